@@ -1,0 +1,273 @@
+//! What goes into the core and what comes out of it: events, effects, batches, slot operations, refusals, notes.
+
+use std::time::Duration;
+
+use crate::ids::{BatchId, Id, Instance, Load, Req, Seq, Slot};
+use crate::policy::Fault;
+use crate::spec::{Dialect, LoadSpec};
+use crate::time::Time;
+
+// === in ===
+
+/// A request, as far as scheduling is concerned. Its tensors stay with the driver, under `req`.
+#[derive(Debug, Clone)]
+pub struct Submit {
+    pub req: Req,
+    pub id: Id,
+    /// The id a sequence gets whose START came without one (`NoId::Assign`); never used before, 0 if there is none.
+    pub fresh_id: u64,
+    pub start: bool,
+    pub end: bool,
+    /// The client's number of this step, where it counts them: START is 1 unless it says otherwise.
+    pub step: Option<u64>,
+    /// The version the client named; `None` leaves the choice to the server.
+    pub version: Option<u64>,
+    pub dialect: Dialect,
+    /// When the client loses interest. Policies see it; nothing is refused for it.
+    pub deadline: Option<Time>,
+    /// While its sequence waits in the backlog: when the whole sequence is refused.
+    pub backlog_until: Option<Time>,
+    /// While the request itself is queued: when it is refused. A step's refusal ends its sequence, as a cancellation does.
+    pub queue_until: Option<Time>,
+    /// The idle time this START asks for, within the load's `idle_longest`.
+    pub idle: Option<Duration>,
+    pub priority: u32,
+    pub traits: Traits,
+    /// The ensemble that sent it; 0 is a client.
+    pub origin: u32,
+}
+
+/// What scheduling knows of a request's contents.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Traits {
+    /// Rows of the batch it takes. Requests of sequences always take one.
+    pub rows: u32,
+    pub bytes: u64,
+    /// Class of the shapes that must agree within a batch ([`crate::shape::Shape::class`]).
+    pub shape: u64,
+    pub batch_key: u64,
+    pub features: [f32; 4],
+}
+
+impl Default for Traits {
+    fn default() -> Self {
+        Traits { rows: 1, bytes: 0, shape: 0, batch_key: 0, features: [0.0; 4] }
+    }
+}
+
+#[derive(Debug)]
+pub enum Event {
+    /// A load is ready. Among the loads of the highest version the newest takes STARTs that name no version.
+    Loaded(Load, LoadSpec),
+    /// The load takes no STARTs any more; what is live on it at `until` is ended.
+    Retire { load: Load, until: Time },
+    Submit(Submit),
+    /// The client has gone or asked for cancellation.
+    Cancel(Req),
+    /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed.
+    Prepared(Req, Result<Traits, Refusal>),
+    /// A batch has ended; the instance thread has committed or dropped its states already.
+    Ran { batch: BatchId, rows: Vec<RowEnd> },
+    /// Answers [`Effect::Seal`]: the states of this batch are durable, or could not be made so.
+    Sealed(BatchId, Result<(), Refusal>),
+    /// Answers [`Effect::Post`].
+    Posted(Req),
+    /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.
+    End(Seq, Why),
+    /// [`crate::Core::due`] has come.
+    Tick,
+}
+
+/// How one row of a batch ended. The order is that of the batch's real rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowEnd {
+    /// Its state is committed. `shape` is the class of the state's shapes, `bytes` its size.
+    Done { state_shape: u64, state_bytes: u64 },
+    /// Its state is as it was before.
+    Failed,
+}
+
+// === out: effects commute (any thread, any order) ===
+
+#[derive(Debug, PartialEq)]
+pub enum Effect {
+    /// The request is over: answer it with this refusal. It never ran.
+    Refuse(Req, Refusal),
+    /// The request is over: send the answer its run has left.
+    Release(Req),
+    /// The request repeats the last committed step of its sequence: send the kept answer.
+    Replay(Req, Seq),
+    /// Look up the tier, make the first state, preprocess: whatever the load's stages name. Answered by [`Event::Prepared`].
+    Prepare(Req, Seq),
+    /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
+    Post(Req, Seq),
+    /// Make the states of this batch durable. Answered by [`Event::Sealed`].
+    Seal(BatchId),
+    /// The instance sleeps and has work now.
+    Wake(Instance),
+    /// An admission question waits; see [`crate::Core::consult`].
+    Consult,
+    Note(Note),
+}
+
+// === out: what must be ordered rides in `Next`, to the one thread that owns the slots ===
+
+#[derive(Debug)]
+pub enum Next {
+    Run(Batch),
+    /// Slot operations with no batch to ride on.
+    Tidy(Vec<SlotOp>),
+    /// A question to the load's external policy; answer it with [`crate::Core::answer`].
+    Ask(Box<crate::round::Round>),
+    /// Nothing now. Come back at this time, or when woken.
+    Sleep(Option<Time>),
+    /// The load is retired and empty: the thread may end.
+    Gone,
+}
+
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub id: BatchId,
+    pub instance: Instance,
+    /// To be done first, in order.
+    pub ops: Vec<SlotOp>,
+    pub rows: Vec<Row>,
+}
+
+impl Batch {
+    /// The rows that hold requests, in order.
+    pub fn real(&self) -> impl Iterator<Item = RealRow> + '_ {
+        self.rows.iter().filter_map(|row| match row {
+            Row::Real(real) => Some(*real),
+            Row::Pad => None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    Real(RealRow),
+    /// A row of zeros, so that the rows after it stand where their slots are (`direct` with fixed rows).
+    Pad,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RealRow {
+    pub req: Req,
+    /// The sequence and its slot; `None` for a stateless request.
+    pub seat: Option<(Seq, Slot)>,
+    pub start: bool,
+    pub end: bool,
+}
+
+/// An operation on a slot's state, done by the thread that owns the slot, in the order given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotOp {
+    /// Give the slot the first state of the sequence that this request starts.
+    Init(Slot, Req),
+    /// Give the slot the state that [`Effect::Prepare`] found for this request.
+    Adopt(Slot, Req),
+    /// Write the slot's state to its tier.
+    Spill(Slot, Seq),
+    /// Drop the slot's state and zero it.
+    Free(Slot),
+}
+
+/// Why a sequence ended. The names are those of the reasons clients read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Why {
+    End,
+    /// Idle for too long.
+    Idle,
+    /// A START came on the live id.
+    Restarted,
+    Cancelled,
+    /// Its slot was needed, or a policy took it.
+    Evicted,
+    /// Its load was retired and the limit came.
+    Drained,
+    /// Another node owns it now.
+    Fenced,
+    /// Its state could not be made durable.
+    Unsealed,
+    Admin,
+    /// The START did not take effect: refused after admission, or failed where the dialect rolls it back.
+    Failed,
+}
+
+impl Why {
+    pub const ALL: [Why; 10] = [
+        Why::End,
+        Why::Idle,
+        Why::Restarted,
+        Why::Cancelled,
+        Why::Evicted,
+        Why::Drained,
+        Why::Fenced,
+        Why::Unsealed,
+        Why::Admin,
+        Why::Failed,
+    ];
+}
+
+/// What is known of a sequence that is no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tombstone {
+    pub why: Why,
+    pub at: Time,
+    /// Its last committed step.
+    pub step: u64,
+}
+
+/// Why a request is not run. Surfaces turn each into their own code and sentence.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Refusal {
+    /// Not a START, and no such sequence lives; the tombstone says what became of it, if it is still remembered.
+    Unknown(Option<Tombstone>),
+    /// START on a live id, where the dialect refuses that.
+    Live,
+    /// START while the END of the same id is still running, where the dialect refuses that.
+    Ending,
+    /// As many sequences live as may.
+    TooMany { limit: u32 },
+    /// The state store holds as many sequences as it may.
+    StoreFull { limit: u32 },
+    /// No free slot, and the backlog is full.
+    BacklogFull { sequences: u32, bytes: u64 },
+    NoId,
+    /// No load takes new sequences.
+    Stopping,
+    /// No such version is loaded.
+    NoVersion,
+    /// Waited in the backlog, or in its queue, as long as it allowed. `ahead` sequences were in front of it.
+    QueueTimeout { waited: Duration, ahead: u32 },
+    Cancelled,
+    /// Too many requests of this sequence wait already.
+    QueueFull { limit: u32 },
+    /// A step is missing before this one.
+    StepGap { want: u64 },
+    /// The step was answered, and the answer is no longer kept.
+    StepGone { want: u64 },
+    /// The sequence ended while this request waited.
+    Ended(Why),
+    /// Another node holds the sequence.
+    Elsewhere,
+    /// The policy rejected it, with its own code.
+    Policy(u32),
+    /// A preparation failed, with the driver's code.
+    Failed(u32),
+}
+
+/// What happened, for metrics, logs and policies. Nothing depends on a note being read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Note {
+    Started(Seq, Req),
+    Slotted(Seq, Instance, Slot),
+    Ended(Seq, Why),
+    /// An external policy's answer was no good; the built-in policy took the round.
+    Fault(Fault),
+    /// The built-in policy took a round that was the external policy's.
+    Fallback,
+    /// So many picks no longer stood when the answer came; nobody's fault.
+    Stale(u32),
+}

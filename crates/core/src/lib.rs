@@ -1,0 +1,32 @@
+//! The pure core of Sequor: which sequence holds which slot, and which requests run together. Events and `now` in, effects and work out.
+//!
+//! No clock, lock, thread, payload, text, log or randomness lives here, and nothing outside `std`: the same events give the same effects.
+//! The server drives it with real time, the simulator and the property tests with virtual time.
+//!
+//! # Layout
+//!
+//! - [`ids`], [`time`], [`dtype`], [`shape`]: the words everything else is made of.
+//! - [`slab`]: the table whose keys carry generations.
+//! - [`spec`]: what a load is like, and what a surface means by START.
+//! - [`event`]: what goes in and what comes out.
+//! - [`policy`], [`round`]: the contract with what decides, built in or not.
+
+pub mod dtype;
+pub mod event;
+pub mod ids;
+pub mod policy;
+pub mod round;
+pub mod shape;
+pub mod slab;
+pub mod spec;
+pub mod time;
+
+pub use dtype::DataType;
+pub use event::{Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why};
+pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
+pub use policy::{Admission, Columns, Decision, Fault, Hooks, Policy};
+pub use round::{Asked, Round, Said};
+pub use shape::{Dim, Dims, Shape};
+pub use slab::Slab;
+pub use spec::{Dialect, Expiry, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
+pub use time::Time;

@@ -1,0 +1,186 @@
+//! The contract between the core and what decides: views in, indices out. Built-in and external policies implement the same trait.
+//! A policy holds no request, slot or state, and cannot break an invariant: the core checks what it answers.
+
+use crate::event::Note;
+use crate::time::Time;
+
+/// Which columns a policy reads; the others stay empty.
+pub mod columns {
+    pub const SEQ: u32 = 1;
+    pub const STEP: u32 = 1 << 1;
+    pub const SLOT: u32 = 1 << 2;
+    pub const ARRIVAL: u32 = 1 << 3;
+    pub const DEADLINE: u32 = 1 << 4;
+    pub const PRIORITY: u32 = 1 << 5;
+    pub const KEY: u32 = 1 << 6;
+    pub const SHAPE: u32 = 1 << 7;
+    pub const FLAGS: u32 = 1 << 8;
+    pub const BYTES: u32 = 1 << 9;
+    pub const STATE_BYTES: u32 = 1 << 10;
+    pub const FEATURES: u32 = 1 << 11;
+    pub const ROWS: u32 = 1 << 12;
+    pub const READY: u32 = 1 << 13;
+    pub const ALL: u32 = (1 << 14) - 1;
+}
+
+/// Bits of [`Columns::flags`].
+pub mod flags {
+    pub const START: u8 = 1;
+    pub const END: u8 = 2;
+}
+
+/// What a policy sees: one entry a candidate in each column it asked for, in the order in which they became ready.
+/// Times are nanoseconds of the core's clock; no deadline is `u64::MAX`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Columns {
+    pub now: u64,
+    /// Rows a batch may have.
+    pub max_batch: u32,
+    /// Instances of the load with nothing in flight.
+    pub free_instances: u32,
+    /// Live sequences of the load.
+    pub live: u32,
+    /// Sequences in its backlog.
+    pub backlog: u32,
+    /// Ready candidates beyond those shown.
+    pub not_shown: u32,
+    /// Candidates shown. Every column that was asked for has this length.
+    pub len: u32,
+    /// A handle of the sequence, never the client's id; 0 for stateless requests.
+    pub seq: Vec<u64>,
+    pub step: Vec<u64>,
+    pub slot: Vec<u32>,
+    pub arrival: Vec<u64>,
+    /// When it became ready: its turn in the sequence had come and a slot was its own.
+    pub ready: Vec<u64>,
+    pub deadline: Vec<u64>,
+    pub priority: Vec<u32>,
+    pub key: Vec<u64>,
+    pub shape: Vec<u64>,
+    pub flags: Vec<u8>,
+    pub rows: Vec<u32>,
+    pub bytes: Vec<u64>,
+    pub state_bytes: Vec<u64>,
+    /// Four to a candidate.
+    pub features: Vec<f32>,
+}
+
+impl Columns {
+    /// Empties every column, keeping its memory.
+    pub fn clear(&mut self) {
+        let Columns {
+            now: _,
+            max_batch: _,
+            free_instances: _,
+            live: _,
+            backlog: _,
+            not_shown,
+            len,
+            seq,
+            step,
+            slot,
+            arrival,
+            ready,
+            deadline,
+            priority,
+            key,
+            shape,
+            flags,
+            rows,
+            bytes,
+            state_bytes,
+            features,
+        } = self;
+        (*not_shown, *len) = (0, 0);
+        for column in [seq, step, arrival, ready, deadline, key, shape, bytes, state_bytes] {
+            column.clear();
+        }
+        for column in [slot, priority, rows] {
+            column.clear();
+        }
+        flags.clear();
+        features.clear();
+    }
+}
+
+/// Which hooks of a policy the core calls, and what it fills in for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hooks {
+    pub plan: bool,
+    pub admit: bool,
+    pub observe: bool,
+    /// Bits of [`columns`].
+    pub columns: u32,
+    /// Candidates it wants to see at most; 0 leaves it to the load's limit.
+    pub window: u32,
+}
+
+/// What to do with the candidates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// What the built-in policy would do.
+    Default,
+    /// Nothing before this time, unless something arrives or completes.
+    Wait(Time),
+    /// Run the picks, as one batch, in their order.
+    Fire,
+}
+
+/// What to do with one sequence of the backlog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// A free slot of this instance.
+    Take { instance: u16 },
+    /// The slot of this victim, by its index among those shown.
+    Evict { victim: u32 },
+    Defer,
+    /// Refuse it, with the policy's own code.
+    Reject(u32),
+}
+
+/// What was wrong with a policy's answer. Stale picks are not among them: they are nobody's fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fault {
+    Trap,
+    Time,
+    Memory,
+    /// The policy's lane was taken for too long.
+    Busy,
+    /// An index beyond what was shown.
+    Index,
+    /// An index twice.
+    Repeat,
+    /// A sequence twice.
+    Twice,
+    /// More rows than a batch may have.
+    TooMany,
+    /// Shapes that do not batch together.
+    Shapes,
+}
+
+/// Decides. A built-in policy runs inside [`crate::Core::next`]; an external one between `next` and [`crate::Core::answer`].
+pub trait Policy: Send + std::fmt::Debug {
+    fn hooks(&self) -> Hooks;
+
+    /// Which candidates to run now. Indices go into `picks`, which comes empty.
+    fn plan(&mut self, see: &Columns, picks: &mut Vec<u32>) -> Result<Decision, Fault>;
+
+    /// One answer for each candidate of `see` (the heads of backlogged sequences); `room` is the count of free slots an instance.
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Fault> {
+        let _ = (see, room, victims);
+        Ok(Vec::new())
+    }
+
+    fn observe(&mut self, notes: &[Note]) {
+        let _ = notes;
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Fault> {
+        Ok(Vec::new())
+    }
+
+    fn restore(&mut self, old: &[u8]) -> Result<(), Fault> {
+        let _ = old;
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What runs a model's graph. Three lifetimes, each a trait: a [`Backend`] loads a file, a [`Graph`] is what it loaded, a [`Context`]
+//! is one thread's means of running it. Nothing here knows of sequences, requests or slots.
+
+
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sequor_core::{DataType, Dims, Shape};
+
+use crate::device::{Owned, Span};
+
+/// Why a graph does not load or a run fails. The text is the runtime's own, with what it was about in front.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct BackendError(pub String);
+
+/// An input or output as the graph declares it: whole shape, batch dimension included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    pub name: String,
+    pub dtype: DataType,
+    pub dims: Dims,
+}
+
+/// What a graph takes and gives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signature {
+    pub inputs: Vec<Port>,
+    pub outputs: Vec<Port>,
+}
+
+/// How a graph is to be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Threads one run may use; 1 runs it on the caller's thread alone.
+    pub threads: u16,
+    /// Whether those threads wait busily between operators.
+    pub spinning: bool,
+}
+
+pub trait Backend: Send + Sync + std::fmt::Debug {
+    fn name(&self) -> &'static str;
+    /// Loads the graph in this file.
+    fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError>;
+}
+
+pub trait Graph: Send + Sync + std::fmt::Debug {
+    fn signature(&self) -> &Signature;
+    /// A context that takes these inputs and gives these outputs, in this order, by name. Names the graph lacks are an error.
+    fn context(&self, inputs: &[String], outputs: &[String]) -> Result<Box<dyn Context>, BackendError>;
+}
+
+/// One input of one run, in the order the context was made with. BYTES inputs are in their wire form (4-byte length and bytes).
+#[derive(Debug, Clone)]
+pub struct Feed<'a> {
+    pub dtype: DataType,
+    pub shape: &'a Shape,
+    pub data: Span<'a>,
+}
+
+/// One output of one run.
+#[derive(Debug)]
+pub enum Fetch<'a> {
+    /// Write here. The shape must be what the graph computes, else the run fails. Not for BYTES.
+    Into { shape: &'a Shape, data: crate::device::SpanMut<'a> },
+    /// The runtime allocates; the answer is put here.
+    New(Option<Produced>),
+}
+
+/// An output in the runtime's own memory, kept for as long as `data` lives. BYTES are turned to their wire form.
+#[derive(Debug)]
+pub struct Produced {
+    pub dtype: DataType,
+    pub shape: Shape,
+    pub data: Owned,
+}
+
+pub trait Context: Send + std::fmt::Debug {
+    /// Runs the graph once, on the caller's thread. After an error the contents of every [`Fetch::Into`] are undefined.
+    fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError>;
+}

@@ -1,0 +1,6 @@
+//! Configuration.
+pub mod model;
+pub mod proto {
+    #[derive(Debug)]
+    pub struct ModelConfig;
+}

@@ -1,0 +1,2 @@
+//! Model configuration.
+pub mod settings;

@@ -1,0 +1,115 @@
+//! The error kinds of the host: what can go wrong with a request or a model, typed. No protocol lives here and no text of a surface;
+//! each surface turns these into its own codes and sentences.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use sequor_core::{DataType, Dims, Id, Refusal, Shape};
+
+/// Why a request was not answered with outputs.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    #[error("no such model: {0:?}")]
+    NotServed(NotServed),
+    #[error("invalid request for model '{model}': {what:?}")]
+    Invalid { model: String, what: Invalid },
+    #[error("refused: {0:?}")]
+    Refused(Box<Refused>),
+    /// The model's own run failed; its text.
+    #[error("{0}")]
+    Run(String),
+    /// The server's fault.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// A model or version that cannot be addressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotServed {
+    UnknownModel { model: String },
+    UnknownVersion { model: String, version: u64 },
+    /// Known, but none of its versions is ready.
+    NoVersion { model: String },
+    /// Known, but this version is not ready.
+    NotReady { model: String, version: u64 },
+    /// The version is not a number.
+    BadVersion { version: String },
+}
+
+/// A refusal of the core, with what its sentence needs.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    pub refusal: Refusal,
+    pub model: String,
+    pub id: Id,
+    /// How long ago the tombstone's sequence ended, if the refusal has one.
+    pub ended_ago: Option<std::time::Duration>,
+    /// How long its model lets a sequence be idle, for the sentence about expiry.
+    pub idle: Option<std::time::Duration>,
+}
+
+/// What is wrong with a request, against the model's configuration (or in itself). Nothing of it was run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invalid {
+    UnknownInput { input: String },
+    UnknownOutput { output: String },
+    /// `required..=all` inputs were expected.
+    InputCount { required: usize, all: usize, got: Vec<String>, missing: Vec<String> },
+    DuplicateInput { input: String },
+    DataType { input: String, got: DataType, want: DataType },
+    UnknownDataType { input: String, got: String },
+    Shape { input: String, want: Dims, got: Shape, batching: bool },
+    NegativeDim { input: String, got: Vec<i64> },
+    NoBatchDim { input: String },
+    BatchSizes { input: String },
+    BatchTooLarge { max: u32 },
+    /// More than one row in a request of a sequence.
+    SequenceBatch,
+    ByteSize { input: String, want: u64, got: u64 },
+    /// BYTES elements do not parse: the data ends inside a length.
+    StringLength { input: String },
+    /// BYTES elements do not parse: an element is longer than what is left.
+    StringData { input: String, want: u64, left: u64 },
+    /// BYTES elements parse, but there are more or fewer than the shape says.
+    StringCount { input: String, want: u64, got: u64 },
+    /// A correlation id of another kind than the model's CORRID control takes.
+    IdType { control: String, got: DataType, want: DataType },
+    IdTooLong { limit: usize },
+    NoData { input: String },
+    /// Anything a surface found while it decoded; its own sentence.
+    Malformed(String),
+}
+
+/// Why a model does not load. Each is one sentence with the file it is about.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadError {
+    /// A file says something wrong or something that is not served.
+    #[error("{at} {what}")]
+    Config { at: At, what: String },
+    #[error("{0}")]
+    Runtime(String),
+    #[error("{path}: {what}")]
+    File { path: PathBuf, what: String },
+}
+
+/// A place in a file. Lines and columns count from 1; 0 is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct At {
+    pub path: PathBuf,
+    pub line: u32,
+    pub column: u32,
+}
+
+/// `config.pbtxt:15:3:`, as editors and people read it.
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if self.line > 0 {
+            write!(f, "{}:", self.line)?;
+        }
+        if self.column > 0 {
+            write!(f, "{}:", self.column)?;
+        }
+        Ok(())
+    }
+}

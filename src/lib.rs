@@ -1,0 +1,8 @@
+//! Sequor (Latin: I follow), an inference server for models that remember.
+
+pub mod backend;
+pub mod config;
+pub mod device;
+pub mod error;
+pub mod model;
+pub mod tensor;

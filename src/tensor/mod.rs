@@ -1,0 +1,20 @@
+//! Tensors on host memory: what requests bring and answers carry, and rows ↔ tensors on slices. Nothing here knows of devices, models or wires.
+
+use bytes::Bytes;
+use sequor_core::{DataType, Shape};
+
+/// A tensor on host memory: row-major, little-endian, unpadded; BYTES as 4-byte length and bytes, element after element.
+/// The data may stand at any address: aligning is the stager's work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub dtype: DataType,
+    pub shape: Shape,
+    pub data: Bytes,
+}
+
+/// A tensor under its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    pub name: String,
+    pub tensor: Tensor,
+}
