@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{BatchId, Id, Instance, Load, Req, Seq, Slot};
-use crate::policy::Fault;
+use crate::policy::{Fault, Hooks};
 use crate::spec::{Dialect, LoadSpec};
 use crate::time::Time;
 
@@ -60,14 +60,22 @@ pub enum Event {
     /// A load is ready. Among the loads of the highest version the newest takes STARTs that name no version.
     Loaded(Load, LoadSpec),
     /// The load takes no STARTs any more; what is live on it at `until` is ended.
-    Retire { load: Load, until: Time },
+    Retire {
+        load: Load,
+        until: Time,
+    },
+    /// An external policy decides for this load from now on, or none does.
+    Attach(Load, Option<Hooks>),
     Submit(Submit),
     /// The client has gone or asked for cancellation.
     Cancel(Req),
     /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed.
     Prepared(Req, Result<Traits, Refusal>),
     /// A batch has ended; the instance thread has committed or dropped its states already.
-    Ran { batch: BatchId, rows: Vec<RowEnd> },
+    Ran {
+        batch: BatchId,
+        rows: Vec<RowEnd>,
+    },
     /// Answers [`Effect::Seal`]: the states of this batch are durable, or could not be made so.
     Sealed(BatchId, Result<(), Refusal>),
     /// Answers [`Effect::Post`].
@@ -98,9 +106,9 @@ pub enum Effect {
     /// The request repeats the last committed step of its sequence: send the kept answer.
     Replay(Req, Seq),
     /// Look up the tier, make the first state, preprocess: whatever the load's stages name. Answered by [`Event::Prepared`].
-    Prepare(Req, Seq),
+    Prepare(Req, Option<Seq>),
     /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
-    Post(Req, Seq),
+    Post(Req, Option<Seq>),
     /// Make the states of this batch durable. Answered by [`Event::Sealed`].
     Seal(BatchId),
     /// The instance sleeps and has work now.
@@ -191,12 +199,14 @@ pub enum Why {
     /// Its state could not be made durable.
     Unsealed,
     Admin,
+    /// A policy rejected one of its steps.
+    Rejected,
     /// The START did not take effect: refused after admission, or failed where the dialect rolls it back.
     Failed,
 }
 
 impl Why {
-    pub const ALL: [Why; 10] = [
+    pub const ALL: [Why; 11] = [
         Why::End,
         Why::Idle,
         Why::Restarted,
@@ -206,6 +216,7 @@ impl Why {
         Why::Fenced,
         Why::Unsealed,
         Why::Admin,
+        Why::Rejected,
         Why::Failed,
     ];
 }
@@ -229,25 +240,45 @@ pub enum Refusal {
     /// START while the END of the same id is still running, where the dialect refuses that.
     Ending,
     /// As many sequences live as may.
-    TooMany { limit: u32 },
+    TooMany {
+        limit: u32,
+    },
     /// The state store holds as many sequences as it may.
-    StoreFull { limit: u32 },
+    StoreFull {
+        limit: u32,
+    },
     /// No free slot, and the backlog is full.
-    BacklogFull { sequences: u32, bytes: u64 },
+    BacklogFull {
+        sequences: u32,
+        bytes: u64,
+    },
     NoId,
     /// No load takes new sequences.
     Stopping,
     /// No such version is loaded.
     NoVersion,
     /// Waited in the backlog, or in its queue, as long as it allowed. `ahead` sequences were in front of it.
-    QueueTimeout { waited: Duration, ahead: u32 },
+    QueueTimeout {
+        waited: Duration,
+        ahead: u32,
+    },
     Cancelled,
     /// Too many requests of this sequence wait already.
-    QueueFull { limit: u32 },
+    QueueFull {
+        limit: u32,
+    },
     /// A step is missing before this one.
-    StepGap { want: u64 },
+    StepGap {
+        want: u64,
+    },
     /// The step was answered, and the answer is no longer kept.
-    StepGone { want: u64 },
+    StepGone {
+        want: u64,
+    },
+    /// The step is queued or running already.
+    StepBusy {
+        step: u64,
+    },
     /// The sequence ended while this request waited.
     Ended(Why),
     /// Another node holds the sequence.
@@ -258,11 +289,19 @@ pub enum Refusal {
     Failed(u32),
 }
 
+impl Refusal {
+    /// What the requests behind it in the queue are told when a sequence ends like this.
+    pub(crate) fn of_end(why: Why) -> Refusal {
+        if why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) }
+    }
+}
+
 /// What happened, for metrics, logs and policies. Nothing depends on a note being read.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Note {
     Started(Seq, Req),
-    Slotted(Seq, Instance, Slot),
+    /// It has a slot, after so long in the backlog.
+    Slotted(Seq, Instance, Slot, Duration),
     Ended(Seq, Why),
     /// An external policy's answer was no good; the built-in policy took the round.
     Fault(Fault),

@@ -11,21 +11,41 @@
 //! - [`event`]: what goes in and what comes out.
 //! - [`policy`], [`round`]: the contract with what decides, built in or not.
 
+mod core;
 pub mod dtype;
 pub mod event;
+mod finish;
 pub mod ids;
+mod leave;
+mod list;
+mod load;
+mod moves;
+mod plan;
+pub mod policies;
 pub mod policy;
+mod request;
 pub mod round;
+mod rounds;
+mod seat;
+mod sequence;
 pub mod shape;
 pub mod slab;
 pub mod spec;
+mod submit;
 pub mod time;
+mod timer;
+mod tomb;
 
+pub use crate::core::{Core, Usage};
 pub use dtype::DataType;
-pub use event::{Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why};
+pub use event::{
+    Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,
+};
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
-pub use policy::{Admission, Columns, Decision, Fault, Hooks, Policy};
+pub use moves::Moves;
+pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
 pub use round::{Asked, Round, Said};
+pub use sequence::Stage;
 pub use shape::{Dim, Dims, Shape};
 pub use slab::Slab;
 pub use spec::{Dialect, Expiry, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};

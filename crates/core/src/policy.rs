@@ -115,6 +115,25 @@ pub struct Hooks {
     pub window: u32,
 }
 
+/// What a policy picks, as indices into what it saw. Comes empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Picks {
+    /// To run now, as one batch, in this order.
+    pub fire: Vec<u32>,
+    /// To refuse now.
+    pub reject: Vec<u32>,
+    /// The policy's own code for what it rejects.
+    pub code: u32,
+}
+
+impl Picks {
+    pub fn clear(&mut self) {
+        self.fire.clear();
+        self.reject.clear();
+        self.code = 0;
+    }
+}
+
 /// What to do with the candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
@@ -122,7 +141,7 @@ pub enum Decision {
     Default,
     /// Nothing before this time, unless something arrives or completes.
     Wait(Time),
-    /// Run the picks, as one batch, in their order.
+    /// Run the picks.
     Fire,
 }
 
@@ -130,9 +149,13 @@ pub enum Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// A free slot of this instance.
-    Take { instance: u16 },
+    Take {
+        instance: u16,
+    },
     /// The slot of this victim, by its index among those shown.
-    Evict { victim: u32 },
+    Evict {
+        victim: u32,
+    },
     Defer,
     /// Refuse it, with the policy's own code.
     Reject(u32),
@@ -162,8 +185,8 @@ pub enum Fault {
 pub trait Policy: Send + std::fmt::Debug {
     fn hooks(&self) -> Hooks;
 
-    /// Which candidates to run now. Indices go into `picks`, which comes empty.
-    fn plan(&mut self, see: &Columns, picks: &mut Vec<u32>) -> Result<Decision, Fault>;
+    /// Which candidates to run now, and which to refuse.
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault>;
 
     /// One answer for each candidate of `see` (the heads of backlogged sequences); `room` is the count of free slots an instance.
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Fault> {

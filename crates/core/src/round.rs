@@ -2,7 +2,7 @@
 
 use crate::event::Note;
 use crate::ids::{Instance, Load, Req, RoundId, Seq};
-use crate::policy::{Admission, Columns, Decision, Fault};
+use crate::policy::{Admission, Columns, Decision, Fault, Picks};
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,10 +21,12 @@ pub struct Round {
     pub see: Columns,
     /// What happened since the last round, in order.
     pub notes: Vec<Note>,
+    /// More notes were due than could be kept: the policy should ask for the live sequences again.
+    pub lost: bool,
     /// Where the policy puts its picks.
-    pub picks: Vec<u32>,
+    pub picks: Picks,
     /// Who stands behind each index of `see`.
-    pub(crate) keys: Vec<(Option<Seq>, Req)>,
+    pub(crate) keys: Vec<Candidate>,
     /// Who stands behind each index of the victims.
     pub(crate) victims: Vec<Seq>,
 }
@@ -34,4 +36,12 @@ pub struct Round {
 pub enum Said {
     Plan(Result<Decision, Fault>),
     Admit(Result<Vec<Admission>, Fault>),
+}
+
+/// Who stands behind an index of what a policy saw, and what the checks of its answer need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) req: Req,
+    pub(crate) rows: u32,
+    pub(crate) shape: u64,
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::policy::Hooks;
+
 // === dialect: of the surface, travels with each request ===
 
 /// What START on a live id does.
@@ -80,7 +82,9 @@ pub enum Expiry {
     /// After this long (Triton).
     Idle(Duration),
     /// At the second of two scans, `every` apart, between which it stayed idle (OpenVINO Model Server).
-    TwoScans { every: Duration },
+    TwoScans {
+        every: Duration,
+    },
     Never,
 }
 
@@ -178,8 +182,10 @@ pub struct LoadSpec {
     /// Whether a cancelled step ends its sequence (a gap would be a silent wrong answer).
     pub cancel_ends: bool,
     pub stages: Stages,
-    /// Whether an external policy plans this load's batches.
-    pub external: bool,
+    /// Class of the shapes of a first state, as [`crate::RowEnd::Done`] counts them.
+    pub initial_state_shape: u64,
+    /// The hooks of the external policy that decides for this load, if one does.
+    pub external: Option<Hooks>,
 }
 
 impl LoadSpec {

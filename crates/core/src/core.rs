@@ -1,0 +1,196 @@
+//! [`Core`]: the state of one model name, and the doors through which drivers reach it.
+
+use std::collections::HashMap;
+
+use crate::event::{Effect, Event, Note, Refusal, Tombstone, Why};
+use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq};
+use crate::list::Links;
+use crate::load::LoadState;
+use crate::moves::Moves;
+use crate::request::Requests;
+use crate::sequence::{Sequence, Stage};
+use crate::slab::Slab;
+use crate::spec::LoadSpec;
+use crate::time::Time;
+use crate::timer::{Due, Timers};
+use crate::tomb::Tombs;
+
+/// Everything that is scheduled under one model name: all loads of it, their sequences, slots and queues.
+#[derive(Debug, Default)]
+pub struct Core {
+    pub(crate) seqs: Slab<Seq, Sequence>,
+    pub(crate) seq_links: Links,
+    // Only looked up, never iterated: the order of the map shows nowhere.
+    pub(crate) ids: HashMap<Id, Seq>,
+    pub(crate) reqs: Requests,
+    pub(crate) req_links: Links,
+    pub(crate) loads: Vec<Option<LoadState>>,
+    pub(crate) batches: Slab<BatchId, Flight>,
+    pub(crate) rounds: Slab<RoundId, Instance>,
+    pub(crate) tombs: Tombs,
+    pub(crate) timers: Timers,
+    pub(crate) moves: Moves,
+    births: u64,
+}
+
+/// A batch that was handed out and is not through.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) instance: Instance,
+    /// Its real rows; once it ran, those that wait to be sealed.
+    pub(crate) reqs: Vec<Req>,
+    pub(crate) sealing: bool,
+}
+
+/// How full a load is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Live sequences, those in the backlog among them.
+    pub live: u32,
+    pub backlog: u32,
+    pub slots_used: u32,
+    pub slots: u32,
+    /// Ready requests that wait for an instance.
+    pub ready: u32,
+}
+
+impl Core {
+    pub fn new() -> Core {
+        Core::default()
+    }
+
+    /// Takes an event. Effects are appended to `out`; they may be acted on by any thread, in any order, after the lock is given back.
+    pub fn apply(&mut self, now: Time, event: Event, out: &mut Vec<Effect>) {
+        self.expire(now, out);
+        match event {
+            Event::Loaded(load, spec) => self.loaded(load, spec),
+            Event::Retire { load, until } => self.retire(now, load, until, out),
+            Event::Attach(load, hooks) => self.attach(now, load, hooks, out),
+            Event::Submit(submit) => self.submit(now, &submit, out),
+            Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, Why::Cancelled, out),
+            Event::Prepared(req, result) => self.prepared(now, req, result, out),
+            Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
+            Event::Sealed(batch, result) => self.sealed(now, batch, result, out),
+            Event::Posted(req) => self.posted(now, req, out),
+            Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
+            Event::Tick => {}
+        }
+    }
+
+    /// When [`Event::Tick`] should come, at the latest. It may come for nothing: deadlines are armed lazily.
+    pub fn due(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Deadlines armed, those that were overtaken included: no more ticks than this come for nothing.
+    pub fn armed(&self) -> usize {
+        self.timers.len()
+    }
+
+    pub fn usage(&self, load: Load) -> Usage {
+        let Some(state) = self.load(load) else { return Usage::default() };
+        let ready: u32 = state.instances.iter().map(|i| i.ready.len()).sum();
+        Usage {
+            live: state.live,
+            backlog: state.backlog.len(),
+            slots_used: state.used,
+            slots: state.spec.slots() * u32::from(state.spec.instances),
+            ready: ready + state.ready.len(),
+        }
+    }
+
+    /// The live sequence of this id that a request naming `version` would join.
+    pub fn find(&self, id: &Id, version: Option<u64>) -> Option<Seq> {
+        self.lookup(id, version).live
+    }
+
+    /// The id of a sequence, for whoever may show it.
+    pub fn id_of(&self, seq: Seq) -> Option<&Id> {
+        self.seqs.get(seq).map(|s| &s.id)
+    }
+
+    /// The load that a sequence lives on, and where it sits.
+    pub fn seat_of(&self, seq: Seq) -> Option<(Instance, Option<crate::ids::Slot>)> {
+        let s = self.seqs.get(seq)?;
+        let n = s.seat.map_or(0, |(n, _)| n);
+        Some((Instance { load: s.load, n }, s.seat.map(|(_, slot)| slot)))
+    }
+
+    /// Tombstones kept.
+    pub fn tombstones(&self) -> usize {
+        self.tombs.len()
+    }
+
+    /// What is remembered of an id that no sequence has now.
+    pub fn tombstone(&self, id: &Id) -> Option<Tombstone> {
+        self.tombs.find(id)
+    }
+
+    /// Every live sequence with the stage it is in, in table order.
+    pub fn sequences(&self) -> impl Iterator<Item = (Seq, &Id, Stage)> {
+        self.seqs.iter().filter_map(|(key, s)| Some((key, &s.id, s.stage?)))
+    }
+
+    /// How often each arrow of the stages' table was taken.
+    pub fn moves(&self) -> &Moves {
+        &self.moves
+    }
+
+    // === inside ===
+
+    pub(crate) fn load(&self, key: Load) -> Option<&LoadState> {
+        self.loads.get(usize::from(key.0))?.as_ref()
+    }
+
+    pub(crate) fn load_mut(&mut self, key: Load) -> Option<&mut LoadState> {
+        load_in(&mut self.loads, key)
+    }
+
+    fn loaded(&mut self, key: Load, spec: LoadSpec) {
+        self.births += 1;
+        let state = LoadState::new(key, self.births, spec);
+        let ix = usize::from(key.0);
+        if self.loads.len() <= ix {
+            self.loads.resize_with(ix + 1, || None);
+        }
+        if let Some(place) = self.loads.get_mut(ix) {
+            *place = Some(state);
+        }
+    }
+
+    /// The load that takes new sequences of this version, or of the server's choice: the newest of the highest version.
+    pub(crate) fn target(&self, version: Option<u64>) -> Option<Load> {
+        let open = self.loads.iter().flatten().filter(|l| l.retired.is_none());
+        let fits = open.filter(|l| version.is_none_or(|v| l.spec.version == v));
+        fits.max_by_key(|l| (l.spec.version, l.born)).map(|l| l.key)
+    }
+
+    pub(crate) fn set_stage(&mut self, seq: Seq, to: Stage) {
+        if let Some(s) = self.seqs.get_mut(seq) {
+            self.moves.count(s.stage, Some(to));
+            s.stage = Some(to);
+        }
+    }
+
+    pub(crate) fn note(&mut self, load: Load, note: Note, out: &mut Vec<Effect>) {
+        if let Some(state) = self.load_mut(load) {
+            state.observe(note);
+        }
+        out.push(Effect::Note(note));
+    }
+
+    /// Does whatever has come due.
+    pub(crate) fn expire(&mut self, now: Time, out: &mut Vec<Effect>) {
+        while let Some((at, due)) = self.timers.pop(now) {
+            match due {
+                Due::Seq(seq) => self.sequence_due(now, at, seq, out),
+                Due::Req(req) => self.request_due(now, at, req, out),
+                Due::Load(load) => self.load_due(now, at, load, out),
+            }
+        }
+    }
+}
+
+pub(crate) fn load_in(loads: &mut [Option<LoadState>], key: Load) -> Option<&mut LoadState> {
+    loads.get_mut(usize::from(key.0))?.as_mut()
+}

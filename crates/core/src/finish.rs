@@ -1,0 +1,234 @@
+//! From the end of a run to the release of the answers: commit, seal, post, in order where the load keeps one.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Refusal, RowEnd, Traits, Why};
+use crate::ids::{BatchId, Req, Seq};
+use crate::request::Stage as At;
+use crate::seat::wake;
+use crate::sequence::Stage;
+use crate::time::Time;
+
+impl Core {
+    /// The driver has prepared a request, or could not.
+    pub(crate) fn prepared(&mut self, now: Time, req: Req, result: Result<Traits, Refusal>, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get_mut(req) else { return };
+        if r.prepared || r.stage != At::Queued {
+            return;
+        }
+        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let traits = match result {
+            Ok(traits) => traits,
+            Err(refusal) => return self.unprepared(now, req, refusal, out),
+        };
+        (r.prepared, r.traits) = (true, traits);
+        let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.bytes = s.bytes.saturating_sub(bytes).saturating_add(traits.bytes);
+        if s.adopted && !s.announced {
+            s.announced = true;
+            let load = s.load;
+            self.note(load, crate::event::Note::Started(seq, req), out);
+        }
+        match self.seqs.get(seq).and_then(|s| s.seat) {
+            Some(_) => self.advance(now, seq, out),
+            None => self.seat_or_wait(now, seq, out),
+        }
+    }
+
+    /// A preparation failed: a first request takes its sequence with it, a later one goes alone.
+    fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get(req) else { return };
+        let Some(seq) = r.seq else {
+            self.reqs.remove(req);
+            out.push(Effect::Refuse(req, refusal));
+            return;
+        };
+        let first = r.start || self.seqs.get(seq).is_some_and(|s| !s.announced);
+        if !first {
+            return self.drop_step(now, seq, req, refusal, out);
+        }
+        if let Some(s) = self.seqs.get_mut(seq) {
+            self.req_links.remove(&mut s.queue, req.ix);
+        }
+        self.reqs.remove(req);
+        out.push(Effect::Refuse(req, refusal));
+        self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+    }
+
+    pub(crate) fn ran(&mut self, now: Time, batch: BatchId, rows: &[RowEnd], out: &mut Vec<Effect>) {
+        let Some(flight) = self.batches.get_mut(batch) else { return };
+        if flight.sealing {
+            return;
+        }
+        let instance = flight.instance;
+        let reqs = std::mem::take(&mut flight.reqs);
+        let seals = self.load(instance.load).is_some_and(|l| l.spec.stages.seal);
+        if let Some(state) = load_in(&mut self.loads, instance.load)
+            && let Some(owner) = state.instances.get_mut(usize::from(instance.n))
+        {
+            owner.in_flight = owner.in_flight.saturating_sub(1);
+            wake(state, instance.n, out);
+        }
+        let mut to_seal = Vec::new();
+        for (n, req) in reqs.into_iter().enumerate() {
+            // A driver that reports too few rows has lost them: they failed.
+            match rows.get(n).copied().unwrap_or(RowEnd::Failed) {
+                RowEnd::Failed => self.row_failed(now, req, out),
+                RowEnd::Done { state_shape, state_bytes } => {
+                    self.committed(req, state_shape, state_bytes);
+                    if seals { to_seal.push(req) } else { self.durable(now, req, out) }
+                }
+            }
+        }
+        self.seal(batch, to_seal, out);
+        self.wake_if_over(instance.load, out);
+    }
+
+    fn seal(&mut self, batch: BatchId, reqs: Vec<Req>, out: &mut Vec<Effect>) {
+        if reqs.is_empty() {
+            self.batches.remove(batch);
+            return;
+        }
+        for req in &reqs {
+            if let Some(seq) = self.past(*req, At::Sealing) {
+                self.set_stage(seq, Stage::Sealing);
+            }
+        }
+        if let Some(flight) = self.batches.get_mut(batch) {
+            flight.sealing = true;
+            flight.reqs = reqs;
+        }
+        out.push(Effect::Seal(batch));
+    }
+
+    pub(crate) fn sealed(&mut self, now: Time, batch: BatchId, result: Result<(), Refusal>, out: &mut Vec<Effect>) {
+        if !self.batches.get(batch).is_some_and(|flight| flight.sealing) {
+            return;
+        }
+        let Some(flight) = self.batches.remove(batch) else { return };
+        for req in flight.reqs {
+            match result {
+                Ok(()) => self.durable(now, req, out),
+                Err(refusal) => self.unsealed(now, req, refusal, out),
+            }
+        }
+        self.wake_if_over(flight.instance.load, out);
+    }
+
+    /// The state could not be made durable: nobody may build on it, so the sequence ends.
+    fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.remove(req) else { return };
+        out.push(Effect::Refuse(req, refusal));
+        self.turn_done(&r, false, out);
+        if let Some(seq) = r.seq {
+            self.leave(now, seq, Why::Unsealed, Refusal::Ended(Why::Unsealed), out);
+            self.complete(now, seq, out);
+        }
+    }
+
+    fn committed(&mut self, req: Req, state_shape: u64, state_bytes: u64) {
+        let Some(r) = self.reqs.get(req) else { return };
+        let step = r.step;
+        if let Some(s) = r.seq.and_then(|seq| self.seqs.get_mut(seq)) {
+            s.step = step;
+            s.state_shape = state_shape;
+            s.state_bytes = state_bytes;
+        }
+    }
+
+    /// The state is committed, and durable if it must be: postprocess, or answer.
+    fn durable(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        let posts = self.reqs.get(req).and_then(|r| self.load(r.load)).is_some_and(|l| l.spec.stages.post);
+        if !posts {
+            return self.answer_row(now, req, out);
+        }
+        let seq = self.past(req, At::Posting);
+        if let Some(seq) = seq {
+            self.set_stage(seq, Stage::Posting);
+        }
+        out.push(Effect::Post(req, seq));
+    }
+
+    pub(crate) fn posted(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        if self.reqs.get(req).is_some_and(|r| r.stage == At::Posting) {
+            self.answer_row(now, req, out);
+        }
+    }
+
+    /// Moves a request on and names its sequence.
+    fn past(&mut self, req: Req, to: At) -> Option<Seq> {
+        let r = self.reqs.get_mut(req)?;
+        r.stage = to;
+        r.seq
+    }
+
+    fn row_failed(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get(req).cloned() else { return };
+        if let Some(seq) = r.seq {
+            if r.start && !r.dialect.keep_failed_start {
+                self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+            } else if r.counted {
+                self.expect_again(now, seq, r.step, out);
+            }
+        }
+        self.answer_row(now, req, out);
+    }
+
+    /// A counted step failed: it is expected again, and what was counted on behind it cannot run before it.
+    fn expect_again(&mut self, now: Time, seq: Seq, step: u64, out: &mut Vec<Effect>) {
+        loop {
+            let Some(s) = self.seqs.get(seq) else { return };
+            let head = s.queue.front().and_then(|ix| self.reqs.at(ix));
+            match head {
+                Some(r) if r.counted && !r.start => {
+                    let key = r.key;
+                    self.drop_step(now, seq, key, Refusal::StepGap { want: step }, out);
+                }
+                Some(_) => return,
+                None => break,
+            }
+        }
+        if let Some(s) = self.seqs.get_mut(seq) {
+            s.next_step = step;
+        }
+    }
+
+    /// Lets the answer leave in its turn, and the sequence go on.
+    fn answer_row(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.remove(req) else { return };
+        self.turn_done(&r, true, out);
+        if let Some(seq) = r.seq {
+            self.complete(now, seq, out);
+        }
+    }
+
+    /// Marks a request's turn as done and releases every answer whose turn has come.
+    fn turn_done(&mut self, r: &crate::request::Request, answer: bool, out: &mut Vec<Effect>) {
+        let Some(turn) = r.turn else {
+            if answer {
+                out.push(Effect::Release(r.key));
+            }
+            return;
+        };
+        let Some(state) = load_in(&mut self.loads, r.load) else { return };
+        let ix = usize::try_from(turn.saturating_sub(state.first_turn)).unwrap_or(usize::MAX);
+        if let Some(place) = state.turns.get_mut(ix) {
+            *place = (answer.then_some(r.key), true);
+        }
+        while let Some((key, true)) = state.turns.front().copied() {
+            state.turns.pop_front();
+            state.first_turn += 1;
+            if let Some(key) = key {
+                out.push(Effect::Release(key));
+            }
+        }
+    }
+
+    /// The current request of a sequence is through.
+    fn complete(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.current = None;
+        s.touched = now;
+        self.advance(now, seq, out);
+    }
+}

@@ -1,0 +1,298 @@
+//! Ends: of sequences (END, expiry, cancellation, eviction, retirement) and of requests that never run.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Note, Refusal, Tombstone, Why};
+use crate::ids::{Load, Req, Seq};
+use crate::policy::Hooks;
+use crate::request;
+use crate::seat::wake;
+use crate::sequence::Stage;
+use crate::spec::Expiry;
+use crate::time::Time;
+use crate::timer::Due;
+
+impl Core {
+    // === sequences ===
+
+    /// Ends a sequence from outside. What is queued is refused; a request past the queue ends first.
+    pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: Why, told: Refusal, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        if s.leaving.is_some() {
+            return;
+        }
+        if s.current.is_some() {
+            s.leaving = Some(why);
+            self.refuse_queue(seq, told, out);
+            self.unlink(seq);
+            self.bury(now, seq, why);
+            return;
+        }
+        self.unlist(seq);
+        let load = self.seqs.get(seq).map(|s| s.load);
+        self.remove(now, seq, why, told, out);
+        if let Some(load) = load {
+            self.admit_waiting(now, load, out);
+        }
+    }
+
+    /// Ends a sequence that is in no list and has no current request, and hands its slot on.
+    pub(crate) fn finish(&mut self, now: Time, seq: Seq, why: Why, out: &mut Vec<Effect>) {
+        let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
+        self.remove(now, seq, why, Refusal::of_end(why), out);
+        self.admit_waiting(now, load, out);
+    }
+
+    /// Ends a sequence that was told to run out, if it has nothing left to run.
+    pub(crate) fn finish_if_through(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        if let (Some(why), true, Some(Stage::Idle)) = (s.ending, s.queue.is_empty(), s.stage) {
+            self.unlist(seq);
+            self.finish(now, seq, why, out);
+        }
+    }
+
+    /// Takes a sequence off the table. It must be in no list.
+    pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: Why, told: Refusal, out: &mut Vec<Effect>) {
+        self.refuse_queue(seq, told, out);
+        if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
+            self.unlink(seq);
+            self.bury(now, seq, why);
+        }
+        let Some(s) = self.seqs.remove(seq) else { return };
+        self.moves.count(s.stage, None);
+        if s.announced {
+            self.note(s.load, Note::Ended(seq, why), out);
+        }
+        let Some(state) = load_in(&mut self.loads, s.load) else { return };
+        state.live = state.live.saturating_sub(1);
+        if let Some(seat) = s.seat {
+            state.release(seat, out);
+        }
+        self.wake_if_over(s.load, out);
+    }
+
+    /// Takes a sequence out of whichever list its stage puts it in.
+    pub(crate) fn unlist(&mut self, seq: Seq) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        let (load, seat) = (s.load, s.seat);
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        match s.stage {
+            Some(Stage::Idle) => self.seq_links.remove(&mut state.idle, seq.ix),
+            Some(Stage::Backlogged) => self.unbacklog(load, seq),
+            Some(Stage::Ready) => {
+                if let Some(instance) = seat.and_then(|(n, _)| state.instances.get_mut(usize::from(n))) {
+                    self.seq_links.remove(&mut instance.ready, seq.ix);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse_queue(&mut self, seq: Seq, told: Refusal, out: &mut Vec<Effect>) {
+        while let Some(s) = self.seqs.get_mut(seq) {
+            let Some(ix) = self.req_links.pop_front(&mut s.queue) else { break };
+            if let Some(key) = self.reqs.at(ix).map(|r| r.key) {
+                self.reqs.remove(key);
+                out.push(Effect::Refuse(key, told));
+            }
+        }
+    }
+
+    /// Takes a sequence out of the chain of its id.
+    fn unlink(&mut self, seq: Seq) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        let (id, older) = (s.id.clone(), s.older.take());
+        let Some(first) = self.ids.get(&id).copied() else { return };
+        if first == seq {
+            match older {
+                Some(older) => self.ids.insert(id, older),
+                None => self.ids.remove(&id),
+            };
+            return;
+        }
+        let mut at = Some(first);
+        while let Some(key) = at {
+            let Some(s) = self.seqs.get_mut(key) else { break };
+            if s.older == Some(seq) {
+                s.older = older;
+                break;
+            }
+            at = s.older;
+        }
+    }
+
+    fn bury(&mut self, now: Time, seq: Seq, why: Why) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombs) else { return };
+        if s.announced {
+            self.tombs.bury(s.id.clone(), Tombstone { why, at: now, step: s.step }, limit);
+        }
+    }
+
+    // === requests that never run ===
+
+    /// Cancels a request, or refuses it because its time has come. One that runs is let run.
+    pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: Why, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get(req) else { return };
+        if r.stage != request::Stage::Queued {
+            return;
+        }
+        let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
+        // The request that a tier's state was found for takes the sequence with it: the tier still has the state.
+        let adopts = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.queue.front() == Some(req.ix));
+        let ends = r.start || adopts || self.load(r.load).is_some_and(|l| l.spec.cancel_ends);
+        if ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
+    }
+
+    fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.remove(req) else { return };
+        if r.prepared
+            && let Some(state) = load_in(&mut self.loads, r.load)
+        {
+            self.req_links.remove(&mut state.ready, req.ix);
+        }
+        out.push(Effect::Refuse(req, told));
+    }
+
+    /// Takes one step out of the queue of its sequence, which lives on.
+    pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        let head = s.queue.front() == Some(req.ix);
+        let was = s.stage;
+        if head && was == Some(Stage::Ready) {
+            self.unlist(seq);
+        }
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        let Some(r) = self.reqs.remove(req) else { return };
+        self.req_links.remove(&mut s.queue, req.ix);
+        s.bytes = s.bytes.saturating_sub(r.traits.bytes);
+        if r.end {
+            s.ending = None;
+        }
+        if was == Some(Stage::Backlogged)
+            && let Some(state) = load_in(&mut self.loads, s.load)
+        {
+            state.backlog_bytes = state.backlog_bytes.saturating_sub(r.traits.bytes);
+        }
+        s.touched = now;
+        out.push(Effect::Refuse(req, told));
+        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
+            self.advance(now, seq, out);
+        }
+    }
+
+    // === deadlines ===
+
+    /// When something is due for this sequence in the stage it is in.
+    pub(crate) fn deadline_of(&self, seq: Seq) -> Time {
+        let Some(s) = self.seqs.get(seq) else { return Time::NEVER };
+        match s.stage {
+            Some(Stage::Backlogged) => s.backlog_until,
+            Some(Stage::Idle) => match self.load(s.load).map(|l| l.spec.expiry) {
+                Some(Expiry::Idle(_)) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle),
+                Some(Expiry::TwoScans { every }) => second_scan(s.touched, every),
+                Some(Expiry::Never) | None => Time::NEVER,
+            },
+            _ => Time::NEVER,
+        }
+    }
+
+    pub(crate) fn sequence_due(&mut self, now: Time, at: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let deadline = self.deadline_of(seq);
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        if s.armed != at {
+            return;
+        }
+        s.armed = Time::NEVER;
+        if deadline > now {
+            return self.arm_sequence(seq);
+        }
+        if s.stage == Some(Stage::Backlogged) {
+            let (waited, ahead) = (now - s.backlogged_at, self.ahead_of(seq));
+            self.leave(now, seq, Why::Cancelled, Refusal::QueueTimeout { waited, ahead }, out);
+        } else {
+            self.leave(now, seq, Why::Idle, Refusal::Ended(Why::Idle), out);
+        }
+    }
+
+    /// Sequences in front of this one in the backlog; not counted beyond a thousand.
+    fn ahead_of(&self, seq: Seq) -> u32 {
+        let Some(load) = self.seqs.get(seq).and_then(|s| self.load(s.load)) else { return 0 };
+        let before = self.seq_links.iter(&load.backlog).take(1000).take_while(|ix| *ix != seq.ix).count();
+        u32::try_from(before).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn request_due(&mut self, now: Time, at: Time, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get_mut(req) else { return };
+        if r.armed != at || r.queue_until > now {
+            return;
+        }
+        r.armed = Time::NEVER;
+        let waited = now - r.arrival;
+        self.cancel(now, req, Refusal::QueueTimeout { waited, ahead: 0 }, Why::Cancelled, out);
+    }
+
+    pub(crate) fn load_due(&mut self, now: Time, at: Time, load: Load, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        if state.armed != at {
+            return;
+        }
+        state.armed = Time::NEVER;
+        match state.retired {
+            Some(until) if until <= now => self.end_all(now, load, out),
+            Some(until) => {
+                self.timers.arm(&mut state.armed, until, Due::Load(load));
+                self.admit_waiting(now, load, out);
+            }
+            None => self.admit_waiting(now, load, out),
+        }
+    }
+
+    // === loads ===
+
+    pub(crate) fn retire(&mut self, now: Time, load: Load, until: Time, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        state.retired = Some(until);
+        self.timers.arm(&mut state.armed, until, Due::Load(load));
+        self.wake_if_over(load, out);
+        if until <= now {
+            self.expire(now, out);
+        }
+    }
+
+    fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+        let all: Vec<Seq> = self.seqs.iter().filter(|(_, s)| s.load == load).map(|(key, _)| key).collect();
+        for seq in all {
+            self.leave(now, seq, Why::Drained, Refusal::Ended(Why::Drained), out);
+        }
+    }
+
+    /// Lets the threads of a retired load go, once nothing is left for them.
+    pub(crate) fn wake_if_over(&mut self, load: Load, out: &mut Vec<Effect>) {
+        let open = self.reqs.open(load);
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        if state.is_over(open) {
+            for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
+                wake(state, n, out);
+            }
+        }
+    }
+
+    pub(crate) fn attach(&mut self, now: Time, load: Load, hooks: Option<Hooks>, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        state.external = hooks;
+        state.notes.clear();
+        state.lost = true;
+        state.consulting = false;
+        for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
+            wake(state, n, out);
+        }
+        self.admit_waiting(now, load, out);
+    }
+}
+
+/// The second of the scans, `every` apart since the clock's zero, after `touched`.
+fn second_scan(touched: Time, every: std::time::Duration) -> Time {
+    let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Time((touched.0 / every).saturating_add(2).saturating_mul(every))
+}

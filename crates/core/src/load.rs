@@ -1,0 +1,228 @@
+//! A load as the core keeps it: its instances with their slots, and who waits for one.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU32;
+
+use crate::event::{Note, SlotOp};
+use crate::ids::{Load, Req, RoundId, Seq, Slot};
+use crate::list::List;
+use crate::policies;
+use crate::policy::{Columns, Hooks, Picks, Policy};
+use crate::round::{Candidate, Round};
+use crate::spec::LoadSpec;
+use crate::time::Time;
+
+/// Notes kept for an external policy between two rounds; beyond that it learns that some were lost ([`crate::Round::lost`]).
+const NOTES: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct LoadState {
+    pub(crate) key: Load,
+    /// Counts loads of this name: the newest has the highest.
+    pub(crate) born: u64,
+    pub(crate) spec: LoadSpec,
+    pub(crate) policy: Box<dyn Policy>,
+    /// What runs next when somebody has waited for too long: first ready, first run.
+    pub(crate) forced: Box<dyn Policy>,
+    /// The hooks of the external policy, if one is attached.
+    pub(crate) external: Option<Hooks>,
+    pub(crate) instances: Vec<InstanceState>,
+    /// Free slots, lowest number first and then lowest instance, so that instances fill evenly.
+    free: BinaryHeap<Reverse<(u32, u16)>>,
+    /// Slots in use.
+    pub(crate) used: u32,
+    /// Live sequences.
+    pub(crate) live: u32,
+    /// Sequences that wait for a slot, in the order of their START.
+    pub(crate) backlog: List,
+    pub(crate) backlog_bytes: u64,
+    /// Sequences with a slot and nothing to do, longest idle first.
+    pub(crate) idle: List,
+    /// Ready stateless requests.
+    pub(crate) ready: List,
+    /// Requests whose answers leave in the order in which they were taken, and whether each is done; `None` was refused.
+    pub(crate) turns: VecDeque<(Option<Req>, bool)>,
+    pub(crate) first_turn: u64,
+    pub(crate) retired: Option<Time>,
+    pub(crate) armed: Time,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) lost: bool,
+    /// An admission question is out, or was announced.
+    pub(crate) consulting: bool,
+    // Kept from plan to plan for their memory.
+    pub(crate) see: Columns,
+    pub(crate) picks: Picks,
+    pub(crate) keys: Vec<Candidate>,
+    pub(crate) spare: Option<Box<Round>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct InstanceState {
+    slots: Vec<SlotState>,
+    /// Sequences that can run, in the order in which they became ready.
+    pub(crate) ready: List,
+    /// Slot operations that wait for the owning thread.
+    pub(crate) ops: Vec<SlotOp>,
+    pub(crate) in_flight: u8,
+    /// Its thread sleeps and was not woken yet.
+    pub(crate) asleep: bool,
+    pub(crate) gone: bool,
+    /// The question its thread is pondering.
+    pub(crate) asked: Option<RoundId>,
+    /// The external policy wants nothing before this, unless something arrives or completes.
+    pub(crate) hold: Option<Time>,
+}
+
+#[derive(Debug)]
+struct SlotState {
+    generation: NonZeroU32,
+    seq: Option<Seq>,
+}
+
+impl LoadState {
+    pub(crate) fn new(key: Load, born: u64, spec: LoadSpec) -> LoadState {
+        let slots = spec.slots();
+        let empty = || SlotState { generation: NonZeroU32::MIN, seq: None };
+        let instance = || InstanceState { slots: (0..slots).map(|_| empty()).collect(), ..InstanceState::default() };
+        let free = (0..slots).flat_map(|n| (0..spec.instances).map(move |i| Reverse((n, i)))).collect();
+        LoadState {
+            key,
+            born,
+            forced: policies::forced(&spec),
+            policy: policies::built_in(&spec),
+            external: spec.external,
+            instances: (0..spec.instances.max(1)).map(|_| instance()).collect(),
+            free,
+            used: 0,
+            live: 0,
+            backlog: List::default(),
+            backlog_bytes: 0,
+            idle: List::default(),
+            ready: List::default(),
+            turns: VecDeque::new(),
+            first_turn: 0,
+            retired: None,
+            armed: Time::NEVER,
+            notes: Vec::new(),
+            lost: false,
+            consulting: false,
+            see: Columns::default(),
+            picks: Picks::default(),
+            keys: Vec::new(),
+            spare: None,
+            spec,
+        }
+    }
+
+    pub(crate) fn has_free_slot(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Free slots of each instance.
+    pub(crate) fn room(&self) -> Vec<u32> {
+        let count = |i: &InstanceState| i.slots.iter().filter(|s| s.seq.is_none()).count();
+        self.instances.iter().map(|i| u32::try_from(count(i)).unwrap_or(u32::MAX)).collect()
+    }
+
+    /// Gives the lowest free slot (of this instance, if one is named) to `seq`.
+    pub(crate) fn take_slot(&mut self, seq: Seq, of: Option<u16>) -> Option<(u16, Slot)> {
+        let (n, i) = match of {
+            None => self.free.pop()?.0,
+            Some(of) => {
+                let chosen = self.free.iter().map(|r| r.0).filter(|(_, i)| *i == of).min()?;
+                self.free.retain(|r| r.0 != chosen);
+                chosen
+            }
+        };
+        let slot = self.instances.get_mut(usize::from(i))?.slots.get_mut(n as usize)?;
+        slot.seq = Some(seq);
+        self.used += 1;
+        Some((i, Slot::new(n, slot.generation)))
+    }
+
+    /// Takes the slot back and leaves its state to be dropped by its thread. A stale slot frees nothing.
+    pub(crate) fn free_slot(&mut self, instance: u16, slot: Slot) {
+        let Some(owner) = self.instances.get_mut(usize::from(instance)) else { return };
+        let Some(state) = owner.slots.get_mut(slot.ix as usize) else { return };
+        if state.generation != slot.generation || state.seq.is_none() {
+            return;
+        }
+        state.seq = None;
+        // Wrapping is safe: nobody keeps a slot for four thousand million uses of it.
+        state.generation = state.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        owner.ops.push(SlotOp::Free(slot));
+        self.free.push(Reverse((slot.ix, instance)));
+        self.used = self.used.saturating_sub(1);
+    }
+
+    /// Remembers a note for the external policy, if there is one that listens.
+    pub(crate) fn observe(&mut self, note: Note) {
+        if !self.external.is_some_and(|hooks| hooks.observe) {
+            return;
+        }
+        if self.notes.len() < NOTES {
+            self.notes.push(note);
+        } else {
+            self.lost = true;
+        }
+    }
+
+    pub(crate) fn free_instances(&self) -> u32 {
+        u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Retired, and nothing is left to do; `open` is the number of its requests that are not through.
+    pub(crate) fn is_over(&self, open: u32) -> bool {
+        self.retired.is_some() && self.live == 0 && open == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Key;
+    use crate::spec::{Expiry, Limits, Stages, Strategy};
+    use std::time::Duration;
+
+    fn load(slots: u32, instances: u16) -> LoadState {
+        let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
+        let spec = LoadSpec {
+            version: 1,
+            strategy,
+            max_batch: 4,
+            instances,
+            depth: 1,
+            limits: Limits::default(),
+            expiry: Expiry::Never,
+            idle_longest: None,
+            idle_soft: None,
+            cancel_ends: true,
+            stages: Stages::default(),
+            initial_state_shape: 0,
+            external: None,
+        };
+        LoadState::new(Load(0), 0, spec)
+    }
+
+    #[test]
+    fn slots_are_given_lowest_first_over_all_instances() {
+        let mut load = load(2, 2);
+        let seq = |ix| Seq::make(ix, NonZeroU32::MIN);
+        let given: Vec<_> = (0..4).map(|n| load.take_slot(seq(n), None).map(|(i, s)| (i, s.ix)).unwrap()).collect();
+        assert_eq!(given, [(0, 0), (1, 0), (0, 1), (1, 1)]);
+        assert!(load.take_slot(seq(4), None).is_none());
+    }
+
+    #[test]
+    fn a_slot_is_freed_once() {
+        let mut load = load(1, 1);
+        let seq = Seq::make(0, NonZeroU32::MIN);
+        let (i, slot) = load.take_slot(seq, None).unwrap();
+        load.free_slot(i, slot);
+        load.free_slot(i, slot);
+        assert_eq!((load.used, load.room(), load.instances[0].ops.len()), (0, vec![1], 1));
+        let (_, again) = load.take_slot(seq, None).unwrap();
+        assert_ne!(again, slot);
+    }
+}

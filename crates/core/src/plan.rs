@@ -1,0 +1,313 @@
+//! What an instance does next: tidy its slots, run a batch, ask the external policy, sleep or go.
+
+use crate::core::{Core, Flight, load_in};
+use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp, Why};
+use crate::ids::{BatchId, Instance, Req};
+use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
+use crate::request::Stage as At;
+use crate::round::Candidate;
+use crate::sequence::Stage;
+use crate::spec::{Rows, Strategy};
+use crate::time::Time;
+
+impl Core {
+    /// Says what this instance's thread shall do next. Only that thread may call it, and it must do what it is told.
+    pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
+        self.expire(now, out);
+        let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };
+        let depth = state.spec.depth.max(1);
+        let Some(instance) = state.instances.get_mut(usize::from(who.n)) else { return Next::Gone };
+        instance.asleep = false;
+        if instance.in_flight >= depth || instance.asked.is_some() {
+            return self.rest(who, None);
+        }
+        match self.plan(now, who, out) {
+            Planned::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            Planned::Ask(round) => Next::Ask(round),
+            Planned::Nothing(until) => self.rest(who, until),
+        }
+    }
+
+    fn plan(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Planned {
+        let Some(oldest) = self.oldest_ready(who) else { return Planned::Nothing(None) };
+        let Some(state) = self.load(who.load) else { return Planned::Nothing(None) };
+        let limit = oldest + state.spec.limits.max_wait;
+        // Overdue requests go before any policy that might pass them over for ever.
+        let free_to_starve =
+            state.external.is_some_and(|h| h.plan) || matches!(state.spec.strategy, Strategy::Deadline { .. });
+        let overdue = free_to_starve && limit <= now;
+        if let (Some(hooks), false) = (state.external.filter(|h| h.plan), overdue) {
+            let held = state.instances.get(usize::from(who.n)).and_then(|i| i.hold);
+            return match held.map(|until| until.min(limit)) {
+                Some(until) if until > now => Planned::Nothing(Some(until)),
+                _ => Planned::Ask(self.ask(now, who, hooks)),
+            };
+        }
+        if overdue && state.external.is_some() {
+            self.note(who.load, Note::Fallback, out);
+        }
+        self.plan_built_in(now, who, overdue)
+    }
+
+    /// Lets the built-in policy decide, or the one that serves whoever waits longest.
+    pub(crate) fn plan_built_in(&mut self, now: Time, who: Instance, overdue: bool) -> Planned {
+        let Some(state) = load_in(&mut self.loads, who.load) else { return Planned::Nothing(None) };
+        let policy = if overdue { &mut state.forced } else { &mut state.policy };
+        let hooks = policy.hooks();
+        let (mut see, mut keys) = (std::mem::take(&mut state.see), std::mem::take(&mut state.keys));
+        self.fill(now, who, hooks, &mut see, &mut keys);
+        let Some(state) = load_in(&mut self.loads, who.load) else { return Planned::Nothing(None) };
+        let policy = if overdue { &mut state.forced } else { &mut state.policy };
+        let mut picks = std::mem::take(&mut state.picks);
+        picks.clear();
+        let decision = policy.plan(&see, &mut picks);
+        let planned = match decision {
+            Ok(Decision::Wait(until)) if until > now => Planned::Nothing(Some(until)),
+            _ => Planned::Run(chosen(&keys, &picks)),
+        };
+        (state.see, state.keys, state.picks) = (see, keys, picks);
+        planned
+    }
+
+    /// When the request that has been ready longest became so.
+    pub(crate) fn oldest_ready(&self, who: Instance) -> Option<Time> {
+        let state = self.load(who.load)?;
+        let req = match state.spec.is_stateful() {
+            true => self.head_of(state.instances.get(usize::from(who.n))?.ready.front()?)?,
+            false => self.reqs.at(state.ready.front()?)?.key,
+        };
+        self.reqs.get(req).map(|r| r.ready)
+    }
+
+    fn head_of(&self, seq_ix: u32) -> Option<Req> {
+        let s = self.seqs.key_at(seq_ix).and_then(|seq| self.seqs.get(seq))?;
+        s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| r.key)
+    }
+
+    /// Shows what is ready for this instance, in the columns that `hooks` ask for.
+    pub(crate) fn fill(&self, now: Time, who: Instance, hooks: Hooks, see: &mut Columns, keys: &mut Vec<Candidate>) {
+        see.clear();
+        keys.clear();
+        let Some(state) = self.load(who.load) else { return };
+        let limits = &state.spec.limits;
+        let window = if hooks.window == 0 { limits.candidates } else { hooks.window } as usize;
+        (see.now, see.max_batch) = (now.0, state.spec.max_batch.max(1));
+        (see.live, see.backlog, see.free_instances) = (state.live, state.backlog.len(), state.free_instances());
+        let ready = match state.instances.get(usize::from(who.n)) {
+            Some(instance) if state.spec.is_stateful() => {
+                for ix in self.seq_links.iter(&instance.ready).take(window) {
+                    self.show(ix, true, hooks.columns, see, keys);
+                }
+                instance.ready.len()
+            }
+            _ => {
+                for ix in self.req_links.iter(&state.ready).take(window) {
+                    self.show(ix, false, hooks.columns, see, keys);
+                }
+                state.ready.len()
+            }
+        };
+        see.len = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        see.not_shown = ready.saturating_sub(see.len);
+    }
+
+    /// One candidate: a ready sequence (its head request) or a ready stateless request.
+    pub(crate) fn show(&self, ix: u32, of_sequence: bool, wanted: u32, see: &mut Columns, keys: &mut Vec<Candidate>) {
+        let seq = if of_sequence { self.seqs.key_at(ix) } else { None };
+        let s = seq.and_then(|seq| self.seqs.get(seq));
+        let Some(r) = (if of_sequence { s.and_then(|s| self.reqs.at(s.queue.front()?)) } else { self.reqs.at(ix) })
+        else {
+            return;
+        };
+        let first = self.load(r.load).map_or(0, |l| l.spec.initial_state_shape);
+        let state_shape = s.map_or(0, |s| if r.start { first } else { s.state_shape });
+        let shape = r.traits.shape ^ state_shape.rotate_left(32);
+        keys.push(Candidate { req: r.key, rows: r.traits.rows, shape });
+        let asked = |column: u32| wanted & column != 0;
+        if asked(columns::SHAPE) {
+            see.shape.push(shape);
+        }
+        if asked(columns::ROWS) {
+            see.rows.push(r.traits.rows);
+        }
+        if asked(columns::READY) {
+            see.ready.push(r.ready.0);
+        }
+        if asked(columns::ARRIVAL) {
+            see.arrival.push(r.arrival.0);
+        }
+        if wanted & !(columns::SHAPE | columns::ROWS | columns::READY | columns::ARRIVAL) != 0 {
+            show_more(r, seq, s, wanted, see);
+        }
+    }
+
+    /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
+    pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
+        let flight = Flight { instance: who, reqs: Vec::with_capacity(keys.len()), sealing: false };
+        let id = self.batches.insert(flight);
+        let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
+        for req in keys {
+            if let Some(row) = self.take_row(*req, &mut batch.ops, out) {
+                batch.rows.push(Row::Real(row));
+            }
+        }
+        self.arrange(&mut batch);
+        self.depart(id, &batch);
+        batch
+    }
+
+    fn take_ops(&mut self, who: Instance) -> Vec<SlotOp> {
+        let instance = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)));
+        instance.map(|i| std::mem::take(&mut i.ops)).unwrap_or_default()
+    }
+
+    fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {
+        let r = self.reqs.get_mut(req)?;
+        r.stage = At::Running;
+        let (load, start, end) = (r.load, r.start, r.end);
+        let Some(seq) = r.seq else {
+            let state = load_in(&mut self.loads, load)?;
+            self.req_links.remove(&mut state.ready, req.ix);
+            return Some(RealRow { req, seat: None, start, end });
+        };
+        let bytes = r.traits.bytes;
+        self.unlist(seq);
+        let s = self.seqs.get_mut(seq)?;
+        self.req_links.remove(&mut s.queue, req.ix);
+        s.bytes = s.bytes.saturating_sub(bytes);
+        s.current = Some(req);
+        let (_, slot) = s.seat?;
+        let ran = std::mem::replace(&mut s.ran, true);
+        if start {
+            ops.push(SlotOp::Init(slot, req));
+        } else if s.adopted && !ran {
+            ops.push(SlotOp::Adopt(slot, req));
+        }
+        if start && ran {
+            self.note(load, Note::Ended(seq, Why::Restarted), out);
+            self.note(load, Note::Started(seq, req), out);
+        }
+        self.set_stage(seq, Stage::Running);
+        Some(RealRow { req, seat: Some((seq, slot)), start, end })
+    }
+
+    /// `direct` with fixed rows: each row stands where its slot is, and holes are padded.
+    fn arrange(&self, batch: &mut Batch) {
+        let fixed = self
+            .load(batch.instance.load)
+            .is_some_and(|l| matches!(l.spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }));
+        if !fixed {
+            return;
+        }
+        let highest = batch.real().filter_map(|row| row.seat).map(|(_, slot)| slot.ix).max().unwrap_or(0);
+        let mut rows = vec![Row::Pad; highest as usize + 1];
+        for row in batch.real() {
+            if let Some(place) = row.seat.and_then(|(_, slot)| rows.get_mut(slot.ix as usize)) {
+                *place = Row::Real(row);
+            }
+        }
+        batch.rows = rows;
+    }
+
+    fn depart(&mut self, id: BatchId, batch: &Batch) {
+        let who = batch.instance;
+        let reqs: Vec<Req> = batch.real().map(|row| row.req).collect();
+        let Some(state) = load_in(&mut self.loads, who.load) else { return };
+        let in_order = matches!(
+            state.spec.strategy,
+            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
+        );
+        for req in &reqs {
+            if let (true, Some(r)) = (in_order, self.reqs.get_mut(*req)) {
+                r.turn = Some(state.first_turn + state.turns.len() as u64);
+                state.turns.push_back((Some(*req), false));
+            }
+        }
+        if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
+            instance.in_flight += 1;
+        }
+        if let Some(flight) = self.batches.get_mut(id) {
+            flight.reqs = reqs;
+        }
+    }
+
+    /// Nothing to run: tidy, sleep or go.
+    pub(crate) fn rest(&mut self, who: Instance, until: Option<Time>) -> Next {
+        let open = self.reqs.open(who.load);
+        let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };
+        let over = state.is_over(open);
+        let Some(instance) = state.instances.get_mut(usize::from(who.n)) else { return Next::Gone };
+        if !instance.ops.is_empty() {
+            return Next::Tidy(std::mem::take(&mut instance.ops));
+        }
+        if over {
+            instance.gone = true;
+            if state.instances.iter().all(|i| i.gone)
+                && let Some(place) = self.loads.get_mut(usize::from(who.load.0))
+            {
+                *place = None;
+            }
+            return Next::Gone;
+        }
+        instance.asleep = true;
+        Next::Sleep(until)
+    }
+}
+
+pub(crate) enum Planned {
+    Run(Vec<Req>),
+    Ask(Box<crate::round::Round>),
+    Nothing(Option<Time>),
+}
+
+/// The requests behind a built-in policy's picks; the oldest alone if it picked none.
+fn chosen(keys: &[Candidate], picks: &Picks) -> Vec<Req> {
+    let picked: Vec<Req> = picks.fire.iter().filter_map(|i| keys.get(*i as usize)).map(|c| c.req).collect();
+    if picked.is_empty() { keys.first().map(|c| c.req).into_iter().collect() } else { picked }
+}
+
+/// The columns that only external policies and `deadline` read.
+fn show_more(
+    r: &crate::request::Request,
+    seq: Option<crate::ids::Seq>,
+    s: Option<&crate::sequence::Sequence>,
+    wanted: u32,
+    see: &mut Columns,
+) {
+    let asked = |column: u32| wanted & column != 0;
+    if asked(columns::SEQ) {
+        see.seq.push(seq.map_or(0, handle));
+    }
+    if asked(columns::STEP) {
+        see.step.push(r.step);
+    }
+    if asked(columns::SLOT) {
+        see.slot.push(s.and_then(|s| s.seat).map_or(u32::MAX, |(_, slot)| slot.ix));
+    }
+    if asked(columns::DEADLINE) {
+        see.deadline.push(r.deadline.map_or(u64::MAX, |d| d.0));
+    }
+    if asked(columns::PRIORITY) {
+        see.priority.push(r.priority);
+    }
+    if asked(columns::KEY) {
+        see.key.push(r.traits.batch_key);
+    }
+    if asked(columns::FLAGS) {
+        see.flags.push(if r.start { flags::START } else { 0 } | if r.end { flags::END } else { 0 });
+    }
+    if asked(columns::BYTES) {
+        see.bytes.push(r.traits.bytes);
+    }
+    if asked(columns::STATE_BYTES) {
+        see.state_bytes.push(s.map_or(0, |s| s.state_bytes));
+    }
+    if asked(columns::FEATURES) {
+        see.features.extend(r.traits.features);
+    }
+}
+
+/// A sequence as policies know it: never the client's id.
+pub(crate) fn handle(seq: crate::ids::Seq) -> u64 {
+    u64::from(seq.generation.get()) << 32 | u64::from(seq.ix)
+}

@@ -1,0 +1,98 @@
+//! A request as the core keeps it, from its submission until its answer is released.
+
+use crate::event::Traits;
+use crate::ids::{Load, Req, Seq};
+use crate::spec::Dialect;
+use crate::time::Time;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) key: Req,
+    pub(crate) load: Load,
+    /// `None` for a stateless request.
+    pub(crate) seq: Option<Seq>,
+    pub(crate) start: bool,
+    pub(crate) end: bool,
+    /// Its number within the sequence; 0 for a stateless request.
+    pub(crate) step: u64,
+    /// Whether the client gave the number.
+    pub(crate) counted: bool,
+    pub(crate) dialect: Dialect,
+    pub(crate) arrival: Time,
+    /// When it became ready; meaningful from then on.
+    pub(crate) ready: Time,
+    pub(crate) deadline: Option<Time>,
+    pub(crate) priority: u32,
+    pub(crate) traits: Traits,
+    pub(crate) stage: Stage,
+    /// Whether every preparation it needs is done.
+    pub(crate) prepared: bool,
+    /// Its place in the order of answers, where the load keeps one.
+    pub(crate) turn: Option<u64>,
+    /// When it is refused, if it is still queued then.
+    pub(crate) queue_until: Time,
+    pub(crate) armed: Time,
+}
+
+// A request goes forward only:
+// ## Queued  => Running | (refused)
+// ## Running => Sealing | Posting | (released)
+// ## Sealing => Posting | (released) | (refused)
+// ## Posting => (released)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// In the queue of its sequence, or ready in that of its load.
+    Queued,
+    Running,
+    Sealing,
+    Posting,
+}
+
+/// Requests by the driver's keys: the driver's table is dense, so this one is too.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    entries: Vec<Option<Request>>,
+    /// How many of each load are here.
+    open: Vec<u32>,
+}
+
+impl Requests {
+    pub(crate) fn insert(&mut self, request: Request) {
+        let (ix, load) = (request.key.ix as usize, usize::from(request.load.0));
+        if self.entries.len() <= ix {
+            self.entries.resize_with(ix + 1, || None);
+        }
+        if self.open.len() <= load {
+            self.open.resize(load + 1, 0);
+        }
+        if let (Some(place), Some(open)) = (self.entries.get_mut(ix), self.open.get_mut(load)) {
+            *place = Some(request);
+            *open += 1;
+        }
+    }
+
+    pub(crate) fn get(&self, key: Req) -> Option<&Request> {
+        self.at(key.ix).filter(|r| r.key == key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Req) -> Option<&mut Request> {
+        self.entries.get_mut(key.ix as usize)?.as_mut().filter(|r| r.key == key)
+    }
+
+    pub(crate) fn at(&self, ix: u32) -> Option<&Request> {
+        self.entries.get(ix as usize)?.as_ref()
+    }
+
+    pub(crate) fn remove(&mut self, key: Req) -> Option<Request> {
+        let request = self.entries.get_mut(key.ix as usize)?.take_if(|r| r.key == key)?;
+        if let Some(open) = self.open.get_mut(usize::from(request.load.0)) {
+            *open = open.saturating_sub(1);
+        }
+        Some(request)
+    }
+
+    /// How many requests of this load are not through.
+    pub(crate) fn open(&self, load: Load) -> u32 {
+        self.open.get(usize::from(load.0)).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,362 @@
+//! Rounds: questions to an external policy, and what becomes of its answers. Faults against what it was shown are its own; picks that have
+//! gone stale meanwhile are nobody's.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Next, Note, Refusal, Why};
+use crate::ids::{Instance, Load, Req, Seq};
+use crate::plan::Planned;
+use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
+use crate::request::Stage as At;
+use crate::round::{Asked, Candidate, Round, Said};
+use crate::sequence::Stage;
+use crate::time::Time;
+
+impl Core {
+    // === plan ===
+
+    pub(crate) fn ask(&mut self, now: Time, who: Instance, hooks: Hooks) -> Box<Round> {
+        let id = self.rounds.insert(who);
+        let mut round = self.round(who.load, id, Asked::Plan(who));
+        let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
+        self.fill(now, who, hooks, &mut see, &mut keys);
+        (round.see, round.keys) = (see, keys);
+        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
+        {
+            instance.asked = Some(id);
+        }
+        round
+    }
+
+    /// An empty round, in memory that an earlier one has used.
+    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: Asked) -> Box<Round> {
+        let state = load_in(&mut self.loads, load);
+        let (spare, notes, lost) = match state {
+            Some(l) => (l.spare.take(), std::mem::take(&mut l.notes), std::mem::take(&mut l.lost)),
+            None => (None, Vec::new(), false),
+        };
+        match spare {
+            Some(mut round) => {
+                (round.id, round.asked, round.notes, round.lost) = (id, asked, notes, lost);
+                round.picks.clear();
+                round.victims.clear();
+                round
+            }
+            None => Box::new(Round {
+                id,
+                asked,
+                see: Columns::default(),
+                notes,
+                lost,
+                picks: Picks::default(),
+                keys: Vec::new(),
+                victims: Vec::new(),
+            }),
+        }
+    }
+
+    /// Takes the answer to a round and says what its instance does next. An answer to an admission question gives [`Next::Sleep`].
+    pub fn answer(&mut self, now: Time, round: Box<Round>, said: Said, out: &mut Vec<Effect>) -> Next {
+        self.expire(now, out);
+        let Some(who) = self.rounds.remove(round.id) else { return Next::Sleep(None) };
+        let next = match (said, &round.asked) {
+            (Said::Plan(said), Asked::Plan(_)) => self.planned(now, who, &round, said, out),
+            (Said::Admit(said), Asked::Admit { .. }) => {
+                self.admitted(now, who.load, &round, said, out);
+                Next::Sleep(None)
+            }
+            (_, Asked::Plan(_)) => self.planned(now, who, &round, Err(Fault::Trap), out),
+            (_, Asked::Admit { .. }) => {
+                self.admitted(now, who.load, &round, Err(Fault::Trap), out);
+                Next::Sleep(None)
+            }
+        };
+        if let Some(state) = load_in(&mut self.loads, who.load) {
+            state.spare = Some(round);
+        }
+        next
+    }
+
+    fn planned(
+        &mut self,
+        now: Time,
+        who: Instance,
+        round: &Round,
+        said: Result<Decision, Fault>,
+        out: &mut Vec<Effect>,
+    ) -> Next {
+        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
+        {
+            instance.asked = None;
+        }
+        let max_batch = self.load(who.load).map_or(1, |l| l.spec.max_batch.max(1));
+        let checked = said.and_then(|decision| check(&round.picks, &round.keys, max_batch).map(|()| decision));
+        match checked {
+            Err(fault) => {
+                self.note(who.load, Note::Fault(fault), out);
+                self.fall_back(now, who, out)
+            }
+            Ok(Decision::Default) => self.built_in_turn(now, who, out),
+            Ok(Decision::Wait(until)) => {
+                self.reject(now, round, out);
+                self.hold(who, until);
+                self.rest(who, self.held_until(who))
+            }
+            Ok(Decision::Fire) => {
+                self.reject(now, round, out);
+                self.fire(now, who, round, out)
+            }
+        }
+    }
+
+    fn fire(&mut self, now: Time, who: Instance, round: &Round, out: &mut Vec<Effect>) -> Next {
+        let picked = round.picks.fire.iter().filter_map(|i| round.keys.get(*i as usize)).map(|c| c.req);
+        let picked: Vec<Req> = picked.collect();
+        let standing: Vec<Req> = picked.iter().copied().filter(|req| self.stands(*req, who)).collect();
+        let stale = picked.len() - standing.len();
+        if stale > 0 {
+            self.note(who.load, Note::Stale(u32::try_from(stale).unwrap_or(u32::MAX)), out);
+        }
+        if !standing.is_empty() {
+            return Next::Run(self.take(who, &standing, out));
+        }
+        if picked.is_empty() {
+            // It fired nothing: as good as waiting for something to happen.
+            self.hold(who, Time::NEVER);
+            return self.rest(who, self.held_until(who));
+        }
+        self.next(now, who, out)
+    }
+
+    /// Whether a candidate can still run on this instance.
+    fn stands(&self, req: Req, who: Instance) -> bool {
+        let Some(r) = self.reqs.get(req).filter(|r| r.stage == At::Queued && r.load == who.load) else { return false };
+        match r.seq.map(|seq| self.seqs.get(seq)) {
+            None => r.prepared,
+            Some(None) => false,
+            Some(Some(s)) => {
+                s.stage == Some(Stage::Ready)
+                    && s.queue.front() == Some(req.ix)
+                    && s.seat.is_some_and(|(n, _)| n == who.n)
+            }
+        }
+    }
+
+    /// Refuses what the policy rejected and what still waits. A step that is rejected ends its sequence, as a cancelled one does.
+    fn reject(&mut self, now: Time, round: &Round, out: &mut Vec<Effect>) {
+        let told = Refusal::Policy(round.picks.code);
+        for i in &round.picks.reject {
+            if let Some(candidate) = round.keys.get(*i as usize) {
+                self.cancel(now, candidate.req, told, Why::Rejected, out);
+            }
+        }
+    }
+
+    fn hold(&mut self, who: Instance, until: Time) {
+        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
+        {
+            instance.hold = Some(until);
+        }
+    }
+
+    /// When a holding instance looks again: nobody waits longer than the load's limit.
+    fn held_until(&self, who: Instance) -> Option<Time> {
+        let state = self.load(who.load)?;
+        let hold = state.instances.get(usize::from(who.n))?.hold?;
+        let limit = self.oldest_ready(who).map_or(Time::NEVER, |ready| ready + state.spec.limits.max_wait);
+        let until = hold.min(limit);
+        (until < Time::NEVER).then_some(until)
+    }
+
+    fn fall_back(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
+        self.note(who.load, Note::Fallback, out);
+        self.built_in_turn(now, who, out)
+    }
+
+    fn built_in_turn(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
+        if self.oldest_ready(who).is_none() {
+            return self.rest(who, None);
+        }
+        match self.plan_built_in(now, who, false) {
+            Planned::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            Planned::Ask(_) | Planned::Nothing(None) => self.rest(who, None),
+            Planned::Nothing(Some(until)) => {
+                self.hold(who, until);
+                self.rest(who, Some(until))
+            }
+        }
+    }
+
+    // === admit ===
+
+    /// Tells the driver that an admission question waits, if one does and none is out.
+    pub(crate) fn announce_consult(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+        let Some(state) = self.load(load) else { return };
+        let Some(head) = self.backlog_head(load).and_then(|seq| self.seqs.get(seq)) else { return };
+        let limit = head.backlogged_at + state.spec.limits.max_wait;
+        if limit <= now {
+            // The policy has let the head wait for too long: it goes in as it would without the policy.
+            self.note(load, Note::Fallback, out);
+            return self.admit_in_order(now, load, out);
+        }
+        self.arm_load(load, limit);
+        if self.load(load).is_some_and(|l| l.has_free_slot() || !l.idle.is_empty()) {
+            self.announce_consult_now(load, out);
+        }
+    }
+
+    pub(crate) fn announce_consult_now(&mut self, load: Load, out: &mut Vec<Effect>) {
+        if let Some(state) = load_in(&mut self.loads, load)
+            && !std::mem::replace(&mut state.consulting, true)
+        {
+            out.push(Effect::Consult);
+        }
+    }
+
+    /// An admission question that waits, if any; to be answered with [`Core::answer`].
+    pub fn consult(&mut self, now: Time) -> Option<Box<Round>> {
+        let waits =
+            |l: &&crate::load::LoadState| l.consulting && !l.backlog.is_empty() && l.external.is_some_and(|h| h.admit);
+        let (load, hooks) = self.loads.iter().flatten().find(waits).map(|l| (l.key, l.external.unwrap_or_default()))?;
+        let state = self.load(load)?;
+        let room = state.room();
+        let window = state.spec.limits.candidates as usize;
+        let heads: Vec<u32> = self.seq_links.iter(&state.backlog).take(window).collect();
+        let idle: Vec<u32> = self.seq_links.iter(&state.idle).take(window).collect();
+        let mut victims = Columns { now: now.0, ..Columns::default() };
+        let mut behind = Vec::new();
+        for seq in idle.into_iter().filter_map(|ix| self.seqs.key_at(ix)) {
+            self.show_victim(seq, &mut victims);
+            behind.push(seq);
+        }
+        victims.len = u32::try_from(behind.len()).unwrap_or(u32::MAX);
+        let id = self.rounds.insert(Instance { load, n: 0 });
+        let mut round = self.round(load, id, Asked::Admit { load, room, victims: Box::new(victims) });
+        round.victims = behind;
+        round.see.clear();
+        round.keys.clear();
+        let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
+        for ix in heads {
+            self.show(ix, true, hooks.columns, &mut see, &mut keys);
+        }
+        see.now = now.0;
+        see.len = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        (round.see, round.keys) = (see, keys);
+        Some(round)
+    }
+
+    /// What a policy may know of an idle sequence: who, where, how large, and since when (in `ready`).
+    fn show_victim(&self, seq: Seq, see: &mut Columns) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        see.seq.push(crate::plan::handle(seq));
+        see.step.push(s.step);
+        see.slot.push(s.seat.map_or(u32::MAX, |(_, slot)| slot.ix));
+        see.ready.push(s.touched.0);
+        see.state_bytes.push(s.state_bytes);
+    }
+
+    fn admitted(
+        &mut self,
+        now: Time,
+        load: Load,
+        round: &Round,
+        said: Result<Vec<Admission>, Fault>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.consulting = false;
+        }
+        let answers = match said {
+            Ok(answers) if answers.len() <= round.keys.len() => answers,
+            Ok(_) => return self.admit_fault(now, load, Fault::TooMany, out),
+            Err(fault) => return self.admit_fault(now, load, fault, out),
+        };
+        let unknown =
+            |a: &Admission| matches!(a, Admission::Evict { victim } if *victim as usize >= round.victims.len());
+        if answers.iter().any(unknown) {
+            return self.admit_fault(now, load, Fault::Index, out);
+        }
+        let mut stale = 0;
+        for (candidate, answer) in round.keys.iter().zip(answers) {
+            if !self.admit_one(now, load, candidate, answer, &round.victims, out) {
+                stale += 1;
+            }
+        }
+        if stale > 0 {
+            self.note(load, Note::Stale(stale), out);
+        }
+    }
+
+    fn admit_fault(&mut self, now: Time, load: Load, fault: Fault, out: &mut Vec<Effect>) {
+        self.note(load, Note::Fault(fault), out);
+        self.note(load, Note::Fallback, out);
+        self.admit_in_order(now, load, out);
+    }
+
+    /// Does what the policy said of one backlogged sequence. False if that does not stand any more.
+    fn admit_one(
+        &mut self,
+        now: Time,
+        load: Load,
+        candidate: &Candidate,
+        answer: Admission,
+        victims: &[Seq],
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(seq) = self.reqs.get(candidate.req).and_then(|r| r.seq) else { return false };
+        if self.seqs.get(seq).is_none_or(|s| s.stage != Some(Stage::Backlogged)) {
+            return false;
+        }
+        match answer {
+            Admission::Defer => true,
+            Admission::Reject(code) => {
+                self.leave(now, seq, Why::Rejected, Refusal::Policy(code), out);
+                true
+            }
+            Admission::Take { instance } => {
+                let free = self.load(load).and_then(|l| l.room().get(usize::from(instance)).copied());
+                free.is_some_and(|n| n > 0) && self.admit_now(now, load, seq, Some(instance), out)
+            }
+            Admission::Evict { victim } => {
+                let Some(victim) = victims.get(victim as usize).copied() else { return false };
+                let soft = self.load(load).and_then(|l| self.soft_idle(victim, l));
+                let idle = self.seqs.get(victim).is_some_and(|s| s.stage == Some(Stage::Idle));
+                if !idle || soft.is_none_or(|at| at > now) {
+                    return false;
+                }
+                let of = self.seqs.get(victim).and_then(|s| s.seat).map(|(n, _)| n);
+                self.unlist(victim);
+                self.remove(now, victim, Why::Evicted, Refusal::Ended(Why::Evicted), out);
+                self.admit_now(now, load, seq, of, out)
+            }
+        }
+    }
+
+    fn admit_now(&mut self, now: Time, load: Load, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
+        self.unbacklog(load, seq);
+        self.seat(now, seq, of, out)
+    }
+}
+
+/// Holds an answer against what was shown.
+fn check(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), Fault> {
+    let mut seen = vec![false; keys.len()];
+    for i in picks.fire.iter().chain(&picks.reject) {
+        let place = seen.get_mut(*i as usize).ok_or(Fault::Index)?;
+        if std::mem::replace(place, true) {
+            return Err(Fault::Repeat);
+        }
+    }
+    let mut fired = picks.fire.iter().filter_map(|i| keys.get(*i as usize));
+    let Some(first) = fired.next() else { return Ok(()) };
+    let mut rows = first.rows;
+    for candidate in fired {
+        if candidate.shape != first.shape {
+            return Err(Fault::Shapes);
+        }
+        rows = rows.saturating_add(candidate.rows);
+        if rows > max_batch {
+            return Err(Fault::TooMany);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Slots: who gets one, who waits for one, whose is taken; and what a sequence with a slot does next.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Note, Refusal, Why};
+use crate::ids::{Instance, Load, Req, Seq, Slot};
+use crate::load::LoadState;
+use crate::sequence::Stage;
+use crate::time::Time;
+use crate::timer::Due;
+
+impl Core {
+    /// Gives a prepared sequence a slot, or a place at the end of the backlog.
+    pub(crate) fn seat_or_wait(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
+        let Some(state) = self.load(load) else { return };
+        let asks = state.external.is_some_and(|hooks| hooks.admit);
+        if state.backlog.is_empty() && !asks && self.room_for_one(now, load, out) {
+            self.seat(now, seq, None, out);
+            return;
+        }
+        self.set_stage(seq, Stage::Backlogged);
+        if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get_mut(seq)) {
+            s.backlogged_at = now;
+            state.backlog_bytes = state.backlog_bytes.saturating_add(s.bytes);
+            self.seq_links.push_back(&mut state.backlog, seq.ix);
+        }
+        self.arm_sequence(seq);
+        self.admit_waiting(now, load, out);
+    }
+
+    /// Hands free slots to the backlog, in the order of the STARTs, or asks the policy that wants to decide it.
+    pub(crate) fn admit_waiting(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+        let Some(state) = self.load(load) else { return };
+        if state.external.is_some_and(|hooks| hooks.admit) {
+            self.announce_consult(now, load, out);
+        } else {
+            self.admit_in_order(now, load, out);
+        }
+        self.arm_soft_idle(load);
+    }
+
+    pub(crate) fn admit_in_order(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+        while let Some(head) = self.backlog_head(load) {
+            if !self.room_for_one(now, load, out) {
+                break;
+            }
+            self.unbacklog(load, head);
+            self.seat(now, head, None, out);
+        }
+    }
+
+    pub(crate) fn backlog_head(&self, load: Load) -> Option<Seq> {
+        self.load(load)?.backlog.front().and_then(|ix| self.seqs.key_at(ix))
+    }
+
+    /// Whether a slot is free, after taking that of a victim if need be.
+    fn room_for_one(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) -> bool {
+        let Some(state) = self.load(load) else { return false };
+        if state.has_free_slot() {
+            return true;
+        }
+        match self.victim(state).filter(|victim| self.soft_idle(*victim, state).is_some_and(|at| at <= now)) {
+            // Freeing alone must not admit the backlog's head: the caller is about to seat somebody.
+            Some(victim) => {
+                self.vacate(now, victim, Why::Evicted, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The sequence that has been idle longest, where idle ones may be evicted at all.
+    pub(crate) fn victim(&self, load: &LoadState) -> Option<Seq> {
+        load.spec.idle_soft?;
+        load.idle.front().and_then(|ix| self.seqs.key_at(ix))
+    }
+
+    /// When this idle sequence may be evicted.
+    pub(crate) fn soft_idle(&self, seq: Seq, load: &LoadState) -> Option<Time> {
+        Some(self.seqs.get(seq)?.touched + load.spec.idle_soft?)
+    }
+
+    /// Seats a sequence that is in no list, in the lowest free slot (of this instance, if one is named).
+    pub(crate) fn seat(&mut self, now: Time, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
+        let Some(s) = self.seqs.get_mut(seq) else { return false };
+        let Some(state) = load_in(&mut self.loads, s.load) else { return false };
+        let Some((n, slot)) = state.take_slot(seq, of) else { return false };
+        s.seat = Some((n, slot));
+        let since = if s.stage == Some(Stage::Backlogged) { s.backlogged_at } else { now };
+        let (load, waited) = (s.load, now - since);
+        self.note(load, Note::Slotted(seq, Instance { load, n }, slot, waited), out);
+        self.advance(now, seq, out);
+        true
+    }
+
+    /// Takes a sequence out of the backlog.
+    pub(crate) fn unbacklog(&mut self, load: Load, seq: Seq) {
+        if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get(seq)) {
+            self.seq_links.remove(&mut state.backlog, seq.ix);
+            state.backlog_bytes = state.backlog_bytes.saturating_sub(s.bytes);
+        }
+    }
+
+    /// What a seated sequence with no current request does next.
+    pub(crate) fn advance(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        let Some(s) = self.seqs.get(seq) else { return };
+        if let Some(why) = s.leaving {
+            return self.finish(now, seq, why, out);
+        }
+        let head = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.prepared));
+        match (head, s.ending) {
+            (None, Some(why)) => self.finish(now, seq, why, out),
+            (None, None) => self.enter_idle(seq, out),
+            (Some((req, true)), _) => self.enter_ready(now, seq, req, out),
+            (Some((req, false)), _) => {
+                self.set_stage(seq, Stage::Preparing);
+                out.push(Effect::Prepare(req, Some(seq)));
+            }
+        }
+    }
+
+    fn enter_idle(&mut self, seq: Seq, out: &mut Vec<Effect>) {
+        self.set_stage(seq, Stage::Idle);
+        let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
+        if let Some(state) = load_in(&mut self.loads, load) {
+            self.seq_links.push_back(&mut state.idle, seq.ix);
+        }
+        self.arm_sequence(seq);
+        self.arm_soft_idle(load);
+        if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit) && !l.backlog.is_empty()) {
+            self.announce_consult_now(load, out);
+        }
+    }
+
+    fn enter_ready(&mut self, now: Time, seq: Seq, req: Req, out: &mut Vec<Effect>) {
+        self.set_stage(seq, Stage::Ready);
+        if let Some(r) = self.reqs.get_mut(req) {
+            r.ready = now;
+        }
+        let Some((load, (n, _))) = self.seqs.get(seq).and_then(|s| Some((s.load, s.seat?))) else { return };
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        let Some(instance) = state.instances.get_mut(usize::from(n)) else { return };
+        self.seq_links.push_back(&mut instance.ready, seq.ix);
+        wake(state, n, out);
+    }
+
+    pub(crate) fn stateless_ready(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get_mut(req) else { return };
+        r.ready = now;
+        let Some(state) = load_in(&mut self.loads, r.load) else { return };
+        self.req_links.push_back(&mut state.ready, req.ix);
+        for instance in &mut state.instances {
+            instance.hold = None;
+        }
+        if let Some(n) = state.instances.iter().position(|i| i.asleep).and_then(|n| u16::try_from(n).ok()) {
+            wake(state, n, out);
+        }
+    }
+
+    /// Arms the deadline of a sequence for the stage it is in.
+    pub(crate) fn arm_sequence(&mut self, seq: Seq) {
+        let at = self.deadline_of(seq);
+        if let Some(s) = self.seqs.get_mut(seq) {
+            self.timers.arm(&mut s.armed, at, Due::Seq(seq));
+        }
+    }
+
+    /// Arms the moment at which a slot may be taken from an idle sequence, if somebody waits for one.
+    fn arm_soft_idle(&mut self, load: Load) {
+        let Some(state) = self.load(load) else { return };
+        if state.backlog.is_empty() {
+            return;
+        }
+        let Some(at) = self.victim(state).and_then(|victim| self.soft_idle(victim, state)) else { return };
+        self.arm_load(load, at);
+    }
+
+    pub(crate) fn arm_load(&mut self, load: Load, at: Time) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            self.timers.arm(&mut state.armed, at, Due::Load(load));
+        }
+    }
+
+    /// Takes the slot of an idle sequence away, without handing it on.
+    fn vacate(&mut self, now: Time, seq: Seq, why: Why, out: &mut Vec<Effect>) {
+        self.unlist(seq);
+        self.remove(now, seq, why, Refusal::of_end(why), out);
+    }
+}
+
+/// Wakes an instance's thread if it sleeps, and makes it ask its policy again.
+pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
+    let load = state.key;
+    if let Some(instance) = state.instances.get_mut(usize::from(n)) {
+        instance.hold = None;
+        if std::mem::take(&mut instance.asleep) {
+            out.push(Effect::Wake(Instance { load, n }));
+        }
+    }
+}
+
+impl LoadState {
+    pub(crate) fn release(&mut self, seat: (u16, Slot), out: &mut Vec<Effect>) {
+        self.free_slot(seat.0, seat.1);
+        // The owner may sleep for long: its thread drops the state now, so that memory comes back.
+        wake(self, seat.0, out);
+    }
+}

@@ -1,0 +1,87 @@
+//! A sequence as the core keeps it, and the stages it goes through.
+
+use std::time::Duration;
+
+use crate::event::Why;
+use crate::ids::{Id, Load, Req, Seq, Slot};
+use crate::list::List;
+use crate::time::Time;
+
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    pub(crate) id: Id,
+    pub(crate) load: Load,
+    /// Instance and slot; `None` until it has one.
+    pub(crate) seat: Option<(u16, Slot)>,
+    /// `None` until its first stage.
+    pub(crate) stage: Option<Stage>,
+    /// Requests that wait, in order.
+    pub(crate) queue: List,
+    /// The request that is past the queue: running, sealing or posting.
+    pub(crate) current: Option<Req>,
+    /// Bytes of the requests that wait.
+    pub(crate) bytes: u64,
+    /// What it ends with once its queue is through: its END was admitted, or a START of the same id went to a newer load.
+    /// The id is free for a new sequence, and no further request can join.
+    pub(crate) ending: Option<Why>,
+    /// It ends as soon as its current request is through; its queue was refused already.
+    pub(crate) leaving: Option<Why>,
+    /// A START of it has run.
+    pub(crate) ran: bool,
+    /// It was found in a tier and not started here.
+    pub(crate) adopted: bool,
+    /// Whether [`crate::Note::Started`] was given, so that [`crate::Note::Ended`] is owed.
+    pub(crate) announced: bool,
+    /// The number the next request has.
+    pub(crate) next_step: u64,
+    /// The last committed step.
+    pub(crate) step: u64,
+    /// The later of the last arrival and the last completion.
+    pub(crate) touched: Time,
+    /// How long it may be idle; `None` is for ever.
+    pub(crate) idle: Option<Duration>,
+    pub(crate) backlogged_at: Time,
+    pub(crate) backlog_until: Time,
+    pub(crate) state_shape: u64,
+    pub(crate) state_bytes: u64,
+    pub(crate) armed: Time,
+    /// The next older sequence of the same id: ending, or of another version.
+    pub(crate) older: Option<Seq>,
+}
+
+// ## (START)    => Preparing | Backlogged | Ready
+// ## Preparing  => Backlogged | Ready | Idle | (ended)
+// ## Backlogged => Ready | (ended)
+// ## Idle       => Preparing | Ready | (ended)
+// ## Ready      => Running | Preparing | Ready | Idle | (ended)
+// ## Running    => Sealing | Posting | Preparing | Ready | Idle | (ended)
+// ## Sealing    => Posting | Preparing | Ready | Idle | (ended)
+// ## Posting    => Preparing | Ready | Idle | (ended)
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stage {
+    /// The driver looks up the tier, makes the first state or preprocesses the request at the head of the queue.
+    Preparing,
+    /// Waits for a slot.
+    Backlogged,
+    /// Has a slot and nothing to do.
+    Idle,
+    /// The request at the head of the queue can run.
+    Ready,
+    Running,
+    /// Its state is being made durable.
+    Sealing,
+    /// Its answer is being postprocessed.
+    Posting,
+}
+
+impl Stage {
+    pub const ALL: [Stage; 7] = [
+        Stage::Preparing,
+        Stage::Backlogged,
+        Stage::Idle,
+        Stage::Ready,
+        Stage::Running,
+        Stage::Sealing,
+        Stage::Posting,
+    ];
+}

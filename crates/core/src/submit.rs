@@ -1,0 +1,360 @@
+//! Admission: from a submitted request to its place in the queue of a sequence or of a load.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Note, Refusal, Submit, Why};
+use crate::ids::{Id, Load, Seq};
+use crate::list::List;
+use crate::request::{self, Request};
+use crate::sequence::{Sequence, Stage};
+use crate::spec::{Expiry, NoId, OnEnding, OnLive, WhenFull};
+use crate::time::Time;
+use crate::timer::Due;
+
+/// The sequences of an id, as far as a request can meet them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Found {
+    pub(crate) live: Option<Seq>,
+    /// One whose END is queued or running.
+    pub(crate) ending: Option<Seq>,
+}
+
+impl Core {
+    pub(crate) fn submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) {
+        let req = submit.req;
+        if let Err(refusal) = self.try_submit(now, submit, out) {
+            out.push(Effect::Refuse(req, refusal));
+        }
+    }
+
+    fn try_submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        let found = self.lookup(&submit.id, submit.version);
+        let target = self.target(submit.version);
+        if let Some(seq) = found.live
+            && !(submit.start && self.moves_on(seq, target, submit))
+        {
+            return self.join(now, seq, submit, out);
+        }
+        let Some(load) = target else { return Err(self.no_target(submit)) };
+        if !self.load(load).is_some_and(|l| l.spec.is_stateful()) {
+            return self.enqueue(now, load, submit, out);
+        }
+        let id = named(submit)?;
+        if !submit.start {
+            return self.activate(now, load, id, submit, out);
+        }
+        self.may_start(load, &found, submit)?;
+        if let Some(old) = found.live
+            && let Some(s) = self.seqs.get_mut(old)
+        {
+            s.ending = Some(Why::Restarted);
+            self.finish_if_through(now, old, out);
+        }
+        self.begin(now, load, id, submit, out);
+        Ok(())
+    }
+
+    /// Whether a START on this live sequence opens a new one on a newer load and lets the old one run out.
+    fn moves_on(&self, seq: Seq, target: Option<Load>, submit: &Submit) -> bool {
+        let retired = self.seqs.get(seq).and_then(|s| self.load(s.load)).is_some_and(|l| l.retired.is_some());
+        retired && target.is_some() && submit.dialect.live == OnLive::Restart
+    }
+
+    /// Why no load takes this request.
+    fn no_target(&self, submit: &Submit) -> Refusal {
+        let mut same = self.loads.iter().flatten().filter(|l| submit.version.is_none_or(|v| v == l.spec.version));
+        match same.next() {
+            None => Refusal::NoVersion,
+            Some(_) if submit.start => Refusal::Stopping,
+            Some(load) if load.spec.is_stateful() => match named(submit) {
+                Ok(id) => Refusal::Unknown(self.tombs.find(&id)),
+                Err(refusal) => refusal,
+            },
+            Some(_) => Refusal::Stopping,
+        }
+    }
+
+    pub(crate) fn lookup(&self, id: &Id, version: Option<u64>) -> Found {
+        let mut found = Found::default();
+        let mut at = self.ids.get(id).copied();
+        while let Some(key) = at {
+            let Some(s) = self.seqs.get(key) else { break };
+            if version.is_none_or(|v| self.load(s.load).is_some_and(|l| l.spec.version == v)) {
+                let place = if s.ending.is_some() { &mut found.ending } else { &mut found.live };
+                place.get_or_insert(key);
+            }
+            at = s.older;
+        }
+        found
+    }
+
+    // === an id that lives ===
+
+    fn join(&mut self, now: Time, seq: Seq, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        if self.check_join(seq, submit)? == Repeated::LastStep {
+            out.push(Effect::Replay(submit.req, seq));
+            return Ok(());
+        }
+        let Some(s) = self.seqs.get(seq) else { return Err(Refusal::Unknown(None)) };
+        let (load, stage) = (s.load, s.stage);
+        self.queue(now, seq, load, submit);
+        if submit.start {
+            let idle = self.load(load).and_then(|l| l.idle_of(submit));
+            if let Some(s) = self.seqs.get_mut(seq) {
+                s.idle = idle;
+            }
+        }
+        match stage {
+            Some(Stage::Idle) => {
+                if let Some(state) = load_in(&mut self.loads, load) {
+                    self.seq_links.remove(&mut state.idle, seq.ix);
+                }
+                self.advance(now, seq, out);
+            }
+            Some(Stage::Backlogged) => {
+                if let Some(state) = load_in(&mut self.loads, load) {
+                    state.backlog_bytes += submit.traits.bytes;
+                }
+                self.arm_sequence(seq);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks a request for a live sequence without changing anything.
+    fn check_join(&self, seq: Seq, submit: &Submit) -> Result<Repeated, Refusal> {
+        let Some((s, load)) = self.seqs.get(seq).and_then(|s| Some((s, self.load(s.load)?))) else {
+            return Err(Refusal::Unknown(None));
+        };
+        let limits = &load.spec.limits;
+        if submit.start && submit.dialect.live == OnLive::Refuse {
+            let too_many = submit.dialect.count_first && limits.live > 0 && load.live >= limits.live;
+            return Err(if too_many { Refusal::TooMany { limit: limits.live } } else { Refusal::Live });
+        }
+        if self.step_of(s, submit)? == Repeated::LastStep {
+            return Ok(Repeated::LastStep);
+        }
+        if s.queue.len() >= limits.per_sequence {
+            return Err(Refusal::QueueFull { limit: limits.per_sequence });
+        }
+        if s.stage == Some(Stage::Backlogged)
+            && load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
+        {
+            return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
+        }
+        Ok(Repeated::No)
+    }
+
+    /// Holds the client's step number, if it gives one, against the sequence's.
+    fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
+        let Some(step) = submit.step else { return Ok(Repeated::No) };
+        // A START begins a new count, unless it can only be the last START once more.
+        let repeats_start = submit.start && s.next_step == step.saturating_add(1);
+        if step == s.next_step || (submit.start && !repeats_start) {
+            return Ok(Repeated::No);
+        }
+        if step > s.next_step {
+            return Err(Refusal::StepGap { want: s.next_step });
+        }
+        if step > s.step {
+            return Err(Refusal::StepBusy { step });
+        }
+        if step == s.step { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
+    }
+
+    // === an id that does not live ===
+
+    /// Checks whether a new sequence may start, without changing anything.
+    fn may_start(&self, load: Load, found: &Found, submit: &Submit) -> Result<(), Refusal> {
+        let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
+        let limits = &load.spec.limits;
+        let count = || match limits.live {
+            limit if limit > 0 && load.live >= limit => Err(Refusal::TooMany { limit }),
+            _ => Ok(()),
+        };
+        if submit.dialect.count_first {
+            count()?;
+        }
+        if found.ending.is_some() && submit.dialect.ending == OnEnding::Refuse {
+            return Err(Refusal::Ending);
+        }
+        count()?;
+        if limits.store > 0 && load.used >= limits.store {
+            return Err(Refusal::StoreFull { limit: limits.store });
+        }
+        let room = load.backlog.is_empty() && (load.has_free_slot() || self.victim(load).is_some());
+        if room {
+            return Ok(());
+        }
+        if submit.dialect.full == WhenFull::Refuse {
+            return Err(Refusal::TooMany { limit: load.spec.slots() * u32::from(load.spec.instances) });
+        }
+        if load.backlog.len() >= limits.backlog
+            || load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
+        {
+            return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
+        }
+        Ok(())
+    }
+
+    /// A step of an id that does not live: unknown, unless a tier may know it.
+    fn activate(
+        &mut self,
+        now: Time,
+        load: Load,
+        id: Id,
+        submit: &Submit,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        let spec = self.load(load).map(|l| (l.spec.stages.activate, l.spec.limits.tomb_age));
+        let Some((true, _)) = spec else {
+            let fresh = |stone: &crate::event::Tombstone| spec.is_some_and(|(_, age)| now - stone.at <= age);
+            return Err(Refusal::Unknown(self.tombs.find(&id).filter(fresh)));
+        };
+        self.may_start(load, &Found::default(), submit)?;
+        self.begin(now, load, id, submit, out);
+        Ok(())
+    }
+
+    /// Opens a sequence with its first request.
+    fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        state.live += 1;
+        let first = submit.step.unwrap_or(1);
+        let older = self.ids.get(&id).copied();
+        let sequence = Sequence {
+            id: id.clone(),
+            load,
+            seat: None,
+            stage: None,
+            queue: List::default(),
+            current: None,
+            bytes: 0,
+            ending: None,
+            leaving: None,
+            ran: false,
+            adopted: !submit.start,
+            announced: submit.start,
+            next_step: first,
+            step: first.saturating_sub(1),
+            touched: now,
+            idle: state.idle_of(submit),
+            backlogged_at: now,
+            backlog_until: Time::NEVER,
+            state_shape: state.spec.initial_state_shape,
+            state_bytes: 0,
+            armed: Time::NEVER,
+            older,
+        };
+        let seq = self.seqs.insert(sequence);
+        self.ids.insert(id, seq);
+        self.queue(now, seq, load, submit);
+        if submit.start {
+            self.note(load, Note::Started(seq, submit.req), out);
+        }
+        if self.reqs.get(submit.req).is_some_and(|r| r.prepared) {
+            self.seat_or_wait(now, seq, out);
+        } else {
+            self.set_stage(seq, Stage::Preparing);
+            out.push(Effect::Prepare(submit.req, Some(seq)));
+        }
+    }
+
+    /// Puts a request at the end of its sequence's queue.
+    fn queue(&mut self, now: Time, seq: Seq, load: Load, submit: &Submit) {
+        let Some(stages) = self.load(load).map(|l| l.spec.stages) else { return };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        let step = match submit.step {
+            Some(step) => step,
+            None if submit.start => 1,
+            None => s.next_step,
+        };
+        s.next_step = step.saturating_add(1);
+        s.touched = now;
+        s.bytes = s.bytes.saturating_add(submit.traits.bytes);
+        if submit.end {
+            s.ending = Some(Why::End);
+        }
+        if let Some(until) = submit.backlog_until {
+            s.backlog_until = s.backlog_until.min(until);
+        }
+        let first = submit.start || (s.adopted && !s.announced && s.queue.is_empty());
+        let prepared = !(stages.pre || (first && (stages.activate || stages.initialize)));
+        self.req_links.push_back(&mut s.queue, submit.req.ix);
+        self.reqs.insert(request_of(now, load, Some(seq), step, prepared, submit));
+        self.arm_request(submit);
+    }
+
+    // === stateless ===
+
+    fn enqueue(&mut self, now: Time, load: Load, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        let Some(state) = load_in(&mut self.loads, load) else { return Err(Refusal::Stopping) };
+        if state.ready.len() >= state.spec.limits.backlog {
+            return Err(Refusal::QueueFull { limit: state.spec.limits.backlog });
+        }
+        let prepared = !state.spec.stages.pre;
+        self.reqs.insert(request_of(now, load, None, 0, prepared, submit));
+        self.arm_request(submit);
+        if prepared {
+            self.stateless_ready(now, submit.req, out);
+        } else {
+            out.push(Effect::Prepare(submit.req, None));
+        }
+        Ok(())
+    }
+
+    fn arm_request(&mut self, submit: &Submit) {
+        if let (Some(until), Some(r)) = (submit.queue_until, self.reqs.get_mut(submit.req)) {
+            self.timers.arm(&mut r.armed, until, Due::Req(submit.req));
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Repeated {
+    No,
+    LastStep,
+}
+
+/// The id a stateful request goes by.
+fn named(submit: &Submit) -> Result<Id, Refusal> {
+    match (&submit.id, submit.dialect.no_id) {
+        (Id::None, NoId::Assign) if submit.start && submit.fresh_id != 0 => Ok(Id::Int(submit.fresh_id)),
+        (Id::None, _) => Err(Refusal::NoId),
+        (id, _) => Ok(id.clone()),
+    }
+}
+
+fn request_of(now: Time, load: Load, seq: Option<Seq>, step: u64, prepared: bool, submit: &Submit) -> Request {
+    Request {
+        key: submit.req,
+        load,
+        seq,
+        start: submit.start,
+        end: submit.end,
+        step,
+        counted: submit.step.is_some(),
+        dialect: submit.dialect,
+        arrival: now,
+        ready: now,
+        deadline: submit.deadline,
+        priority: submit.priority,
+        traits: submit.traits,
+        stage: request::Stage::Queued,
+        prepared,
+        turn: None,
+        queue_until: submit.queue_until.unwrap_or(Time::NEVER),
+        armed: Time::NEVER,
+    }
+}
+
+impl crate::load::LoadState {
+    /// How long the sequence that this START opens may be idle.
+    pub(crate) fn idle_of(&self, submit: &Submit) -> Option<std::time::Duration> {
+        let Expiry::Idle(usual) = self.spec.expiry else { return None };
+        match (submit.idle, self.spec.idle_longest) {
+            (Some(wish), Some(longest)) => Some(wish.min(longest.max(usual))),
+            _ => Some(usual),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What became of sequences that are no more: the last so many, oldest forgotten first.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::event::Tombstone;
+use crate::ids::Id;
+
+/// A bounded memory of ended sequences. An id that ended twice is remembered by its last end.
+#[derive(Debug, Default)]
+pub(crate) struct Tombs {
+    // Only looked up, never iterated: the order of the map shows nowhere.
+    by_id: HashMap<Id, (u64, Tombstone)>,
+    order: VecDeque<(u64, Id)>,
+    serial: u64,
+}
+
+impl Tombs {
+    pub(crate) fn bury(&mut self, id: Id, stone: Tombstone, limit: u32) {
+        if limit == 0 || id == Id::None {
+            return;
+        }
+        self.serial += 1;
+        self.order.push_back((self.serial, id.clone()));
+        self.by_id.insert(id, (self.serial, stone));
+        while self.order.len() > limit as usize {
+            let Some((serial, id)) = self.order.pop_front() else { break };
+            if self.by_id.get(&id).is_some_and(|(last, _)| *last == serial) {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, id: &Id) -> Option<Tombstone> {
+        self.by_id.get(id).map(|(_, stone)| *stone)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Why;
+    use crate::time::Time;
+
+    fn stone(step: u64) -> Tombstone {
+        Tombstone { why: Why::End, at: Time(step), step }
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_but_a_later_end_of_the_same_id_is_not() {
+        let mut tombs = Tombs::default();
+        for (id, step) in [(1, 1), (2, 2), (1, 3), (3, 4)] {
+            tombs.bury(Id::Int(id), stone(step), 2);
+        }
+        assert_eq!(tombs.find(&Id::Int(1)).map(|s| s.step), Some(3));
+        assert_eq!(tombs.find(&Id::Int(2)), None);
+        assert_eq!((tombs.find(&Id::Int(3)).map(|s| s.step), tombs.len()), (Some(4), 2));
+    }
+}

@@ -1,0 +1,350 @@
+//! The core's behaviour told in short stories, with virtual time: one thread that pulls, and answers collected by request.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use sequor_core::*;
+
+const MS: u64 = 1_000_000;
+
+/// A driver with a clock of its own: submits, pulls, ends batches.
+struct Rig {
+    core: Core,
+    now: Time,
+    next_req: u32,
+    answers: BTreeMap<u32, Result<(), Refusal>>,
+    ended: Vec<Why>,
+    seen: Vec<Effect>,
+}
+
+fn spec(strategy: Strategy, max_batch: u32) -> LoadSpec {
+    LoadSpec {
+        version: 1,
+        strategy,
+        max_batch,
+        instances: 1,
+        depth: 1,
+        limits: Limits::default(),
+        expiry: Expiry::Idle(Duration::from_secs(1)),
+        idle_longest: None,
+        idle_soft: None,
+        cancel_ends: true,
+        stages: Stages::default(),
+        initial_state_shape: 0,
+        external: None,
+    }
+}
+
+fn oldest(slots: u32) -> Strategy {
+    Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false }
+}
+
+impl Rig {
+    fn new(spec: LoadSpec) -> Rig {
+        let mut rig = Rig {
+            core: Core::new(),
+            now: Time::ZERO,
+            next_req: 0,
+            answers: BTreeMap::new(),
+            ended: Vec::new(),
+            seen: Vec::new(),
+        };
+        rig.apply(Event::Loaded(Load(0), spec));
+        rig
+    }
+
+    fn apply(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.apply(self.now, event, &mut out);
+        self.take(out);
+    }
+
+    fn take(&mut self, out: Vec<Effect>) {
+        for effect in out {
+            match &effect {
+                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(*refusal)), None),
+                Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
+                Effect::Note(Note::Ended(_, why)) => self.ended.push(*why),
+                _ => {}
+            }
+            self.seen.push(effect);
+        }
+    }
+
+    fn submit(&mut self, id: u64, start: bool, end: bool) -> u32 {
+        self.submit_with(id, start, end, |_| {})
+    }
+
+    fn submit_with(&mut self, id: u64, start: bool, end: bool, change: impl FnOnce(&mut Submit)) -> u32 {
+        let req = Req::new(self.next_req, NonZeroU32::MIN);
+        self.next_req += 1;
+        let mut submit = Submit {
+            req,
+            id: Id::from(id),
+            fresh_id: 0,
+            start,
+            end,
+            step: None,
+            version: None,
+            dialect: Dialect::TRITON,
+            deadline: None,
+            backlog_until: None,
+            queue_until: None,
+            idle: None,
+            priority: 0,
+            traits: Traits::default(),
+            origin: 0,
+        };
+        change(&mut submit);
+        self.apply(Event::Submit(submit));
+        req.ix
+    }
+
+    fn next(&mut self) -> Next {
+        let mut out = Vec::new();
+        let next = self.core.next(self.now, Instance { load: Load(0), n: 0 }, &mut out);
+        self.take(out);
+        next
+    }
+
+    /// Pulls one batch, past any tidying.
+    fn batch(&mut self) -> Option<Batch> {
+        loop {
+            match self.next() {
+                Next::Run(batch) => return Some(batch),
+                Next::Tidy(_) => {}
+                _ => return None,
+            }
+        }
+    }
+
+    fn ran(&mut self, batch: &Batch) {
+        let rows = batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 4 }).collect();
+        self.apply(Event::Ran { batch: batch.id, rows });
+    }
+
+    /// Runs everything that can run now; the batch sizes.
+    fn drain(&mut self) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(batch) = self.batch() {
+            sizes.push(batch.real().count());
+            self.ran(&batch);
+        }
+        sizes
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now = Time(self.now.0 + ms * MS);
+        self.apply(Event::Tick);
+    }
+
+    fn usage(&self) -> Usage {
+        self.core.usage(Load(0))
+    }
+}
+
+#[test]
+fn a_sequence_starts_steps_and_ends_and_its_id_is_unknown_afterwards() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    let (a, b, c) = (rig.submit(7, true, false), rig.submit(7, false, false), rig.submit(7, false, true));
+    assert_eq!(rig.drain(), [1, 1, 1]);
+    assert!([a, b, c].iter().all(|r| rig.answers[r] == Ok(())));
+    let late = rig.submit(7, false, false);
+    let Err(Refusal::Unknown(Some(stone))) = rig.answers[&late] else { panic!("{:?}", rig.answers[&late]) };
+    assert_eq!((stone.why, stone.step, rig.usage().slots_used), (Why::End, 3, 0));
+    let never = rig.submit(8, false, false);
+    assert_eq!(rig.answers[&never], Err(Refusal::Unknown(None)));
+}
+
+#[test]
+fn a_batch_never_has_two_requests_of_a_sequence() {
+    let mut rig = Rig::new(spec(oldest(4), 4));
+    for id in [1, 2] {
+        rig.submit(id, true, false);
+        rig.submit(id, false, false);
+    }
+    assert_eq!(rig.drain(), [2, 2]);
+}
+
+#[test]
+fn who_finds_no_slot_waits_and_keeps_collecting_requests() {
+    let mut rig = Rig::new(spec(oldest(1), 4));
+    rig.submit(1, true, false);
+    let waits = rig.submit(2, true, false);
+    let behind = rig.submit(2, false, true);
+    rig.drain();
+    assert_eq!((rig.usage().backlog, rig.answers.get(&waits)), (1, None));
+    rig.submit(1, false, true);
+    rig.drain();
+    assert_eq!((rig.answers[&waits], rig.answers[&behind]), (Ok(()), Ok(())));
+    assert_eq!(rig.usage(), Usage { live: 0, backlog: 0, slots_used: 0, slots: 1, ready: 0 });
+}
+
+#[test]
+fn an_id_is_free_at_its_end_and_a_new_start_lives_beside_the_old_end() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    rig.submit(5, true, true);
+    rig.submit(5, true, false);
+    assert_eq!(rig.drain(), [2]);
+    assert_eq!((rig.usage().live, rig.ended.clone()), (1, vec![Why::End]));
+}
+
+#[test]
+fn a_start_on_a_live_id_restarts_it_in_its_slot() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    rig.submit(5, true, false);
+    rig.drain();
+    rig.submit(5, true, false);
+    let batch = rig.batch().unwrap();
+    assert!(matches!(batch.ops[..], [SlotOp::Init(slot, _)] if slot.ix == 0));
+    rig.ran(&batch);
+    assert_eq!((rig.ended.clone(), rig.usage().live), (vec![Why::Restarted], 1));
+}
+
+#[test]
+fn idle_time_runs_from_the_later_of_arrival_and_completion() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(1, true, false);
+    let batch = rig.batch().unwrap();
+    rig.wait(5_000);
+    rig.ran(&batch);
+    rig.wait(999);
+    assert_eq!(rig.usage().live, 1);
+    rig.wait(1);
+    assert_eq!((rig.usage().live, rig.ended.clone()), (0, vec![Why::Idle]));
+    assert!(matches!(rig.next(), Next::Tidy(ops) if matches!(ops[..], [SlotOp::Free(_)])));
+}
+
+#[test]
+fn cancelling_a_queued_step_ends_the_sequence_and_one_that_runs_is_let_run() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let first = rig.submit(1, true, false);
+    let second = rig.submit(1, false, false);
+    let third = rig.submit(1, false, false);
+    let batch = rig.batch().unwrap();
+    rig.apply(Event::Cancel(Req::new(first, NonZeroU32::MIN)));
+    rig.apply(Event::Cancel(Req::new(second, NonZeroU32::MIN)));
+    assert_eq!((rig.answers[&second], rig.answers[&third]), (Err(Refusal::Cancelled), Err(Refusal::Cancelled)));
+    rig.ran(&batch);
+    assert_eq!((rig.answers[&first], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![Why::Cancelled]));
+}
+
+#[test]
+fn direct_pads_the_holes_below_the_highest_ready_row() {
+    let strategy = Strategy::Direct { rows: Rows::Fixed, delay: Duration::ZERO, min_use: 0.0 };
+    let mut rig = Rig::new(spec(strategy, 4));
+    for id in 1..=3 {
+        rig.submit(id, true, false);
+    }
+    assert_eq!(rig.drain(), [3]);
+    rig.submit(3, false, false);
+    let batch = rig.batch().unwrap();
+    assert_eq!(batch.rows.len(), 3);
+    assert!(matches!(batch.rows[..], [Row::Pad, Row::Pad, Row::Real(_)]));
+}
+
+#[test]
+fn an_idle_victim_gives_its_slot_to_a_start_in_need() {
+    let mut rig = Rig::new(LoadSpec { idle_soft: Some(Duration::from_millis(100)), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    rig.drain();
+    let waits = rig.submit(2, true, false);
+    assert_eq!(rig.drain(), Vec::<usize>::new());
+    rig.wait(100);
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!((rig.answers[&waits], rig.ended.clone()), (Ok(()), vec![Why::Evicted]));
+}
+
+#[test]
+fn a_reload_takes_new_starts_and_live_sequences_finish_where_they_began() {
+    let mut rig = Rig::new(spec(oldest(2), 2));
+    rig.submit(1, true, false);
+    rig.drain();
+    rig.apply(Event::Loaded(Load(1), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+    rig.apply(Event::Retire { load: Load(0), until: Time(10_000 * MS) });
+    rig.submit(2, true, false);
+    assert_eq!(rig.core.usage(Load(1)).live, 1);
+    let stays = rig.submit(1, false, true);
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!(rig.answers[&stays], Ok(()));
+    assert!(matches!(rig.next(), Next::Gone));
+}
+
+#[test]
+fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(1, true, false);
+    rig.drain();
+    let until = |s: &mut Submit| s.backlog_until = Some(Time(50 * MS));
+    let (a, b) = (rig.submit_with(2, true, false, until), rig.submit(2, false, false));
+    rig.wait(50);
+    for req in [a, b] {
+        assert!(matches!(rig.answers[&req], Err(Refusal::QueueTimeout { .. })), "{:?}", rig.answers[&req]);
+    }
+}
+
+#[test]
+fn ovms_refuses_where_triton_waits_or_restarts() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let ovms = |s: &mut Submit| s.dialect = Dialect::OVMS;
+    rig.submit_with(1, true, false, ovms);
+    rig.drain();
+    let live = rig.submit_with(1, true, false, ovms);
+    let full = rig.submit_with(2, true, false, ovms);
+    assert_eq!((rig.answers[&live], rig.answers[&full]), (Err(Refusal::Live), Err(Refusal::TooMany { limit: 1 })));
+    rig.submit_with(1, false, true, ovms);
+    let ending = rig.submit_with(1, true, false, ovms);
+    assert_eq!(rig.answers[&ending], Err(Refusal::Ending));
+    rig.drain();
+    let assigned = rig.submit_with(0, true, false, |s| (s.dialect, s.fresh_id) = (Dialect::OVMS, 99));
+    rig.drain();
+    assert_eq!((rig.answers[&assigned], rig.core.find(&Id::Int(99), None).is_some()), (Ok(()), true));
+}
+
+#[test]
+fn counted_steps_are_taken_once() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let step = |n| move |s: &mut Submit| s.step = Some(n);
+    rig.submit_with(1, true, false, step(1));
+    rig.submit_with(1, false, false, step(2));
+    let busy = rig.submit_with(1, false, false, step(2));
+    assert_eq!(rig.answers[&busy], Err(Refusal::StepBusy { step: 2 }));
+    rig.drain();
+    rig.submit_with(1, false, false, step(2));
+    assert!(matches!(rig.seen.last(), Some(Effect::Replay(..))));
+    let gap = rig.submit_with(1, false, false, step(5));
+    let gone = rig.submit_with(1, false, false, step(1));
+    assert_eq!(
+        (rig.answers[&gap], rig.answers[&gone]),
+        (Err(Refusal::StepGap { want: 3 }), Err(Refusal::StepGone { want: 3 }))
+    );
+}
+
+#[test]
+fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
+    let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
+    let mut rig = Rig::new(LoadSpec { external: Some(hooks), ..spec(oldest(2), 2) });
+    rig.submit(1, true, false);
+    let Next::Ask(mut round) = rig.next() else { panic!("no question") };
+    round.picks.fire = vec![0, 3];
+    let mut out = Vec::new();
+    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
+    assert!(out.contains(&Effect::Note(Note::Fault(Fault::Index))), "{out:?}");
+    assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
+}
+
+#[test]
+fn picks_that_went_stale_are_dropped_without_a_fault() {
+    let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
+    let mut rig = Rig::new(LoadSpec { external: Some(hooks), ..spec(oldest(2), 2) });
+    let gone = rig.submit(1, true, false);
+    rig.submit(2, true, false);
+    let Next::Ask(mut round) = rig.next() else { panic!("no question") };
+    rig.apply(Event::Cancel(Req::new(gone, NonZeroU32::MIN)));
+    round.picks.fire = vec![0, 1];
+    let mut out = Vec::new();
+    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
+    assert_eq!(out, [Effect::Note(Note::Stale(1))]);
+    assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
+}
