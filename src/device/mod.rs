@@ -1,9 +1,24 @@
-//! Memory that tensors and states live in, host or accelerator, behind one trait. The one home of address arithmetic on raw memory.
+//! Memory that tensors and states live in, host or accelerator, behind one trait. The one home of arithmetic on raw addresses,
+//! and of whatever a device's own library needs. Nothing here knows of sequences, states or models.
+//!
+//! # Layout
+//!
+//! - [`span`]: borrowed and shared memory, as backends take and give it.
+//! - [`buffer`]: memory of ours, and what moves between buffers.
+//! - [`host`]: the host's own memory.
+//! - [`pool`]: host memory for answers, used again and again.
 
-use std::any::Any;
+mod buffer;
+mod host;
+mod pool;
+mod span;
+
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
+
+pub use buffer::{Buffer, Convert, Move, Strip, run};
+pub use host::Host;
+pub use pool::{Pool, Pooled};
+pub use span::{Owned, Span, SpanMut};
 
 /// Where memory lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -14,146 +29,47 @@ pub enum Place {
     Cuda(u16),
 }
 
-/// Borrowed memory to read. On the host it may be turned into a slice; on a device it is only an address.
-#[derive(Clone, Copy)]
-pub struct Span<'a> {
-    place: Place,
-    address: u64,
-    len: usize,
-    borrow: PhantomData<&'a [u8]>,
+/// Why memory could not be had or moved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    #[error("{place:?} has no room for {bytes} more bytes")]
+    OutOfMemory { place: Place, bytes: usize },
+    /// A move would leave its buffer. Always a fault of the caller's.
+    #[error("a move of {len} bytes at {at} leaves its buffer of {size} bytes")]
+    OutOfBounds { at: usize, len: usize, size: usize },
+    #[error("a span on {got:?} was handed to {want:?}")]
+    WrongPlace { got: Place, want: Place },
 }
 
-/// Borrowed memory to write.
-pub struct SpanMut<'a> {
-    place: Place,
-    address: u64,
-    len: usize,
-    borrow: PhantomData<&'a mut [u8]>,
-}
+/// A place where memory can be had.
+pub trait Device: Send + Sync + fmt::Debug {
+    fn place(&self) -> Place;
 
-impl<'a> Span<'a> {
-    pub fn host(bytes: &'a [u8]) -> Span<'a> {
-        Span { place: Place::Host, address: bytes.as_ptr() as u64, len: bytes.len(), borrow: PhantomData }
-    }
+    /// Zeroed memory of at least one byte, aligned to 64 bytes; its address.
+    fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
 
     /// # Safety
-    /// `address..address + len` must be memory at `place`, initialised, and neither freed nor written for as long as `'a`.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> Span<'a> {
-        Span { place, address, len, borrow: PhantomData }
-    }
+    /// The memory must be what [`Device::allocate`] gave for `bytes`, and nobody may use it any more.
+    unsafe fn release(&self, address: u64, bytes: usize);
 
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The bytes, if they lie on the host.
-    pub fn as_host(&self) -> Option<&'a [u8]> {
-        if self.place != Place::Host {
-            return None;
-        }
-        if self.len == 0 {
-            return Some(&[]);
-        }
-        // SAFETY: the constructors guarantee `len` initialised, borrowed bytes at a non-null host address.
-        Some(unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) })
-    }
-}
-
-impl<'a> SpanMut<'a> {
-    pub fn host(bytes: &'a mut [u8]) -> SpanMut<'a> {
-        SpanMut { place: Place::Host, address: bytes.as_mut_ptr() as u64, len: bytes.len(), borrow: PhantomData }
-    }
-
+    /// Does all these moves, in any order.
+    ///
     /// # Safety
-    /// `address..address + len` must be memory at `place` that nobody else reads, writes or frees for as long as `'a`.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> SpanMut<'a> {
-        SpanMut { place, address, len, borrow: PhantomData }
-    }
-
-    pub fn place(&self) -> Place {
-        self.place
-    }
-
-    pub fn address(&self) -> u64 {
-        self.address
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
+    /// Every address must lie in memory of this device that is alive and that nobody else touches meanwhile; no two moves may overlap
+    /// in what they write, nor one write what another reads.
+    unsafe fn run(&self, moves: &[RawMove]);
 }
 
-impl fmt::Debug for Span<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Span({:?}, {:#x}, {})", self.place, self.address, self.len)
-    }
-}
-
-impl fmt::Debug for SpanMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SpanMut({:?}, {:#x}, {})", self.place, self.address, self.len)
-    }
-}
-
-/// Memory that somebody else allocated (a runtime, a pool), kept alive by `keeper`, read-only and shareable.
-#[derive(Clone)]
-pub struct Owned {
-    place: Place,
-    address: u64,
-    len: usize,
-    keeper: Arc<dyn Any + Send + Sync>,
-}
-
-impl Owned {
-    /// # Safety
-    /// `address..address + len` must be initialised memory at `place` that stays where it is and is not written until `keeper` is dropped.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Owned {
-        Owned { place, address, len, keeper }
-    }
-
-    pub fn from_vec(bytes: Vec<u8>) -> Owned {
-        let keeper = Arc::new(bytes);
-        Owned { place: Place::Host, address: keeper.as_ptr() as u64, len: keeper.len(), keeper }
-    }
-
-    pub fn span(&self) -> Span<'_> {
-        Span { place: self.place, address: self.address, len: self.len, borrow: PhantomData }
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl AsRef<[u8]> for Owned {
-    /// Empty for memory that does not lie on the host.
-    fn as_ref(&self) -> &[u8] {
-        self.span().as_host().unwrap_or(&[])
-    }
-}
-
-impl fmt::Debug for Owned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({:?}, {} bytes)", self.place, self.len)
-    }
+/// `outer` pieces of `inner` bytes each, from one strided place to another. All bounds were checked.
+#[derive(Clone, Copy, Debug)]
+pub struct RawMove {
+    /// `None` writes zeros.
+    pub from: Option<u64>,
+    pub from_stride: usize,
+    pub to: u64,
+    pub to_stride: usize,
+    pub outer: usize,
+    /// Bytes of a piece where it is read.
+    pub inner: usize,
+    pub convert: Convert,
 }

@@ -1,0 +1,128 @@
+//! Host memory for answers, used again and again: a run writes into it, and the answers are slices of it until they are sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Buffer, Device, DeviceError, Host, SpanMut};
+
+/// Free buffers by size class, and how many bytes may be kept so. Clones share them.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    device: Arc<dyn Device>,
+    free: Mutex<Free>,
+    /// Free bytes kept at most; what comes back beyond that is given to the allocator.
+    keep: usize,
+}
+
+#[derive(Default)]
+struct Free {
+    buffers: Vec<Buffer>,
+    bytes: usize,
+}
+
+impl Pool {
+    pub fn new(keep: usize) -> Pool {
+        Pool { shared: Arc::new(Shared { device: Arc::new(Host), free: Mutex::default(), keep }) }
+    }
+
+    /// A buffer of at least this size. Its contents are those of an earlier use.
+    pub fn take(&self, len: usize) -> Result<Pooled, DeviceError> {
+        let size = len.max(64).next_power_of_two();
+        let mut free = self.shared.free.lock();
+        let found = free.buffers.iter().position(|b| b.len() == size).map(|at| free.buffers.swap_remove(at));
+        if let Some(buffer) = &found {
+            free.bytes -= buffer.len();
+        }
+        drop(free);
+        let buffer = match found {
+            Some(buffer) => buffer,
+            None => Buffer::new(&self.shared.device, size)?,
+        };
+        Ok(Pooled { buffer: Some(buffer), len, home: Arc::clone(&self.shared) })
+    }
+
+    /// Bytes that lie free.
+    pub fn idle_bytes(&self) -> usize {
+        self.shared.free.lock().bytes
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} bytes free)", self.idle_bytes())
+    }
+}
+
+/// Memory of a pool. It goes back when it is dropped.
+pub struct Pooled {
+    buffer: Option<Buffer>,
+    len: usize,
+    home: Arc<Shared>,
+}
+
+// SAFETY: through a shared reference the memory is only read ([`AsRef`]); writing needs the exclusive one.
+unsafe impl Sync for Pooled {}
+
+impl Pooled {
+    /// The memory, for a backend to write.
+    pub fn write(&mut self) -> Result<SpanMut<'_>, DeviceError> {
+        let size = self.len;
+        match &self.buffer {
+            // SAFETY: the exclusive borrow lasts as long as the span.
+            Some(buffer) => unsafe { buffer.write(0..size) },
+            None => Err(DeviceError::OutOfBounds { at: 0, len: size, size: 0 }),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        let span = self.buffer.as_ref().and_then(|buffer| {
+            // SAFETY: nobody writes while this shared borrow lasts.
+            unsafe { buffer.read(0..self.len) }.ok()
+        });
+        span.and_then(|span| span.as_host()).unwrap_or(&[])
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let Some(buffer) = self.buffer.take() else { return };
+        let mut free = self.home.free.lock();
+        if free.bytes.saturating_add(buffer.len()) <= self.home.keep {
+            free.bytes += buffer.len();
+            free.buffers.push(buffer);
+        }
+    }
+}
+
+impl fmt::Debug for Pooled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pooled({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_is_used_again_and_no_more_is_kept_than_agreed() {
+        let pool = Pool::new(256);
+        let first = pool.take(100).unwrap();
+        let at = first.as_ref().as_ptr();
+        drop(first);
+        assert_eq!(pool.idle_bytes(), 128);
+        let again = pool.take(128).unwrap();
+        assert_eq!((again.as_ref().as_ptr(), pool.idle_bytes()), (at, 0));
+        drop(pool.take(1 << 20).unwrap());
+        drop(again);
+        assert_eq!(pool.idle_bytes(), 128);
+    }
+}

@@ -1,0 +1,153 @@
+//! Borrowed and shared memory, as backends take and give it: an address, a length, a place, and who keeps it alive.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::Place;
+
+/// Borrowed memory to read. On the host it may be turned into a slice; on a device it is only an address.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    place: Place,
+    address: u64,
+    len: usize,
+    borrow: PhantomData<&'a [u8]>,
+}
+
+/// Borrowed memory to write.
+pub struct SpanMut<'a> {
+    place: Place,
+    address: u64,
+    len: usize,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Span<'a> {
+    pub fn host(bytes: &'a [u8]) -> Span<'a> {
+        Span { place: Place::Host, address: bytes.as_ptr() as u64, len: bytes.len(), borrow: PhantomData }
+    }
+
+    /// # Safety
+    /// `address..address + len` must be memory at `place`, initialised, and neither freed nor written for as long as `'a`.
+    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> Span<'a> {
+        Span { place, address, len, borrow: PhantomData }
+    }
+
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, if they lie on the host.
+    pub fn as_host(&self) -> Option<&'a [u8]> {
+        if self.place != Place::Host {
+            return None;
+        }
+        if self.len == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: the constructors guarantee `len` initialised, borrowed bytes at a non-null host address.
+        Some(unsafe { std::slice::from_raw_parts(self.address as *const u8, self.len) })
+    }
+}
+
+impl<'a> SpanMut<'a> {
+    pub fn host(bytes: &'a mut [u8]) -> SpanMut<'a> {
+        SpanMut { place: Place::Host, address: bytes.as_mut_ptr() as u64, len: bytes.len(), borrow: PhantomData }
+    }
+
+    /// # Safety
+    /// `address..address + len` must be memory at `place` that nobody else reads, writes or frees for as long as `'a`.
+    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> SpanMut<'a> {
+        SpanMut { place, address, len, borrow: PhantomData }
+    }
+
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:?}, {:#x}, {})", self.place, self.address, self.len)
+    }
+}
+
+impl fmt::Debug for SpanMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpanMut({:?}, {:#x}, {})", self.place, self.address, self.len)
+    }
+}
+
+/// Memory that somebody else allocated (a runtime, a pool), kept alive by `keeper`, read-only and shareable.
+#[derive(Clone)]
+pub struct Owned {
+    place: Place,
+    address: u64,
+    len: usize,
+    #[allow(dead_code, reason = "only its drop matters")]
+    keeper: Arc<dyn Any + Send + Sync>,
+}
+
+impl Owned {
+    /// # Safety
+    /// `address..address + len` must be initialised memory at `place` that stays where it is and is not written until `keeper` is dropped.
+    pub unsafe fn from_raw(place: Place, address: u64, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Owned {
+        Owned { place, address, len, keeper }
+    }
+
+    pub fn from_vec(bytes: Vec<u8>) -> Owned {
+        let keeper = Arc::new(bytes);
+        Owned { place: Place::Host, address: keeper.as_ptr() as u64, len: keeper.len(), keeper }
+    }
+
+    pub fn span(&self) -> Span<'_> {
+        Span { place: self.place, address: self.address, len: self.len, borrow: PhantomData }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl AsRef<[u8]> for Owned {
+    /// Empty for memory that does not lie on the host.
+    fn as_ref(&self) -> &[u8] {
+        self.span().as_host().unwrap_or(&[])
+    }
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owned({:?}, {} bytes)", self.place, self.len)
+    }
+}

@@ -1,0 +1,83 @@
+//! States of a fixed size, in chunks of slots. A chunk is there as long as one of its slots is in use.
+
+use std::sync::Arc;
+
+use crate::device::{Buffer, Device, DeviceError, Strip};
+
+use super::spec::Layout;
+
+/// A chunk aims at this many bytes, so that a few sequences do not take the memory of many.
+const CHUNK: usize = 1 << 20;
+
+/// The memory of every fixed-size state of an instance's slots.
+#[derive(Debug)]
+pub(super) struct Arena {
+    device: Arc<dyn Device>,
+    layouts: Vec<Layout>,
+    sides: usize,
+    pub(super) per_chunk: u32,
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    /// By state and side; empty while no slot is in use.
+    buffers: Vec<Buffer>,
+    in_use: u32,
+}
+
+impl Arena {
+    /// `whole` keeps all slots in one chunk, so that any run of them can be bound.
+    pub(super) fn new(device: Arc<dyn Device>, layouts: Vec<Layout>, slots: u32, sides: u8, whole: bool) -> Arena {
+        let row: usize = layouts.iter().map(|l| l.kept_row()).sum::<usize>().saturating_mul(usize::from(sides));
+        let fit = u32::try_from(CHUNK / row.max(1)).unwrap_or(u32::MAX);
+        let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
+        let count = slots.div_ceil(per_chunk) as usize;
+        let chunks = std::iter::repeat_with(Chunk::default).take(count).collect();
+        Arena { device, layouts, sides: usize::from(sides), per_chunk, chunks }
+    }
+
+    fn chunk(&self, slot: u32) -> Option<&Chunk> {
+        self.chunks.get((slot / self.per_chunk) as usize)
+    }
+
+    /// Makes sure that there is memory for this slot, and counts it as used.
+    pub(super) fn occupy(&mut self, slot: u32) -> Result<(), DeviceError> {
+        let (device, layouts, sides, per_chunk) = (&self.device, &self.layouts, self.sides, self.per_chunk as usize);
+        let Some(chunk) = self.chunks.get_mut((slot / self.per_chunk) as usize) else { return Ok(()) };
+        if chunk.buffers.is_empty() && !layouts.is_empty() {
+            let sizes = layouts.iter().flat_map(|l| std::iter::repeat_n(l.kept_row().saturating_mul(per_chunk), sides));
+            chunk.buffers = sizes.map(|size| Buffer::new(device, size)).collect::<Result<_, _>>()?;
+        }
+        chunk.in_use += 1;
+        Ok(())
+    }
+
+    /// Counts the slot as free. A large chunk without slots in use gives its memory back; a small one is kept for the next START.
+    pub(super) fn vacate(&mut self, slot: u32) {
+        let Some(chunk) = self.chunks.get_mut((slot / self.per_chunk) as usize) else { return };
+        chunk.in_use = chunk.in_use.saturating_sub(1);
+        let bytes: usize = chunk.buffers.iter().map(Buffer::len).sum();
+        if chunk.in_use == 0 && (bytes > CHUNK || slot >= self.per_chunk) {
+            chunk.buffers = Vec::new();
+        }
+    }
+
+    /// The memory of a state on a side, and where the slot's row starts in it.
+    pub(super) fn row(&self, state: usize, slot: u32, side: u8) -> Option<(&Buffer, usize)> {
+        let layout = self.layouts.get(state)?;
+        let buffer = self.chunk(slot)?.buffers.get(state * self.sides + usize::from(side))?;
+        Some((buffer, (slot % self.per_chunk) as usize * layout.kept_row()))
+    }
+
+    /// The slot's row as one end of a move.
+    pub(super) fn strip(&self, state: usize, slot: u32, side: u8) -> Option<Strip<'_>> {
+        let kept = self.layouts.get(state)?.kept;
+        self.row(state, slot, side).map(|(buffer, at)| Strip::of(buffer, at, kept))
+    }
+
+    /// Bytes allocated.
+    pub(super) fn allocated(&self) -> usize {
+        self.chunks.iter().flat_map(|c| &c.buffers).map(Buffer::len).sum()
+    }
+}

@@ -1,0 +1,49 @@
+//! States whose size changes from step to step, and texts: each in memory of its own, taken over from the backend where that is possible.
+
+use sequor_core::{DataType, Shape};
+
+use crate::device::Owned;
+use crate::tensor::rows;
+
+use super::spec::StateSpec;
+use super::store::StateError;
+
+/// One sequence's value of such a state.
+#[derive(Debug, Clone)]
+pub(super) struct Loose {
+    /// Without the batch dimension.
+    pub(super) shape: Shape,
+    pub(super) data: Owned,
+}
+
+impl Loose {
+    /// The state at START.
+    pub(super) fn initial(spec: &StateSpec) -> Loose {
+        let shape = spec.initial.shape.clone();
+        let bytes = match &spec.initial.data {
+            Some(data) => data.to_vec(),
+            None => zeros(spec.dtype, &shape),
+        };
+        Loose { shape, data: Owned::from_vec(bytes) }
+    }
+}
+
+/// A tensor of zeros, or of empty texts.
+fn zeros(dtype: DataType, shape: &Shape) -> Vec<u8> {
+    let elements = shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    vec![0; elements.saturating_mul(dtype.zero_size())]
+}
+
+/// Joins the rows of a batch, all of this shape; `None` is padding.
+pub(super) fn join(spec: &StateSpec, shape: &Shape, batch: &[Option<&Loose>]) -> Vec<u8> {
+    let pad = zeros(spec.dtype, shape);
+    let parts: Vec<&[u8]> = batch.iter().map(|row| row.map_or(pad.as_slice(), |loose| loose.data.as_ref())).collect();
+    rows::join(spec.dtype, shape, spec.batch_axis.unwrap_or(0), &parts)
+}
+
+/// Cuts a batch back into its rows.
+pub(super) fn split(spec: &StateSpec, row: &Shape, count: usize, data: &Owned) -> Result<Vec<Loose>, StateError> {
+    let parts = rows::split(spec.dtype, row, spec.batch_axis.unwrap_or(0), count, data.as_ref());
+    let parts = parts.ok_or_else(|| StateError::Torn { state: spec.output.clone() })?;
+    Ok(parts.into_iter().map(|bytes| Loose { shape: row.clone(), data: Owned::from_vec(bytes) }).collect())
+}

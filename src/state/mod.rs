@@ -1,0 +1,27 @@
+//! The states of sequences: what they look like, where they lie between two steps, and how a batch gets at them. A [`Store`] belongs to one
+//! instance thread and knows slots, not sequences: who owns a slot is the core's affair.
+//!
+//! # Layout
+//!
+//! - [`spec`]: what a state looks like.
+//! - [`way`]: the cheapest way to give a batch its states, as a pure function.
+//! - [`arena`]: states of a fixed size, in chunks of slots.
+//! - [`loose`]: states whose size changes, each in memory of its own.
+//! - [`store`]: all states of an instance: initialise, bind, commit or drop, free.
+//! - [`snapshot`]: a sequence's states as a `.safetensors` file.
+//! - [`budget`]: bytes of state held against the server's limit.
+
+mod arena;
+pub mod budget;
+mod loose;
+mod snapshot;
+mod spec;
+mod store;
+#[cfg(test)]
+mod tests;
+mod way;
+
+pub use snapshot::SnapshotError;
+pub use spec::{Initial, StateSpec};
+pub use store::{Bound, Fresh, StateError, StateOut, Store};
+pub use way::{SlotView, Way, choose};

@@ -1,0 +1,241 @@
+//! The store against a plain table of values: any order of starting, running, failing, freeing, snapshots, on every way to bind a batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sequor_core::{DataType, Dims, Shape};
+
+use crate::device::{Device, Host, Owned};
+use crate::tensor::rows;
+
+use super::store::{Fresh, StateOut};
+use super::{Initial, StateSpec, Store};
+
+fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
+    let dims = Dims::from_wire(dims);
+    let shape = Shape(dims.0.iter().map(|d| d.fixed().unwrap_or(1)).collect());
+    StateSpec {
+        input: name.to_owned(),
+        output: format!("{name}_OUT"),
+        dtype,
+        dims,
+        batch_axis: Some(axis),
+        storage: dtype,
+        initial: Initial { shape, data: None },
+        same_buffer: false,
+    }
+}
+
+/// What a sequence's states are: for each state, its shape and bytes.
+type Values = Vec<(Shape, Vec<u8>)>;
+
+fn initial(specs: &[StateSpec]) -> Values {
+    let of = |s: &StateSpec| {
+        let elements = s.initial.shape.elements().unwrap() as usize;
+        let data = s.initial.data.as_ref().map_or(vec![0; elements * s.dtype.zero_size()], |d| d.to_vec());
+        (s.initial.shape.clone(), data)
+    };
+    specs.iter().map(of).collect()
+}
+
+/// The model that is run: every byte of a fixed state grows by the row's salt; a growing state gets an element more; texts get a letter more.
+fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape, Vec<u8>) {
+    if spec.dtype == DataType::Bytes {
+        let mut out = Vec::new();
+        for text in rows::Texts(bytes) {
+            rows::push_text(&mut out, &[text, &[salt, 0]].concat());
+        }
+        return (shape.clone(), out);
+    }
+    match spec.dims.fixed() {
+        // FP32 as a number that FP16 can keep, so that both storages agree.
+        Some(_) if spec.dtype == DataType::Fp32 => {
+            let add = |b: &[u8]| (f32::from_le_bytes(b.try_into().unwrap()) + f32::from(salt % 4)).to_le_bytes();
+            (shape.clone(), bytes.chunks(4).flat_map(|b| add(b)).collect())
+        }
+        Some(_) => (shape.clone(), bytes.iter().map(|b| b.wrapping_add(salt)).collect()),
+        None => {
+            let longer = Shape(vec![shape.0[0] + 1]);
+            (longer, [bytes.as_slice(), &vec![salt; spec.dtype.zero_size()]].concat())
+        }
+    }
+}
+
+/// Runs a batch as a backend would: reads what is bound, writes where it is told.
+fn run(store: &mut Store, specs: &[StateSpec], batch: &[Option<u32>], salts: &[u8], good: &[bool], seen: &mut Vec<Values>) {
+    let bound = store.bind(batch.to_vec()).unwrap();
+    store.ready(&bound).unwrap();
+    let count = batch.len();
+    let mut fresh = Vec::new();
+    seen.clear();
+    seen.resize(count, Vec::new());
+    for (n, spec) in specs.iter().enumerate() {
+        // SAFETY: used before the store is changed.
+        let (shape, span) = unsafe { store.input(&bound, n) }.unwrap();
+        let row = spec.row_of(shape, count as u64).unwrap();
+        let axis = spec.batch_axis.unwrap();
+        let parts = rows::split(spec.dtype, &row, axis, count, span.as_host().unwrap()).unwrap();
+        let next: Values = parts.iter().zip(salts).map(|(p, salt)| step(spec, &(row.clone(), p.clone()), *salt)).collect();
+        for (place, part) in seen.iter_mut().zip(&parts) {
+            place.push((row.clone(), part.clone()));
+        }
+        let datas: Vec<&[u8]> = next.iter().map(|(_, d)| d.as_slice()).collect();
+        let joined = rows::join(spec.dtype, &next[0].0, axis, &datas);
+        // SAFETY: as above; input and output do not overlap.
+        fresh.push(match unsafe { store.output(&bound, n) }.unwrap() {
+            StateOut::Into { shape, mut data } => {
+                assert_eq!(shape, &next[0].0.with(axis, count as u64));
+                data.as_host_mut().unwrap().copy_from_slice(&joined);
+                None
+            }
+            StateOut::New => Some(Fresh { shape: next[0].0.with(axis, count as u64), data: Owned::from_vec(joined) }),
+        });
+    }
+    store.check(&bound, &fresh).unwrap();
+    store.commit(&bound, fresh, good).unwrap();
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Start(u32),
+    Free(u32),
+    Run { slots: Vec<u32>, salt: u8, fail: u8, padded: bool },
+    Snapshot(u32),
+}
+
+fn act(slots: u32) -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => (0..slots).prop_map(Act::Start),
+        1 => (0..slots).prop_map(Act::Free),
+        6 => (proptest::collection::vec(0..slots, 1..=slots as usize), any::<u8>(), 0u8..5, any::<bool>())
+            .prop_map(|(slots, salt, fail, padded)| Act::Run { slots, salt, fail, padded }),
+        1 => (0..slots).prop_map(Act::Snapshot),
+    ]
+}
+
+fn kinds() -> Vec<Vec<StateSpec>> {
+    let halves = StateSpec { storage: DataType::Fp16, ..spec("h", DataType::Fp32, &[3], 0) };
+    let filled = Initial { shape: Shape::of(&[2, 3]), data: Some(Arc::from([7u8; 12].as_slice())) };
+    vec![
+        vec![spec("a", DataType::Int32, &[2], 0)],
+        vec![spec("a", DataType::Fp32, &[2, 3], 1), spec("b", DataType::Int64, &[1], 0)],
+        vec![StateSpec { initial: filled, ..spec("f", DataType::Int16, &[2, 3], 2) }],
+        vec![halves, spec("c", DataType::Uint8, &[5], 1)],
+        vec![spec("t", DataType::Bytes, &[2], 0), spec("d", DataType::Uint8, &[2], 0)],
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_way_to_bind_gives_each_sequence_its_own_last_committed_state(
+        kind in 0usize..5, sided in any::<bool>(), acts in proptest::collection::vec(act(6), 1..60),
+    ) {
+        let specs = kinds().swap_remove(kind);
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let mut store = Store::new(&device, specs.clone(), 6, sided).unwrap();
+        let mut table: BTreeMap<u32, Values> = BTreeMap::new();
+        let mut seen = Vec::new();
+        for act in acts {
+            match act {
+                Act::Start(slot) => {
+                    store.init(slot).unwrap();
+                    table.insert(slot, initial(&specs));
+                }
+                Act::Free(slot) => {
+                    store.free(slot).unwrap();
+                    table.remove(&slot);
+                }
+                Act::Snapshot(slot) if table.contains_key(&slot) => {
+                    let file = store.snapshot(slot, &BTreeMap::from([("model".to_owned(), "m".to_owned())])).unwrap();
+                    store.free(slot).unwrap();
+                    store.restore(slot, &file).unwrap();
+                }
+                Act::Snapshot(_) => {}
+                Act::Run { slots, salt, fail, padded } => {
+                    let mut live: Vec<u32> = slots.into_iter().filter(|s| table.contains_key(s)).collect();
+                    let mut once = std::collections::BTreeSet::new();
+                    live.retain(|s| once.insert(*s));
+                    let batch: Vec<Option<u32>> = if padded && sided {
+                        let Some(last) = live.iter().max() else { continue };
+                        (0..=*last).map(|s| live.contains(&s).then_some(s)).collect()
+                    } else {
+                        live.iter().copied().map(Some).collect()
+                    };
+                    if batch.is_empty() { continue }
+                    let salts: Vec<u8> = (0..batch.len()).map(|n| salt.wrapping_add(n as u8)).collect();
+                    let good: Vec<bool> = (0..batch.len()).map(|n| fail != n as u8).collect();
+                    run(&mut store, &specs, &batch, &salts, &good, &mut seen);
+                    for (n, slot) in batch.iter().enumerate() {
+                        let Some(slot) = slot else { continue };
+                        prop_assert_eq!(&seen[n], &table[slot], "slot {} reads another state", slot);
+                        if good[n] {
+                            let next = specs.iter().zip(&table[slot]).map(|(s, v)| step(s, v, salts[n])).collect();
+                            table.insert(*slot, next);
+                        }
+                    }
+                }
+            }
+        }
+        for slot in 0..6 {
+            store.free(slot).unwrap();
+        }
+        let held: u64 = if sided { 0 } else { store.allocated() };
+        prop_assert!(held <= 1 << 20);
+    }
+
+    #[test]
+    fn growing_states_are_run_alone_or_with_equals(acts in proptest::collection::vec((0u32..3, any::<u8>()), 1..40)) {
+        let specs = vec![spec("g", DataType::Int16, &[-1], 0)];
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let mut store = Store::new(&device, specs.clone(), 3, false).unwrap();
+        let mut table: BTreeMap<u32, Values> = BTreeMap::new();
+        for slot in 0..3 {
+            store.init(slot).unwrap();
+            table.insert(slot, initial(&specs));
+        }
+        let mut seen = Vec::new();
+        for (slot, salt) in acts {
+            let alike: Vec<u32> = (0..3).filter(|s| store.shape_class(*s) == store.shape_class(slot)).collect();
+            let batch: Vec<Option<u32>> = alike.iter().copied().map(Some).take(1 + usize::from(salt % 3)).collect();
+            run(&mut store, &specs, &batch, &vec![salt; batch.len()], &vec![true; batch.len()], &mut seen);
+            for (n, slot) in batch.iter().flatten().enumerate() {
+                prop_assert_eq!(&seen[n], &table[slot]);
+                let next = vec![step(&specs[0], &table[slot][0], salt)];
+                table.insert(*slot, next);
+            }
+        }
+    }
+}
+
+#[test]
+fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() {
+    let specs = vec![spec("a", DataType::Int32, &[256], 0)];
+    let device: Arc<dyn Device> = Arc::new(Host);
+    let mut store = Store::new(&device, specs.clone(), 4, true).unwrap();
+    for slot in 0..4 {
+        store.init(slot).unwrap();
+    }
+    let all: Vec<Option<u32>> = (0..4).map(Some).collect();
+    for _ in 0..5 {
+        run(&mut store, &specs, &all, &[1; 4], &[true; 4], &mut Vec::new());
+    }
+    assert_eq!(store.rows_copied(), 0);
+    run(&mut store, &specs, &[None, Some(1)], &[1; 2], &[true; 2], &mut Vec::new());
+    run(&mut store, &specs, &all, &[1; 4], &[true; 4], &mut Vec::new());
+    assert_eq!(store.rows_copied(), 1);
+}
+
+#[test]
+fn a_state_of_another_shape_is_named_and_nothing_is_taken() {
+    let specs = vec![spec("a", DataType::Int32, &[-1], 0)];
+    let device: Arc<dyn Device> = Arc::new(Host);
+    let mut store = Store::new(&device, vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }], 1, false).unwrap();
+    store.init(0).unwrap();
+    let bound = store.bind(vec![Some(0)]).unwrap();
+    let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]) };
+    let error = store.check(&bound, &[Some(wrong)]).unwrap_err();
+    assert_eq!(error.to_string(), "state output 'a_OUT' has shape [1,5,3], but [1,-1,2] is expected for a batch of 1");
+}

@@ -1,0 +1,116 @@
+//! How a batch gets at the states of its slots: bound where they lie, or gathered and scattered. One pure function picks the fewest bytes.
+
+/// What is known of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlotView {
+    /// A sequence's state lies here.
+    pub live: bool,
+    /// Its first state was not written yet: nothing of it lies on any side.
+    pub fresh: bool,
+    /// The side (0 or 1) on which the state lies.
+    pub side: u8,
+}
+
+/// The way chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The run of slots from `first` is the batch. States are read on `side`; those of `carry` are copied over to it first.
+    InPlace { first: u32, side: u8, carry: Vec<u32> },
+    /// Rows are gathered before the run and scattered after it.
+    Moved,
+}
+
+/// What the choice depends on besides the slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// With 2, a run writes where it does not read, and a commit is a flip. With 1, results are scattered.
+    pub sides: u8,
+    /// Slots that lie in one piece of memory.
+    pub per_chunk: u32,
+    /// The batch dimension leads, so that rows of neighbouring slots are one tensor. A single row always is.
+    pub leading: bool,
+    /// States are kept as the graph has them.
+    pub as_kept: bool,
+}
+
+/// Picks the way that copies the fewest rows. `rows` are the batch's slots, `None` for padding, whose place a slot of the same run takes.
+pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Way {
+    let Some(first) = run_of(rows, slots, terms) else { return Way::Moved };
+    let real = rows.iter().flatten().count();
+    let moved = rows.len() + real;
+    let run = || (first..).zip(rows);
+    // What is written beside a row that does not take part must not hit its state: it has to lie on the side that is read.
+    let carry = |side: u8| -> Vec<u32> {
+        let away = |slot: &u32| {
+            let view = slots.get(*slot as usize).copied().unwrap_or_default();
+            view.live && !view.fresh && view.side != side
+        };
+        run().map(|(slot, _)| slot).filter(away).collect()
+    };
+    if terms.sides < 2 {
+        return if real < moved { Way::InPlace { first, side: 0, carry: Vec::new() } } else { Way::Moved };
+    }
+    let (zero, one) = (carry(0), carry(1));
+    let (side, carry) = if one.len() < zero.len() { (1, one) } else { (0, zero) };
+    if carry.len() < moved { Way::InPlace { first, side, carry } } else { Way::Moved }
+}
+
+/// The first slot, if the rows are a run of slots within a chunk that can be bound as one tensor.
+fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Option<u32> {
+    if !terms.as_kept || (rows.len() > 1 && !terms.leading) {
+        return None;
+    }
+    let (at, slot) = rows.iter().enumerate().find_map(|(at, row)| row.map(|slot| (at, slot)))?;
+    let first = slot.checked_sub(u32::try_from(at).ok()?)?;
+    let fits = (first..).zip(rows).all(|(slot, row)| row.is_none_or(|real| real == slot));
+    let last = first.checked_add(u32::try_from(rows.len()).ok()?)?.checked_sub(1)?;
+    let within = (last as usize) < slots.len() && first / terms.per_chunk.max(1) == last / terms.per_chunk.max(1);
+    // With one side, padding would have to be written over somebody's state.
+    let padded = rows.iter().any(Option::is_none);
+    (fits && within && !(padded && terms.sides < 2)).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIRECT: Terms = Terms { sides: 2, per_chunk: 8, leading: true, as_kept: true };
+
+    fn live(sides: &[u8]) -> Vec<SlotView> {
+        sides.iter().map(|side| SlotView { live: true, fresh: false, side: *side }).collect()
+    }
+
+    #[test]
+    fn the_side_with_the_most_live_rows_is_read_and_the_few_others_are_carried() {
+        let slots = live(&[1, 1, 0, 1]);
+        let way = choose(&[Some(0), None, Some(2), Some(3)], &slots, DIRECT);
+        assert_eq!(way, Way::InPlace { first: 0, side: 1, carry: vec![2] });
+    }
+
+    #[test]
+    fn fresh_and_dead_rows_are_no_burden() {
+        let mut slots = live(&[0, 1, 1]);
+        slots[1].fresh = true;
+        slots[2].live = false;
+        assert_eq!(choose(&[Some(0), Some(1), None], &slots, DIRECT), Way::InPlace { first: 0, side: 0, carry: vec![] });
+    }
+
+    #[test]
+    fn a_single_row_is_bound_wherever_its_batch_dimension_is() {
+        let slots = live(&[0, 0, 1]);
+        let terms = Terms { leading: false, ..DIRECT };
+        assert_eq!(choose(&[Some(2)], &slots, terms), Way::InPlace { first: 2, side: 1, carry: vec![] });
+        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), Way::Moved);
+    }
+
+    #[test]
+    fn with_one_side_a_run_is_read_in_place_and_anything_else_is_moved() {
+        let slots = live(&[0; 8]);
+        let terms = Terms { sides: 1, per_chunk: 4, ..DIRECT };
+        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), Way::InPlace { first: 1, side: 0, carry: vec![] });
+        assert_eq!(choose(&[Some(2), Some(1)], &slots, terms), Way::Moved);
+        assert_eq!(choose(&[Some(3), Some(4)], &slots, terms), Way::Moved, "over the edge of a chunk");
+        assert_eq!(choose(&[Some(1), None, Some(3)], &slots, terms), Way::Moved, "padding");
+        assert_eq!(choose(&[Some(1)], &slots, Terms { as_kept: false, ..terms }), Way::Moved);
+    }
+}
