@@ -117,13 +117,13 @@ def gather():
 
 
 def through():
-    """BACK reshapes INPUT (the bytes stay as they are) and STATE is an output without a node: the input itself."""
+    """BACK reshapes INPUT (its bytes stay as they are); STATE and FIXED are outputs without a node: an input and a constant."""
     write(
         "through",
         [helper.make_node("Reshape", ["INPUT", "flat"], ["BACK"])],
         [tensor("INPUT", T.FLOAT, ["batch", 2]), tensor("STATE", T.FLOAT, ["batch", 2])],
-        [tensor("BACK", T.FLOAT, ["elements"]), tensor("STATE", T.FLOAT, ["batch", 2])],
-        [("flat", np.array([-1], np.int64))],
+        [tensor("BACK", T.FLOAT, ["elements"]), tensor("STATE", T.FLOAT, ["batch", 2]), tensor("FIXED", T.FLOAT, [2])],
+        [("flat", np.array([-1], np.int64)), ("FIXED", np.array([7, 8], np.float32))],
     )
 
 
