@@ -42,7 +42,7 @@ pub enum InstallError {
     )]
     NoPip,
     #[error(
-        "ONNX Runtime {0} was not installed: pip could not reach its package index ({1}); pip's own settings for proxies and mirrors apply"
+        "ONNX Runtime {0} was not installed: pip got nothing from its package index ({1}); pip's own settings for proxies and mirrors apply"
     )]
     NoNetwork(Version, String),
     #[error(
@@ -185,6 +185,10 @@ fn why_pip_failed(stderr: &str, version: Version) -> InstallError {
     if let Some(cause) = NETWORK.into_iter().find(|cause| stderr.contains(cause)) {
         return InstallError::NoNetwork(version, cause.to_owned());
     }
+    // All that is left of a failed connection when pip is set not to retry.
+    if stderr.contains("(from versions: none)") {
+        return InstallError::NoNetwork(version, "no version found at all".to_owned());
+    }
     let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let line =
         lines().find(|line| line.starts_with("ERROR:")).or_else(|| lines().next_back()).unwrap_or("it did not say why");
@@ -268,7 +272,9 @@ mod tests {
         let say = |stderr: &str| why_pip_failed(stderr, version()).to_string();
         let retry = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError('<urllib3…>: Failed')'\n\
                      ERROR: Could not find a version that satisfies the requirement onnxruntime==1.31.1\n";
-        insta::assert_snapshot!(say(retry), @"ONNX Runtime 1.31.1 was not installed: pip could not reach its package index (NewConnectionError); pip's own settings for proxies and mirrors apply");
+        insta::assert_snapshot!(say(retry), @"ONNX Runtime 1.31.1 was not installed: pip got nothing from its package index (NewConnectionError); pip's own settings for proxies and mirrors apply");
+        let silent = "ERROR: Could not find a version that satisfies the requirement onnxruntime==1.31.1 (from versions: none)\n";
+        assert!(say(silent).contains("(no version found at all)"));
         let hash = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n    onnxruntime==1.31.1: Expected …\n";
         insta::assert_snapshot!(say(hash), @"ONNX Runtime 1.31.1 was not installed: what the package index gave does not have the pinned hash; nothing of it was kept");
         insta::assert_snapshot!(say("WARNING: old\nERROR: No matching distribution found for onnxruntime==1.31.1\n"), @"ONNX Runtime 1.31.1 was not installed: pip failed: No matching distribution found for onnxruntime==1.31.1");

@@ -99,14 +99,19 @@ pub fn probe(path: &Path) -> Probe {
     // SAFETY: loading runs the library's initialisers; the operator, or the search path they set up, names what is loaded.
     let library = match unsafe { Library::new(path) } {
         Ok(library) => library,
-        Err(error) => return not_loaded(&error, bare),
+        Err(error) => return not_loaded(path, &error, bare),
     };
     version_of(&library).map_or_else(Probe::NotALibrary, Probe::of_version)
 }
 
-fn not_loaded(error: &libloading::Error, bare: bool) -> Probe {
+fn not_loaded(path: &Path, error: &libloading::Error, bare: bool) -> Probe {
     let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-    if bare && cause.contains("No such file") { Probe::Absent } else { Probe::NotALibrary(cause) }
+    if bare && cause.contains("No such file") {
+        return Probe::Absent;
+    }
+    // Whoever asks knows which file it is about; a library that it needs in turn is still named.
+    let own = format!("{}: ", path.display());
+    Probe::NotALibrary(cause.strip_prefix(&own).unwrap_or(&cause).to_owned())
 }
 
 fn version_of(library: &Library) -> Result<Version, String> {
@@ -155,7 +160,7 @@ mod tests {
         assert_eq!(probe(&dir.path().join("none.so")), Probe::Absent);
         let text = dir.path().join("libonnxruntime.so");
         std::fs::write(&text, "not an object").unwrap();
-        assert!(matches!(probe(&text), Probe::NotALibrary(_)), "{:?}", probe(&text));
+        assert!(matches!(probe(&text), Probe::NotALibrary(why) if !why.contains("libonnxruntime.so")));
         assert_eq!(probe(Path::new("libthere-is-no-such-library.so")), Probe::Absent);
         assert_eq!(probe(Path::new("libc.so.6")), Probe::NotALibrary("it does not export OrtGetApiBase".to_owned()));
     }

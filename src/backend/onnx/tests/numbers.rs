@@ -103,6 +103,25 @@ fn memory_is_described_once_for_each_place_and_shape() {
 }
 
 #[test]
+fn the_same_memory_in_another_shape_is_described_anew() {
+    let mut context = context("accumulate_fp32", &ACCUMULATE, &["OUTPUT_STATE"]);
+    let (input, state) = (Buffer::fp32(&[1.0, 2.0, 3.0, 4.0]), Buffer::fp32(&[10.0; 4]));
+    let (zeros, ones) = (Buffer::fp32(&[0.0; 4]), Buffer::fp32(&[1.0; 4]));
+    for rows in [1, 2, 4, 2] {
+        let (shape, control, bytes) = (Shape::of(&[rows, 4 / rows]), Shape::of(&[rows, 1]), 4 * rows as usize);
+        let [start, ready] = [&zeros, &ones].map(|buffer| Span::host(&buffer.bytes()[..bytes]));
+        let feeds = [
+            feed(DataType::Fp32, &shape, &input),
+            Feed { dtype: DataType::Fp32, shape: &control, data: start },
+            Feed { dtype: DataType::Fp32, shape: &control, data: ready },
+            feed(DataType::Fp32, &shape, &state),
+        ];
+        let answers = run_new(&mut context, &feeds, 1).unwrap();
+        assert_eq!((&answers[0].shape, answers[0].data.as_ref()), (&shape, &fp32(&[11.0, 12.0, 13.0, 14.0])[..]));
+    }
+}
+
+#[test]
 fn descriptions_are_bounded_and_stay_right_when_they_are_replaced() {
     let mut context = context("accumulate_fp32", &ACCUMULATE, &["OUTPUT", "OUTPUT_STATE"]);
     // The same memory in a hundred shapes, twice: the place alone does not tell a description.
