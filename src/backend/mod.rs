@@ -1,6 +1,9 @@
 //! What runs a model's graph. Three lifetimes, each a trait: a [`Backend`] loads a file, a [`Graph`] is what it loaded, a [`Context`]
 //! is one thread's means of running it. Nothing here knows of sequences, requests or slots.
 
+pub mod mock;
+pub mod onnx;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +38,15 @@ pub struct LoadOptions {
     pub threads: u16,
     /// Whether those threads wait busily between operators.
     pub spinning: bool,
+}
+
+/// The ports of these names, in their order.
+fn select(ports: &[Port], names: &[String], what: &str) -> Result<Vec<Port>, BackendError> {
+    let find = |name: &String| {
+        let port = ports.iter().find(|port| port.name == *name);
+        port.cloned().ok_or_else(|| BackendError(format!("the graph has no {what} '{name}'")))
+    };
+    names.iter().map(find).collect()
 }
 
 pub trait Backend: Send + Sync + std::fmt::Debug {

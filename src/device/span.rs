@@ -90,6 +90,18 @@ impl<'a> SpanMut<'a> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    /// The bytes, if they lie on the host.
+    pub fn as_host_mut(&mut self) -> Option<&mut [u8]> {
+        if self.place != Place::Host {
+            return None;
+        }
+        if self.len == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: the constructors guarantee `len` exclusively borrowed bytes at a non-null host address.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
+    }
 }
 
 impl fmt::Debug for Span<'_> {

@@ -1,0 +1,106 @@
+//! Descriptions of caller's memory that a port has used before. A description says where memory lies and how it is shaped, nothing
+//! of what is in it: the same place, shape and length need the same one, whoever's memory it is by now.
+
+use sequor_core::{DataType, Shape};
+
+use super::value::Value;
+use crate::backend::{BackendError, Port};
+use crate::device::Place;
+
+/// As many as a port keeps. Staging and state alternate between few addresses; the number of shapes is that of the batch sizes.
+pub(super) const CAPACITY: usize = 64;
+
+/// What stands for every place of length 0.
+#[repr(align(64))]
+struct Nowhere;
+static NOWHERE: Nowhere = Nowhere;
+
+#[derive(Debug)]
+struct Entry {
+    place: Place,
+    address: u64,
+    len: usize,
+    shape: Shape,
+    value: Value,
+}
+
+/// The descriptions of one port.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    entries: Vec<Entry>,
+    /// The entry that the next new one replaces, once there are [`CAPACITY`].
+    oldest: usize,
+    hits: u64,
+}
+
+impl Cache {
+    /// The description of this memory as a tensor of `port`'s type.
+    pub(super) fn describe(
+        &mut self,
+        port: &Port,
+        place: Place,
+        address: u64,
+        len: usize,
+        shape: &Shape,
+    ) -> Result<&Value, BackendError> {
+        let address = if len == 0 && place == Place::Host { (&raw const NOWHERE) as u64 } else { address };
+        let known = self.entries.iter().position(|entry| {
+            entry.address == address && entry.len == len && entry.place == place && entry.shape == *shape
+        });
+        if known.is_some() {
+            self.hits += 1;
+        }
+        let index = match known {
+            Some(index) => index,
+            None => {
+                check_fit(port, address, len, shape)?;
+                let value = Value::describing(place, address, len, port.dtype, shape)?;
+                self.insert(Entry { place, address, len, shape: shape.clone(), value })
+            }
+        };
+        let entry = self.entries.get(index).ok_or_else(|| BackendError("a description went astray".to_owned()))?;
+        Ok(&entry.value)
+    }
+
+    /// Puts an entry in and says where. The oldest makes room; values still bound in this run are never replaced, as a port binds one.
+    fn insert(&mut self, entry: Entry) -> usize {
+        let index = if self.entries.len() < CAPACITY { self.entries.len() } else { self.oldest };
+        match self.entries.get_mut(index) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+        self.oldest = (index + 1) % CAPACITY;
+        index
+    }
+
+    /// How often a description was there already.
+    #[cfg(test)]
+    pub(super) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// ONNX Runtime would read past a buffer that is too short for itself, and some kernels fault on one that is not aligned.
+fn check_fit(port: &Port, address: u64, len: usize, shape: &Shape) -> Result<(), BackendError> {
+    let size = element_size(port.dtype);
+    let want = shape.elements().and_then(|n| n.checked_mul(size));
+    if want != Some(len as u64) {
+        return Err(BackendError(format!(
+            "'{}': {len} bytes are not a {} tensor of shape {shape}",
+            port.name, port.dtype
+        )));
+    }
+    if !address.is_multiple_of(size) {
+        return Err(BackendError(format!("'{}' at {address:#x} is not aligned to {size} bytes", port.name)));
+    }
+    Ok(())
+}
+
+fn element_size(dtype: DataType) -> u64 {
+    dtype.zero_size() as u64
+}

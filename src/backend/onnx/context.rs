@@ -1,0 +1,173 @@
+//! One thread's means of running a session: its ports with their descriptions of memory, and room for the pointers of a run.
+
+use std::ptr;
+use std::sync::Arc;
+
+use ort::sys::OrtValue;
+use sequor_core::DataType;
+
+use super::cache::Cache;
+use super::names::Names;
+use super::output;
+use super::session::Session;
+use super::strings;
+use super::value::Value;
+use crate::backend::{BackendError, Context, Feed, Fetch, Port};
+use crate::device::Place;
+
+/// One side of the graph, in the order the context was made with.
+#[derive(Debug)]
+struct Ports {
+    names: Names,
+    ports: Vec<(Port, Cache)>,
+}
+
+impl Ports {
+    fn new(ports: Vec<Port>) -> Result<Ports, BackendError> {
+        let names = Names::new(ports.iter().map(|port| port.name.as_str()))?;
+        Ok(Ports { names, ports: ports.into_iter().map(|port| (port, Cache::default())).collect() })
+    }
+
+    fn expect(&self, given: usize, what: &str) -> Result<(), BackendError> {
+        if self.ports.len() == given {
+            return Ok(());
+        }
+        Err(BackendError(format!("{given} {what}s were given to a context of {}", self.ports.len())))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct OnnxContext {
+    session: Arc<Session>,
+    inputs: Ports,
+    outputs: Ports,
+    /// For each output that has an input's name, and so is that input, which one.
+    through: Vec<Option<usize>>,
+    /// Scratch of a run; between runs their pointers mean nothing.
+    bound_inputs: Vec<*const OrtValue>,
+    bound_outputs: Vec<*mut OrtValue>,
+}
+
+// SAFETY: the pointers are written anew by every run before they are used, and everything else may be sent.
+unsafe impl Send for OnnxContext {}
+
+impl OnnxContext {
+    pub(super) fn new(
+        session: Arc<Session>,
+        inputs: Vec<Port>,
+        outputs: Vec<Port>,
+    ) -> Result<OnnxContext, BackendError> {
+        let through = |output: &Port| inputs.iter().position(|input| input.name == output.name);
+        let through = outputs.iter().map(through).collect();
+        let (inputs, outputs) = (Ports::new(inputs)?, Ports::new(outputs)?);
+        Ok(OnnxContext { session, inputs, outputs, through, bound_inputs: Vec::new(), bound_outputs: Vec::new() })
+    }
+
+    /// Fills `bound_inputs`. String tensors are made for this run alone and put into `made`.
+    fn bind_inputs(&mut self, feeds: &[Feed<'_>], made: &mut Vec<Value>) -> Result<(), BackendError> {
+        self.inputs.expect(feeds.len(), "input")?;
+        self.bound_inputs.clear();
+        for ((port, cache), feed) in self.inputs.ports.iter_mut().zip(feeds) {
+            if feed.dtype != port.dtype {
+                return Err(BackendError(format!("input '{}' takes {}, not {}", port.name, port.dtype, feed.dtype)));
+            }
+            let value = if port.dtype == DataType::Bytes {
+                let wire = feed
+                    .data
+                    .as_host()
+                    .ok_or_else(|| BackendError(format!("the strings of '{}' are not on the host", port.name)))?;
+                made.push(strings::tensor(port, wire, feed.shape)?);
+                made.last().map_or(ptr::null_mut(), Value::as_ptr)
+            } else {
+                let data = &feed.data;
+                check_place(&self.session, port, data.place())?;
+                cache.describe(port, data.place(), data.address(), data.len(), feed.shape)?.as_ptr()
+            };
+            self.bound_inputs.push(value);
+        }
+        Ok(())
+    }
+
+    /// Fills `bound_outputs`; null where ONNX Runtime shall allocate, and for an input that passes through: that one's memory it would
+    /// answer with, and leave what it was given as it was.
+    fn bind_outputs(&mut self, fetches: &[Fetch<'_>]) -> Result<(), BackendError> {
+        self.outputs.expect(fetches.len(), "output")?;
+        self.bound_outputs.clear();
+        for (((port, cache), through), fetch) in self.outputs.ports.iter_mut().zip(&self.through).zip(fetches) {
+            let value = match fetch {
+                Fetch::New(_) => ptr::null_mut(),
+                Fetch::Into { .. } if port.dtype == DataType::Bytes => {
+                    return Err(BackendError(format!(
+                        "output '{}' is BYTES and cannot be written in place",
+                        port.name
+                    )));
+                }
+                Fetch::Into { .. } if through.is_some() => ptr::null_mut(),
+                Fetch::Into { shape, data } => {
+                    check_place(&self.session, port, data.place())?;
+                    cache.describe(port, data.place(), data.address(), data.len(), shape)?.as_ptr()
+                }
+            };
+            self.bound_outputs.push(value);
+        }
+        Ok(())
+    }
+
+    /// Runs what is bound, and takes over what the run allocated, whether it succeeded or not.
+    ///
+    /// # Safety
+    /// As for [`Session::run`].
+    unsafe fn run_bound(&mut self) -> Result<Vec<Option<Value>>, BackendError> {
+        let ours: Vec<bool> = self.bound_outputs.iter().map(|pointer| !pointer.is_null()).collect();
+        // SAFETY: the caller's promise; both binds made one value a name.
+        let ran = unsafe {
+            self.session.run(&self.inputs.names, &self.bound_inputs, &self.outputs.names, &mut self.bound_outputs)
+        };
+        let taken = self.bound_outputs.iter().zip(ours).map(|(pointer, ours)| match ours {
+            true => None,
+            // SAFETY: it was null before the run, so what is there now was made by it and given away.
+            false => unsafe { Value::from_raw(*pointer) },
+        });
+        let taken = taken.collect();
+        ran.map(|()| taken)
+    }
+
+    /// How often a description of memory was there already, over all ports.
+    #[cfg(test)]
+    pub(super) fn hits(&self) -> u64 {
+        self.inputs.ports.iter().chain(&self.outputs.ports).map(|(_, cache)| cache.hits()).sum()
+    }
+
+    /// The most descriptions that any port keeps.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.inputs.ports.iter().chain(&self.outputs.ports).map(|(_, cache)| cache.len()).max().unwrap_or(0)
+    }
+}
+
+fn check_place(session: &Session, port: &Port, place: Place) -> Result<(), BackendError> {
+    if session.takes(place) {
+        return Ok(());
+    }
+    Err(BackendError(format!("'{}' is memory of {place:?}, where this session does not run", port.name)))
+}
+
+impl Context for OnnxContext {
+    fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
+        let mut made = Vec::new();
+        self.bind_inputs(inputs, &mut made)?;
+        self.bind_outputs(outputs)?;
+        // SAFETY: the spans of `inputs` and `outputs` borrow their memory beyond this call, `made` and the caches keep the values, and
+        // spans to write are exclusive.
+        let taken = unsafe { self.run_bound() }?;
+        let ports = self.outputs.ports.iter().zip(&self.through);
+        for (((port, _), through), (fetch, value)) in ports.zip(outputs.iter_mut().zip(taken)) {
+            match (fetch, through.and_then(|index| inputs.get(index))) {
+                (Fetch::New(answer), _) => *answer = Some(output::produced(port, value, &self.session, inputs)?),
+                (Fetch::Into { shape, data }, Some(feed)) => output::pass_through(port, feed, shape, data)?,
+                (Fetch::Into { .. }, None) => {}
+            }
+        }
+        Ok(())
+    }
+}

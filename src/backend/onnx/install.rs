@@ -1,0 +1,324 @@
+//! Fetches ONNX Runtime: the pinned package by `pip`, checked against the pinned hashes, and out of it the one file that is needed.
+//!
+//! pip and not a fetch of our own, so that its index, proxy and certificate settings hold here too. Nothing of Python is needed later.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::{NamedTempFile, TempDir};
+use zip::ZipArchive;
+
+use super::library::FILE;
+use super::probe::{Probe, Version, probe};
+
+/// The pinned package and its hashes, as pip reads them.
+pub const PIN: &str = include_str!("../../../third_party/onnxruntime.txt");
+
+/// What an installation is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// pip runs; it does not say how far it is.
+    Downloading(Version),
+    /// Out of the package, so many bytes.
+    Extracting { bytes: u64 },
+}
+
+/// How an installation went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Installed {
+    Now { path: PathBuf, version: Version },
+    Already { path: PathBuf, version: Version },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    #[error(
+        "ONNX Runtime was not installed: there is no python3 here to fetch it with; install Python 3 with pip, or set ORT_DYLIB_PATH to a libonnxruntime.so"
+    )]
+    NoPython,
+    #[error(
+        "ONNX Runtime was not installed: python3 has no pip; install it (python3 -m ensurepip, or the package python3-pip), or set ORT_DYLIB_PATH to a libonnxruntime.so"
+    )]
+    NoPip,
+    #[error(
+        "ONNX Runtime {0} was not installed: pip got nothing from its package index ({1}); pip's own settings for proxies and mirrors apply"
+    )]
+    NoNetwork(Version, String),
+    #[error(
+        "ONNX Runtime {0} was not installed: what the package index gave does not have the pinned hash; nothing of it was kept"
+    )]
+    WrongHash(Version),
+    #[error(
+        "ONNX Runtime {0} was not installed: {1} is not among the machines it is pinned for (x86_64 and aarch64); set ORT_DYLIB_PATH to a libonnxruntime.so"
+    )]
+    NoPackage(Version, &'static str),
+    #[error("ONNX Runtime {0} was not installed: pip failed: {1}")]
+    Pip(Version, String),
+    #[error("ONNX Runtime {0} was not installed: {1}")]
+    Package(Version, String),
+    #[error("ONNX Runtime was not installed: {0}")]
+    File(#[from] io::Error),
+}
+
+/// Puts the pinned library into the folder `target`, unless it is there. Several processes may do this at once; one of them fetches.
+pub fn install(target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
+    Installer { python: "python3".into(), pin: PIN }.install(target, progress)
+}
+
+/// The version that [`install`] installs.
+pub fn pinned() -> Option<Version> {
+    version_in(PIN)
+}
+
+struct Installer<'a> {
+    python: PathBuf,
+    pin: &'a str,
+}
+
+impl Installer<'_> {
+    fn install(&self, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
+        let version = version_in(self.pin).ok_or_else(|| io::Error::other("the pin names no version"))?;
+        let path = target.join(FILE);
+        fs_err::create_dir_all(target)?;
+        let lock = fs_err::File::create(target.join(".lock"))?;
+        lock.file().lock()?;
+        if probe(&path) == Probe::Usable(version) {
+            return Ok(Installed::Already { path, version });
+        }
+        let scratch = tempfile::Builder::new().prefix(".download").tempdir_in(target)?;
+        progress(Progress::Downloading(version));
+        let wheel = self.download(&scratch, version)?;
+        let library = extract(&wheel, version, target, progress)?;
+        match probe(library.path()) {
+            Probe::Usable(found) if found == version => {}
+            verdict => return Err(InstallError::Package(version, format!("the library in the package is {verdict}"))),
+        }
+        library.persist(&path).map_err(|error| error.error)?;
+        Ok(Installed::Now { path, version })
+    }
+
+    fn download(&self, scratch: &TempDir, version: Version) -> Result<PathBuf, InstallError> {
+        let requirements = scratch.path().join("requirements.txt");
+        fs_err::write(&requirements, self.pin)?;
+        let mut pip = Command::new(&self.python);
+        pip.args([
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]);
+        // The library does not depend on Python: any Python fetches the package of this one.
+        pip.args([
+            "--python-version",
+            "3.11",
+            "--implementation",
+            "cp",
+            "--abi",
+            "cp311",
+            "--platform",
+            platform(version)?,
+        ]);
+        pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(scratch.path());
+        let output = pip.stdin(Stdio::null()).output().map_err(|error| not_started(&error))?;
+        succeeded(&output, version)?;
+        let wheel = fs_err::read_dir(scratch.path())?.flatten().map(|entry| entry.path()).find(|path| is_wheel(path));
+        wheel.ok_or_else(|| InstallError::Package(version, "pip succeeded but left no package".to_owned()))
+    }
+}
+
+fn is_wheel(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "whl")
+}
+
+fn platform(version: Version) -> Result<&'static str, InstallError> {
+    match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => Ok("manylinux_2_28_x86_64"),
+        ("linux", "aarch64") => Ok("manylinux_2_28_aarch64"),
+        ("linux", arch) => Err(InstallError::NoPackage(version, arch)),
+        (os, _) => Err(InstallError::NoPackage(version, os)),
+    }
+}
+
+/// The version in `onnxruntime==1.31.1 …`.
+fn version_in(pin: &str) -> Option<Version> {
+    let line = pin.lines().find_map(|line| line.strip_prefix("onnxruntime=="))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn not_started(error: &io::Error) -> InstallError {
+    if error.kind() == io::ErrorKind::NotFound {
+        return InstallError::NoPython;
+    }
+    InstallError::File(io::Error::new(error.kind(), format!("python3 could not be started: {error}")))
+}
+
+fn succeeded(output: &Output, version: Version) -> Result<(), InstallError> {
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(why_pip_failed(&String::from_utf8_lossy(&output.stderr), version))
+}
+
+/// What pip's complaint means. It has no exit codes or machine-readable errors for these.
+fn why_pip_failed(stderr: &str, version: Version) -> InstallError {
+    const NETWORK: [&str; 8] = [
+        "NewConnectionError",
+        "ConnectTimeout",
+        "ReadTimeout",
+        "NameResolutionError",
+        "ProxyError",
+        "SSLError",
+        "ProtocolError",
+        "Connection refused",
+    ];
+    if stderr.contains("No module named pip") {
+        return InstallError::NoPip;
+    }
+    if stderr.contains("DO NOT MATCH THE HASHES") {
+        return InstallError::WrongHash(version);
+    }
+    if let Some(cause) = NETWORK.into_iter().find(|cause| stderr.contains(cause)) {
+        return InstallError::NoNetwork(version, cause.to_owned());
+    }
+    // All that is left of a failed connection when pip is set not to retry.
+    if stderr.contains("(from versions: none)") {
+        return InstallError::NoNetwork(version, "no version found at all".to_owned());
+    }
+    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line =
+        lines().find(|line| line.starts_with("ERROR:")).or_else(|| lines().next_back()).unwrap_or("it did not say why");
+    InstallError::Pip(version, line.trim_start_matches("ERROR:").trim().to_owned())
+}
+
+/// The library out of the package, in a file beside where it shall stand, so that a rename puts it there whole.
+fn extract(
+    wheel: &Path,
+    version: Version,
+    target: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<NamedTempFile, InstallError> {
+    let broken =
+        |what: &dyn std::fmt::Display| InstallError::Package(version, format!("the package cannot be read: {what}"));
+    let mut archive = ZipArchive::new(fs_err::File::open(wheel)?).map_err(|error| broken(&error))?;
+    let member = archive.file_names().position(|name| name.is_ok_and(|name| is_library(&name)));
+    let member = member.ok_or_else(|| broken(&"there is no libonnxruntime.so in it"))?;
+    let mut packed = archive.by_index(member).map_err(|error| broken(&error))?;
+    progress(Progress::Extracting { bytes: packed.size() });
+    let mut library =
+        tempfile::Builder::new().prefix(".libonnxruntime").suffix(".so").permissions(readable()).tempfile_in(target)?;
+    io::copy(&mut packed, &mut library).map_err(|error| broken(&error))?;
+    library.as_file().sync_all()?;
+    Ok(library)
+}
+
+/// `onnxruntime/capi/libonnxruntime.so.1.31.1`, but not the providers beside it.
+fn is_library(name: &str) -> bool {
+    name.strip_prefix("onnxruntime/capi/").is_some_and(|file| file == FILE || file.starts_with("libonnxruntime.so."))
+}
+
+/// A library is for everybody; temporary files are for their owner alone.
+fn readable() -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::Permissions::from_mode(0o644)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn version() -> Version {
+        pinned().unwrap()
+    }
+
+    fn attempt(python: &Path, target: &Path) -> Result<Installed, InstallError> {
+        Installer { python: python.to_owned(), pin: PIN }.install(target, &mut |_| {})
+    }
+
+    /// A program to stand in for python3.
+    fn script(dir: &Path, text: &str) -> PathBuf {
+        let path = dir.join("python");
+        // Written by another process: a file this one has open for writing cannot be run while another test forks.
+        let written =
+            Command::new("sh").args(["-c", "printf '%s' \"$1\" > \"$0\""]).arg(&path).arg(text).status().unwrap();
+        assert!(written.success());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_pin_names_a_usable_version_with_its_hashes() {
+        assert_eq!(Probe::of_version(version()), Probe::Usable(version()));
+        assert_eq!(PIN.matches("--hash=sha256:").count(), 2);
+    }
+
+    #[test]
+    fn python_and_pip_are_missed_in_one_sentence() {
+        let dir = tempfile::tempdir().unwrap();
+        insta::assert_snapshot!(attempt(Path::new("/no/python3"), dir.path()).unwrap_err(), @"ONNX Runtime was not installed: there is no python3 here to fetch it with; install Python 3 with pip, or set ORT_DYLIB_PATH to a libonnxruntime.so");
+        let python = script(dir.path(), "#!/bin/sh\necho \"$0: No module named pip\" >&2\nexit 1\n");
+        insta::assert_snapshot!(attempt(&python, dir.path()).unwrap_err(), @"ONNX Runtime was not installed: python3 has no pip; install it (python3 -m ensurepip, or the package python3-pip), or set ORT_DYLIB_PATH to a libonnxruntime.so");
+    }
+
+    #[test]
+    fn what_pip_says_becomes_one_sentence() {
+        let say = |stderr: &str| why_pip_failed(stderr, version()).to_string();
+        let retry = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError('<urllib3…>: Failed')'\n\
+                     ERROR: Could not find a version that satisfies the requirement onnxruntime==1.31.1\n";
+        insta::assert_snapshot!(say(retry), @"ONNX Runtime 1.31.1 was not installed: pip got nothing from its package index (NewConnectionError); pip's own settings for proxies and mirrors apply");
+        let silent = "ERROR: Could not find a version that satisfies the requirement onnxruntime==1.31.1 (from versions: none)\n";
+        assert!(say(silent).contains("(no version found at all)"));
+        let hash = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n    onnxruntime==1.31.1: Expected …\n";
+        insta::assert_snapshot!(say(hash), @"ONNX Runtime 1.31.1 was not installed: what the package index gave does not have the pinned hash; nothing of it was kept");
+        insta::assert_snapshot!(say("WARNING: old\nERROR: No matching distribution found for onnxruntime==1.31.1\n"), @"ONNX Runtime 1.31.1 was not installed: pip failed: No matching distribution found for onnxruntime==1.31.1");
+        insta::assert_snapshot!(say(""), @"ONNX Runtime 1.31.1 was not installed: pip failed: it did not say why");
+    }
+
+    fn wheel(dir: &Path, members: &[(&str, &[u8])]) {
+        let file = std::fs::File::create(dir.join("onnxruntime.whl")).unwrap();
+        let mut archive = zip::ZipWriter::new(file);
+        for (name, bytes) in members {
+            archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(bytes).unwrap();
+        }
+        archive.finish().unwrap();
+    }
+
+    #[test]
+    fn the_library_is_taken_out_of_the_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared: (&str, &[u8]) = ("onnxruntime/capi/libonnxruntime_providers_shared.so", b"no");
+        wheel(dir.path(), &[shared, ("onnxruntime/capi/libonnxruntime.so.1.31.1", b"the library")]);
+        let mut seen = Vec::new();
+        let file =
+            extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), &mut |step| seen.push(step)).unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"the library");
+        assert_eq!(file.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(seen, [Progress::Extracting { bytes: 11 }]);
+
+        wheel(dir.path(), &[shared]);
+        let error = extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("there is no libonnxruntime.so in it"), "{error}");
+    }
+
+    /// pip stands in for by a script that puts a package into the folder after `-d`; its library is none.
+    #[test]
+    fn what_does_not_load_is_not_installed_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        wheel(dir.path(), &[("onnxruntime/capi/libonnxruntime.so.1.31.1", b"text")]);
+        let copy =
+            format!("#!/bin/sh\nfor last; do :; done\ncp {} \"$last\"\n", dir.path().join("onnxruntime.whl").display());
+        let target = dir.path().join("lib");
+        let error = attempt(&script(dir.path(), &copy), &target).unwrap_err();
+        assert!(error.to_string().contains("the library in the package is not a library"), "{error}");
+        let left: Vec<_> = std::fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [".lock"]);
+    }
+}

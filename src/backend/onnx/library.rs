@@ -1,0 +1,359 @@
+//! Where ONNX Runtime's library is. The order of the search is a pure function of its [`Surroundings`]; what a file is, [`super::probe`] says.
+//!
+//! A place that somebody named (the setting, `ORT_DYLIB_PATH`) is used or is an error; it is never passed over for another one.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::probe::{OLDEST, Probe, Version, probe};
+
+/// The file's name, on its own and in every place.
+pub const FILE: &str = "libonnxruntime.so";
+/// The folder `sequor runtime install` puts it in, looked for here and above.
+pub const LOCAL: &str = ".sequor/lib";
+/// ONNX Runtime's own variable that names the library.
+pub const VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// What the search asks of the world.
+pub trait Surroundings {
+    fn variable(&self, name: &str) -> Option<OsString>;
+    fn current_dir(&self) -> Option<PathBuf>;
+    /// The folder of the running program.
+    fn exe_dir(&self) -> Option<PathBuf>;
+    /// Where `python3` imports from; empty without one.
+    fn python_path(&self) -> Vec<PathBuf>;
+    /// The entries of a folder, in order of their names; none if it cannot be read.
+    fn list(&self, dir: &Path) -> Vec<PathBuf>;
+    fn probe(&self, path: &Path) -> Probe;
+}
+
+/// The library that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    pub path: PathBuf,
+    pub version: Version,
+}
+
+/// One place that was tried in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    what: String,
+    why: Why,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    NotSet,
+    Not(Probe),
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::NotSet => write!(f, "{} (not set)", self.what),
+            Why::Not(verdict) => match verdict.version() {
+                Some(version) => write!(f, "{} {version} ({verdict})", self.what),
+                None => write!(f, "{} ({verdict})", self.what),
+            },
+        }
+    }
+}
+
+/// Why there is no library to use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoLibrary {
+    /// A place that was named does not do.
+    #[error("no usable ONNX Runtime ({}.{} or newer). {by} names {tried}. Correct it or leave it empty. To get one: sequor runtime install", OLDEST.major, OLDEST.minor)]
+    Named { by: &'static str, tried: Tried },
+    #[error("no usable ONNX Runtime ({}.{} or newer). Tried: {}. To get one: sequor runtime install", OLDEST.major, OLDEST.minor, list(.tried))]
+    Nowhere { tried: Vec<Tried> },
+}
+
+fn list(tried: &[Tried]) -> String {
+    tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Finds the library. `setting` is `[runtime] onnxruntime`, if it says anything.
+pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library, NoLibrary> {
+    if let Some(path) = setting.filter(|path| !path.as_os_str().is_empty()) {
+        return named("[runtime] onnxruntime", path, world);
+    }
+    if let Some(path) = world.variable(VARIABLE).filter(|path| !path.is_empty()) {
+        return named("$ORT_DYLIB_PATH", Path::new(&path), world);
+    }
+    let mut search = Search { world, tried: vec![Tried { what: format!("${VARIABLE}"), why: Why::NotSet }] };
+    search
+        .beside_program()
+        .or_else(|| search.above())
+        .or_else(|| search.python())
+        .or_else(|| search.candidate(Path::new(FILE), format!("{FILE} on the system's library path")))
+        .ok_or(NoLibrary::Nowhere { tried: search.tried })
+}
+
+/// A relative path stands beside the program or, failing that, where `dlopen` takes it, as with every user of ONNX Runtime through Rust.
+fn named(by: &'static str, path: &Path, world: &impl Surroundings) -> Result<Library, NoLibrary> {
+    let beside = path.is_relative().then(|| world.exe_dir().map(|dir| dir.join(path))).flatten();
+    let found = beside.map(|path| (world.probe(&path), path)).filter(|(verdict, _)| *verdict != Probe::Absent);
+    let (verdict, path) = found.unwrap_or_else(|| (world.probe(path), path.to_owned()));
+    match verdict {
+        Probe::Usable(version) => Ok(Library { path, version }),
+        verdict => {
+            Err(NoLibrary::Named { by, tried: Tried { what: path.display().to_string(), why: Why::Not(verdict) } })
+        }
+    }
+}
+
+struct Search<'a, W> {
+    world: &'a W,
+    tried: Vec<Tried>,
+}
+
+impl<W: Surroundings> Search<'_, W> {
+    fn beside_program(&mut self) -> Option<Library> {
+        let dir = self.world.exe_dir()?;
+        let lib = dir.parent().map(|prefix| prefix.join("lib").join(FILE));
+        self.file(&dir.join(FILE)).or_else(|| self.file(&lib?))
+    }
+
+    /// `.sequor/lib` in the current folder and those above it, then in the program's and those above it.
+    fn above(&mut self) -> Option<Library> {
+        let starts: Vec<PathBuf> = [self.world.current_dir(), self.world.exe_dir()].into_iter().flatten().collect();
+        for start in &starts {
+            let found = start.ancestors().find_map(|dir| self.if_there(&dir.join(LOCAL).join(FILE)));
+            if found.is_some() {
+                return found;
+            }
+            self.missed(format!("{LOCAL}/{FILE} in {} and above", start.display()), Probe::Absent);
+        }
+        None
+    }
+
+    /// The library inside the Python package, of `$VIRTUAL_ENV` or of `python3`.
+    fn python(&mut self) -> Option<Library> {
+        let before = self.tried.len();
+        let of_env = self.virtual_env();
+        let found = self.packages(&of_env).or_else(|| {
+            let mut others = self.world.python_path();
+            others.retain(|dir| !of_env.contains(dir));
+            self.packages(&others)
+        });
+        if found.is_none() && self.tried.len() == before {
+            self.missed("python3 onnxruntime".to_owned(), Probe::Absent);
+        }
+        found
+    }
+
+    fn virtual_env(&self) -> Vec<PathBuf> {
+        let Some(root) = self.world.variable("VIRTUAL_ENV").filter(|root| !root.is_empty()) else {
+            return Vec::new();
+        };
+        let pythons = self.world.list(&Path::new(&root).join("lib"));
+        pythons.into_iter().filter(|dir| has_prefix(dir, "python3")).map(|dir| dir.join("site-packages")).collect()
+    }
+
+    fn packages(&mut self, dirs: &[PathBuf]) -> Option<Library> {
+        dirs.iter().find_map(|dir| {
+            let files = self.world.list(&dir.join("onnxruntime/capi"));
+            files
+                .iter()
+                .filter(|file| has_prefix(file, FILE))
+                .find_map(|file| self.candidate(file, "python3 onnxruntime".to_owned()))
+        })
+    }
+
+    fn file(&mut self, path: &Path) -> Option<Library> {
+        self.candidate(path, path.display().to_string())
+    }
+
+    /// Like [`Search::file`], but a file that is not there leaves no trace.
+    fn if_there(&mut self, path: &Path) -> Option<Library> {
+        match self.world.probe(path) {
+            Probe::Absent => None,
+            verdict => self.settle(path, path.display().to_string(), verdict),
+        }
+    }
+
+    fn candidate(&mut self, path: &Path, what: String) -> Option<Library> {
+        let verdict = self.world.probe(path);
+        self.settle(path, what, verdict)
+    }
+
+    fn settle(&mut self, path: &Path, what: String, verdict: Probe) -> Option<Library> {
+        if let Probe::Usable(version) = verdict {
+            return Some(Library { path: path.to_owned(), version });
+        }
+        self.missed(what, verdict);
+        None
+    }
+
+    fn missed(&mut self, what: String, verdict: Probe) {
+        self.tried.push(Tried { what, why: Why::Not(verdict) });
+    }
+}
+
+fn has_prefix(path: &Path, prefix: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+}
+
+/// This process and this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct System;
+
+impl Surroundings for System {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn current_dir(&self) -> Option<PathBuf> {
+        std::env::current_dir().ok()
+    }
+
+    fn exe_dir(&self) -> Option<PathBuf> {
+        std::env::current_exe().ok()?.parent().map(Path::to_owned)
+    }
+
+    fn python_path(&self) -> Vec<PathBuf> {
+        let mut python = Command::new("python3");
+        python.args(["-c", "import sys; print(*sys.path[1:], sep='\\n')"]).stdin(Stdio::null()).stderr(Stdio::null());
+        let Ok(output) = python.output() else {
+            return Vec::new();
+        };
+        String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()
+    }
+
+    fn list(&self, dir: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = fs_err::read_dir(dir) else {
+            return Vec::new();
+        };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    }
+
+    fn probe(&self, path: &Path) -> Probe {
+        probe(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// A world of a few variables and files; the program is /opt/sequor/bin/sequor, started in /srv/app.
+    #[derive(Default)]
+    struct Toy {
+        variables: HashMap<&'static str, &'static str>,
+        files: HashMap<&'static str, &'static str>,
+        python: Vec<&'static str>,
+    }
+
+    impl Surroundings for Toy {
+        fn variable(&self, name: &str) -> Option<OsString> {
+            self.variables.get(name).map(OsString::from)
+        }
+
+        fn current_dir(&self) -> Option<PathBuf> {
+            Some("/srv/app".into())
+        }
+
+        fn exe_dir(&self) -> Option<PathBuf> {
+            Some("/opt/sequor/bin".into())
+        }
+
+        fn python_path(&self) -> Vec<PathBuf> {
+            self.python.iter().map(PathBuf::from).collect()
+        }
+
+        fn list(&self, dir: &Path) -> Vec<PathBuf> {
+            let below =
+                self.files.keys().filter_map(|file| Path::new(file).strip_prefix(dir).ok()?.components().next());
+            let mut paths: Vec<PathBuf> = below.map(|name| dir.join(name)).collect();
+            paths.sort();
+            paths.dedup();
+            paths
+        }
+
+        fn probe(&self, path: &Path) -> Probe {
+            match self.files.get(path.to_str().unwrap()) {
+                None => Probe::Absent,
+                Some(&"text") => Probe::NotALibrary("invalid ELF header".to_owned()),
+                Some(version) => Probe::of_version(version.parse().unwrap()),
+            }
+        }
+    }
+
+    fn toy(files: &[(&'static str, &'static str)]) -> Toy {
+        Toy { files: files.iter().copied().collect(), python: vec!["/usr/lib/python3"], ..Toy::default() }
+    }
+
+    fn found(world: &Toy) -> String {
+        find(None, world).unwrap().path.display().to_string()
+    }
+
+    #[test]
+    fn places_are_tried_in_order() {
+        let order = [
+            "/opt/sequor/bin/libonnxruntime.so",
+            "/opt/sequor/lib/libonnxruntime.so",
+            "/srv/app/.sequor/lib/libonnxruntime.so",
+            "/srv/.sequor/lib/libonnxruntime.so",
+            "/opt/sequor/bin/.sequor/lib/libonnxruntime.so",
+            "/opt/.sequor/lib/libonnxruntime.so",
+            "/venv/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1",
+            "/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.31.1",
+            "libonnxruntime.so",
+        ];
+        for first in 0..order.len() {
+            let mut world = toy(&order[first..].iter().map(|path| (*path, "1.31.1")).collect::<Vec<_>>());
+            world.variables.insert("VIRTUAL_ENV", "/venv");
+            assert_eq!(found(&world), order[first]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_do_is_passed_over() {
+        let world = toy(&[
+            ("/opt/sequor/lib/libonnxruntime.so", "text"),
+            ("/srv/app/.sequor/lib/libonnxruntime.so", "1.19.2"),
+            ("/srv/.sequor/lib/libonnxruntime.so", "1.23.2"),
+        ]);
+        assert_eq!(found(&world), "/srv/.sequor/lib/libonnxruntime.so");
+    }
+
+    #[test]
+    fn other_libraries_of_the_package_are_left_alone() {
+        let world = toy(&[
+            ("/usr/lib/python3/onnxruntime/capi/libonnxruntime_providers_shared.so", "1.31.1"),
+            ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.30.0", "1.30.0"),
+        ]);
+        assert_eq!(found(&world), "/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.30.0");
+    }
+
+    #[test]
+    fn the_error_lists_every_place() {
+        let mut world = toy(&[
+            ("/opt/sequor/lib/libonnxruntime.so", "text"),
+            ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.19.2", "1.19.2"),
+        ]);
+        world.variables.insert(VARIABLE, "");
+        insta::assert_snapshot!(find(None, &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). Tried: $ORT_DYLIB_PATH (not set); /opt/sequor/bin/libonnxruntime.so (absent); /opt/sequor/lib/libonnxruntime.so (not a library: invalid ELF header); .sequor/lib/libonnxruntime.so in /srv/app and above (absent); .sequor/lib/libonnxruntime.so in /opt/sequor/bin and above (absent); python3 onnxruntime 1.19.2 (too old); libonnxruntime.so on the system's library path (absent). To get one: sequor runtime install");
+        assert!(find(None, &toy(&[])).unwrap_err().to_string().contains("python3 onnxruntime (absent)"));
+    }
+
+    #[test]
+    fn a_place_that_was_named_is_used_or_is_an_error() {
+        let mut world =
+            toy(&[("/opt/sequor/bin/libonnxruntime.so", "1.31.1"), ("/old.so", "1.19.2"), ("/new.so", "1.24.0")]);
+        insta::assert_snapshot!(find(Some(Path::new("/none.so")), &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). [runtime] onnxruntime names /none.so (absent). Correct it or leave it empty. To get one: sequor runtime install");
+        assert_eq!(find(Some(Path::new("/new.so")), &world).unwrap().path, Path::new("/new.so"));
+        world.variables.insert(VARIABLE, "/old.so");
+        insta::assert_snapshot!(find(None, &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). $ORT_DYLIB_PATH names /old.so 1.19.2 (too old). Correct it or leave it empty. To get one: sequor runtime install");
+        assert_eq!(find(Some(Path::new("/new.so")), &world).unwrap().version.minor, 24);
+        world.variables.insert(VARIABLE, "libonnxruntime.so");
+        assert_eq!(found(&world), "/opt/sequor/bin/libonnxruntime.so");
+    }
+}

@@ -1,0 +1,89 @@
+//! ONNX models, run by ONNX Runtime. The one home of `ort`, and within it of the C API of ONNX Runtime, which is used where `ort` itself
+//! would copy tensors or hold a lock.
+//!
+//! # Layout
+//!
+//! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
+//! - `environment`: the one library and environment of a process.
+//! - `session`, `signature`: a loaded graph, and what it takes and gives.
+//! - `context`: a run; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
+
+mod cache;
+mod context;
+mod element;
+mod environment;
+pub mod install;
+pub mod library;
+mod names;
+mod output;
+pub mod probe;
+mod session;
+mod signature;
+mod status;
+mod strings;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ort::environment::Environment;
+
+use self::context::OnnxContext;
+use self::session::Session;
+use super::{Backend, BackendError, Context, Graph, LoadOptions, Signature, select};
+
+/// ONNX Runtime, loaded.
+#[derive(Debug)]
+pub struct OnnxBackend {
+    environment: Environment,
+}
+
+impl OnnxBackend {
+    /// Loads the library (one a process; the same path again is fine). [`library::find`] says which.
+    pub fn new(library: &Path) -> Result<OnnxBackend, BackendError> {
+        Ok(OnnxBackend { environment: environment::environment(library)? })
+    }
+
+    fn open(&self, file: &Path, options: &LoadOptions) -> Result<OnnxGraph, BackendError> {
+        let session = Session::open(&self.environment, file, options)?;
+        let signature = signature::read(&session)?;
+        Ok(OnnxGraph { session: Arc::new(session), signature })
+    }
+}
+
+impl Backend for OnnxBackend {
+    fn name(&self) -> &'static str {
+        "onnxruntime"
+    }
+
+    fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError> {
+        Ok(Arc::new(self.open(file, options)?))
+    }
+}
+
+/// A loaded model. All its contexts run one session.
+#[derive(Debug)]
+struct OnnxGraph {
+    session: Arc<Session>,
+    signature: Signature,
+}
+
+impl OnnxGraph {
+    fn open_context(&self, inputs: &[String], outputs: &[String]) -> Result<OnnxContext, BackendError> {
+        let inputs = select(&self.signature.inputs, inputs, "input")?;
+        OnnxContext::new(Arc::clone(&self.session), inputs, select(&self.signature.outputs, outputs, "output")?)
+    }
+}
+
+impl Graph for OnnxGraph {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn context(&self, inputs: &[String], outputs: &[String]) -> Result<Box<dyn Context>, BackendError> {
+        Ok(Box::new(self.open_context(inputs, outputs)?))
+    }
+}

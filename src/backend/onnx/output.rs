@@ -1,0 +1,90 @@
+//! Outputs that ONNX Runtime allocated, taken over: numbers where they lie, strings in their wire form. And those it only passes through.
+
+use std::sync::Arc;
+
+use sequor_core::{DataType, Shape};
+
+use super::element::from_onnx;
+use super::session::Session;
+use super::strings;
+use super::value::Value;
+use crate::backend::{BackendError, Feed, Port, Produced};
+use crate::device::{Owned, Place, SpanMut};
+
+/// What keeps an output's memory. The value is released first; it may need the session's allocators for that.
+struct Kept {
+    _value: Value,
+    _session: Arc<Session>,
+}
+
+/// The answer of one port.
+pub(super) fn produced(
+    port: &Port,
+    value: Option<Value>,
+    session: &Arc<Session>,
+    inputs: &[Feed<'_>],
+) -> Result<Produced, BackendError> {
+    let value = value.ok_or_else(|| BackendError(format!("the run gave no output '{}'", port.name)))?;
+    let (element, shape) = value.tensor_type()?;
+    if from_onnx(element) != Some(port.dtype) {
+        return Err(BackendError(format!("output '{}' is not {} as the model declares", port.name, port.dtype)));
+    }
+    let count = shape.elements().and_then(|n| usize::try_from(n).ok());
+    let count = count.ok_or_else(|| BackendError(format!("output '{}' has the shape {shape}", port.name)))?;
+    let data = if port.dtype == DataType::Bytes {
+        Owned::from_vec(strings::wire(&value, count)?)
+    } else {
+        adopted(port, value, count * port.dtype.zero_size(), session, inputs)?
+    };
+    Ok(Produced { dtype: port.dtype, shape, data })
+}
+
+fn adopted(
+    port: &Port,
+    value: Value,
+    len: usize,
+    session: &Arc<Session>,
+    inputs: &[Feed<'_>],
+) -> Result<Owned, BackendError> {
+    if !value.on_host()? {
+        return Err(BackendError(format!("output '{}' was left on a device", port.name)));
+    }
+    let address = value.address()?;
+    let passed_through = inputs.iter().find_map(|feed| within(feed, address, len));
+    if let Some(bytes) = passed_through {
+        return Ok(Owned::from_vec(bytes.to_vec()));
+    }
+    let keeper = Arc::new(Kept { _value: value, _session: Arc::clone(session) });
+    // SAFETY: the value owns this memory, as it is none of an input's, and it has so many bytes by its own type and shape; nobody
+    // writes to an output after its run.
+    Ok(unsafe { Owned::from_raw(Place::Host, address, len, keeper) })
+}
+
+/// The bytes of an output that is an input as it came: then its memory is the caller's, who may have other plans for it.
+fn within<'a>(feed: &Feed<'a>, address: u64, len: usize) -> Option<&'a [u8]> {
+    let start = usize::try_from(address.checked_sub(feed.data.address())?).ok()?;
+    feed.data.as_host().filter(|_| len > 0)?.get(start..start.checked_add(len)?)
+}
+
+/// Writes an output that is an input as it came to where it shall be.
+pub(super) fn pass_through(
+    port: &Port,
+    feed: &Feed<'_>,
+    shape: &Shape,
+    room: &mut SpanMut<'_>,
+) -> Result<(), BackendError> {
+    if feed.shape != shape || feed.data.len() != room.len() {
+        let (name, is, len) = (&port.name, feed.shape, room.len());
+        return Err(BackendError(format!("output '{name}' is {is}, but the room for it is {shape} in {len} bytes")));
+    }
+    if (feed.data.place(), feed.data.address()) == (room.place(), room.address()) {
+        return Ok(());
+    }
+    match (feed.data.as_host(), room.as_host_mut()) {
+        (Some(from), Some(to)) => {
+            to.copy_from_slice(from);
+            Ok(())
+        }
+        _ => Err(BackendError(format!("output '{}' is an input, which only passes through on the host", port.name))),
+    }
+}

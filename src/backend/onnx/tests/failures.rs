@@ -1,0 +1,107 @@
+//! What is refused, by whom, and in which words.
+
+use super::*;
+use crate::backend::onnx::value::Value;
+use crate::backend::{Backend, Graph};
+use crate::device::Place;
+
+#[test]
+fn a_failing_run_says_what_onnx_runtime_says_and_the_next_one_runs() {
+    let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
+    let shape = Shape::of(&[2]);
+    let index = |values: [i64; 2]| Buffer::new(&values.map(i64::to_le_bytes).concat());
+    let bad = index([1, 9]);
+    let error = run_new(&mut context, &[feed(DataType::Int64, &shape, &bad)], 1).unwrap_err();
+    assert!(error.0.starts_with("onnx runtime error 2: "), "{error}");
+    assert!(error.0.contains("idx=9 must be within the inclusive range [-4,3]"), "{error}");
+    let good = index([0, 3]);
+    let answers = run_new(&mut context, &[feed(DataType::Int64, &shape, &good)], 1).unwrap();
+    assert_eq!(answers[0].data.as_ref(), fp32(&[10.0, 40.0]));
+}
+
+#[test]
+fn room_of_another_shape_than_the_outputs_is_an_error() {
+    let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
+    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
+    let (three, mut room) = (Shape::of(&[3]), Buffer::fp32(&[0.0; 3]));
+    let fetches = &mut [Fetch::Into { shape: &three, data: room.span_mut() }];
+    let error = context.run(&[feed(DataType::Int64, &shape, &index)], fetches).unwrap_err();
+    assert!(error.0.contains("{3}") && error.0.contains("{2}"), "{error}");
+}
+
+#[test]
+fn feeds_are_held_against_the_port() {
+    let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
+    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 24]));
+    let mut refusal = |feed: Feed<'_>| run_new(&mut context, &[feed], 1).unwrap_err().0;
+    let data = Span::host(&index.bytes()[..16]);
+    let wrong_type = Feed { dtype: DataType::Fp64, shape: &shape, data };
+    assert_eq!(refusal(wrong_type), "input 'INDEX' takes INT64, not FP64");
+    let too_long = feed(DataType::Int64, &shape, &index);
+    assert_eq!(refusal(too_long), "'INDEX': 24 bytes are not a INT64 tensor of shape [2]");
+    let crooked = Feed { dtype: DataType::Int64, shape: &shape, data: Span::host(&index.bytes()[4..20]) };
+    assert!(refusal(crooked).contains("is not aligned to 8 bytes"));
+    let rank = Shape::of(&[2, 1]);
+    assert!(
+        refusal(Feed { dtype: DataType::Int64, shape: &rank, data })
+            .starts_with("onnx runtime error 2: Invalid rank for input: INDEX")
+    );
+    let error = context.run(&[], &mut [Fetch::New(None)]).unwrap_err();
+    assert_eq!(error.0, "0 inputs were given to a context of 1");
+}
+
+/// ONNX Runtime itself would read the address as one of the host's.
+#[test]
+fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
+    let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
+    let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
+    // SAFETY: never read: the run is refused.
+    let data = unsafe { Span::from_raw(Place::Cuda(0), 0x7000_0000, 16) };
+    let error = run_new(&mut context, &[Feed { dtype: DataType::Int64, shape: &shape, data }], 1).unwrap_err();
+    assert_eq!(error.0, "'INDEX' is memory of Cuda(0), where this session does not run");
+    // SAFETY: never written: the run is refused.
+    let data = unsafe { SpanMut::from_raw(Place::Cuda(0), 0x7000_0000, 8) };
+    let error =
+        context.run(&[feed(DataType::Int64, &shape, &index)], &mut [Fetch::Into { shape: &shape, data }]).unwrap_err();
+    assert_eq!(error.0, "'OUTPUT' is memory of Cuda(0), where this session does not run");
+}
+
+/// A description alone needs no device, so that what runs on one can be built anywhere.
+#[test]
+fn memory_of_a_device_can_be_described_without_it() {
+    backend();
+    let value = Value::describing(Place::Cuda(1), 0x7000_0000, 16, DataType::Int64, &Shape::of(&[2])).unwrap();
+    assert_eq!((value.on_host().unwrap(), value.address().unwrap()), (false, 0x7000_0000));
+}
+
+#[test]
+fn names_that_the_model_lacks_are_an_error() {
+    let graph = open("gather");
+    assert_eq!(graph.context(&names(&["INDEX", "X"]), &[]).unwrap_err().0, "the graph has no input 'X'");
+    assert_eq!(graph.context(&[], &names(&["INDEX"])).unwrap_err().0, "the graph has no output 'INDEX'");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_by_name() {
+    let refusal = |name: &str| backend().load(&model(name), &OPTIONS).unwrap_err().0;
+    assert_eq!(refusal("sequence"), "output 'LIST' is a sequence; only tensors are served");
+    assert_eq!(refusal("float8"), "output 'SMALL' has elements of type FLOAT8E4M3FN, which is not served");
+}
+
+#[test]
+fn files_that_are_no_models_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let refusal = |name: &str| backend().load(&dir.path().join(name), &OPTIONS).unwrap_err().0;
+    assert!(refusal("none.onnx").starts_with("onnx runtime error 3: "), "{}", refusal("none.onnx"));
+    std::fs::write(dir.path().join("text.onnx"), "not a model").unwrap();
+    assert!(refusal("text.onnx").starts_with("onnx runtime error 7: "), "{}", refusal("text.onnx"));
+}
+
+/// Whoever forgets an input hears its name.
+#[test]
+fn an_input_that_is_not_given_is_an_error() {
+    let mut context = context("grow_fp32", &["INPUT"], &["OUTPUT"]);
+    let (shape, input) = (Shape::of(&[1, 1, 4]), Buffer::fp32(&[0.0; 4]));
+    let error = run_new(&mut context, &[feed(DataType::Fp32, &shape, &input)], 1).unwrap_err();
+    assert!(error.0.contains("INPUT_STATE"), "{error}");
+}

@@ -1,0 +1,108 @@
+//! The backend against the real library, on the tiny models of `tests/models`. Without a library on this machine, one is installed.
+
+mod failures;
+mod numbers;
+mod strings;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sequor_core::{DataType, Shape};
+
+use super::context::OnnxContext;
+use super::library::{LOCAL, Library, System, find};
+use super::{OnnxBackend, OnnxGraph, install, library};
+use crate::backend::{BackendError, Context, Feed, Fetch, LoadOptions, Produced};
+use crate::device::{Span, SpanMut};
+
+const OPTIONS: LoadOptions = LoadOptions { threads: 1, spinning: false };
+
+fn library() -> &'static Library {
+    static FOUND: OnceLock<Library> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        find(None, &System).unwrap_or_else(|_| {
+            let target = Path::new(env!("CARGO_MANIFEST_DIR")).join(LOCAL);
+            install::install(&target, &mut |_| {}).unwrap();
+            find(Some(&target.join(library::FILE)), &System).unwrap()
+        })
+    })
+}
+
+fn backend() -> OnnxBackend {
+    OnnxBackend::new(&library().path).unwrap()
+}
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(name).with_extension("onnx")
+}
+
+fn open(name: &str) -> OnnxGraph {
+    backend().open(&model(name), &OPTIONS).unwrap()
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn context(model: &str, inputs: &[&str], outputs: &[&str]) -> OnnxContext {
+    open(model).open_context(&names(inputs), &names(outputs)).unwrap()
+}
+
+/// Bytes at a 64-byte boundary, as staging has them.
+struct Buffer {
+    room: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(bytes: &[u8]) -> Buffer {
+        let mut room = vec![0; bytes.len() + 64];
+        let start = room.as_ptr().align_offset(64);
+        room[start..start + bytes.len()].copy_from_slice(bytes);
+        Buffer { room, start, len: bytes.len() }
+    }
+
+    fn fp32(values: &[f32]) -> Buffer {
+        Buffer::new(&fp32(values))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[self.start..self.start + self.len]
+    }
+
+    fn span(&self) -> Span<'_> {
+        Span::host(self.bytes())
+    }
+
+    fn span_mut(&mut self) -> SpanMut<'_> {
+        SpanMut::host(&mut self.room[self.start..self.start + self.len])
+    }
+}
+
+fn fp32(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn feed<'a>(dtype: DataType, shape: &'a Shape, buffer: &'a Buffer) -> Feed<'a> {
+    Feed { dtype, shape, data: buffer.span() }
+}
+
+/// Runs, with every output left to the runtime.
+fn run_new(context: &mut OnnxContext, feeds: &[Feed<'_>], outputs: usize) -> Result<Vec<Produced>, BackendError> {
+    let mut fetches: Vec<Fetch<'_>> = (0..outputs).map(|_| Fetch::New(None)).collect();
+    context.run(feeds, &mut fetches)?;
+    let produced = fetches.into_iter().map(|fetch| match fetch {
+        Fetch::New(Some(produced)) => produced,
+        other => panic!("{other:?}"),
+    });
+    Ok(produced.collect())
+}
+
+#[test]
+fn the_library_that_was_found_loads_and_only_that_one() {
+    backend();
+    backend();
+    let error = OnnxBackend::new(Path::new("/elsewhere/libonnxruntime.so")).unwrap_err();
+    assert!(error.0.contains("is loaded already"), "{error}");
+}

@@ -1,0 +1,149 @@
+//! Tensors as ONNX Runtime holds them: a description of memory that is ours, or memory of its own.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use ort::AsPointer;
+use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
+use ort::sys::{OrtAllocator, OrtMemoryInfoDeviceType, OrtValue};
+use sequor_core::{DataType, Shape};
+
+use super::element::to_onnx;
+use super::signature::tensor_type;
+use super::status::{check, describe};
+use crate::backend::BackendError;
+use crate::device::Place;
+
+/// Owns one OrtValue.
+#[derive(Debug)]
+pub(super) struct Value(NonNull<OrtValue>);
+
+// SAFETY: a value may be used and released on any thread; what is shared of it is only read.
+unsafe impl Send for Value {}
+// SAFETY: as above.
+unsafe impl Sync for Value {}
+
+impl Value {
+    /// Takes over what ONNX Runtime gave away.
+    ///
+    /// # Safety
+    /// The pointer must be null or a value that nobody else releases.
+    pub(super) unsafe fn from_raw(pointer: *mut OrtValue) -> Option<Value> {
+        NonNull::new(pointer).map(Value)
+    }
+
+    /// Describes `len` bytes at `address`. Nothing is read, and whether the memory is there only matters when the value is used in a run.
+    pub(super) fn describing(
+        place: Place,
+        address: u64,
+        len: usize,
+        dtype: DataType,
+        shape: &Shape,
+    ) -> Result<Value, BackendError> {
+        let info = memory_info(place)?;
+        let dims = wire_dims(shape)?;
+        let data =
+            usize::try_from(address).map_err(|_| BackendError(format!("{address:#x} is not an address here")))?;
+        let mut value = ptr::null_mut();
+        // SAFETY: info and dims live through the call, which copies them; the data is not touched.
+        check(unsafe {
+            (ort::api().CreateTensorWithDataAsOrtValue)(
+                info.ptr(),
+                ptr::with_exposed_provenance_mut::<c_void>(data),
+                len,
+                dims.as_ptr(),
+                dims.len(),
+                to_onnx(dtype),
+                &raw mut value,
+            )
+        })?;
+        made(value)
+    }
+
+    /// A tensor of empty strings.
+    pub(super) fn strings(shape: &Shape) -> Result<Value, BackendError> {
+        let dims = wire_dims(shape)?;
+        let mut value = ptr::null_mut();
+        // SAFETY: the allocator is the process's own, the dims live through the call, and `value` may be written to.
+        check(unsafe {
+            (ort::api().CreateTensorAsOrtValue)(
+                default_allocator()?,
+                dims.as_ptr(),
+                dims.len(),
+                to_onnx(DataType::Bytes),
+                &raw mut value,
+            )
+        })?;
+        made(value)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut OrtValue {
+        self.0.as_ptr()
+    }
+
+    /// The element type, by ONNX Runtime's number, and the shape.
+    pub(super) fn tensor_type(&self) -> Result<(i32, Shape), BackendError> {
+        let mut info = ptr::null_mut();
+        // SAFETY: the value is alive, `info` may be written to.
+        check(unsafe { (ort::api().GetTensorTypeAndShape)(self.as_ptr(), &raw mut info) })?;
+        let info = NonNull::new(info).ok_or_else(|| BackendError("ONNX Runtime gave a tensor no shape".to_owned()))?;
+        let read = tensor_type(info);
+        // SAFETY: the info is this function's own and is not used any more.
+        unsafe { (ort::api().ReleaseTensorTypeAndShapeInfo)(info.as_ptr()) };
+        let (element, dims) = read?;
+        let dims = dims.into_iter().map(u64::try_from).collect::<Result<Vec<u64>, _>>();
+        dims.map(|dims| (element, Shape(dims)))
+            .map_err(|_| BackendError("ONNX Runtime gave a tensor a negative dimension".to_owned()))
+    }
+
+    /// Where the elements are. Not for strings.
+    pub(super) fn address(&self) -> Result<u64, BackendError> {
+        let mut data = ptr::null_mut();
+        // SAFETY: the value is alive, `data` may be written to.
+        check(unsafe { (ort::api().GetTensorMutableData)(self.as_ptr(), &raw mut data) })?;
+        Ok(data.expose_provenance() as u64)
+    }
+
+    /// Whether the host can read the elements.
+    pub(super) fn on_host(&self) -> Result<bool, BackendError> {
+        let (mut info, mut device) = (ptr::null(), 0i32);
+        // SAFETY: the value is alive, `info` may be written to; what it then points to is the value's own.
+        check(unsafe { (ort::api().GetTensorMemoryInfo)(self.as_ptr(), &raw mut info) })?;
+        // SAFETY: the info is alive; `device` has the size of the C enum and is not read as a Rust one.
+        unsafe { (ort::api().MemoryInfoGetDeviceType)(info, (&raw mut device).cast()) };
+        Ok(device == OrtMemoryInfoDeviceType::OrtMemoryInfoDeviceType_CPU as i32)
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: this is the only owner.
+        unsafe { (ort::api().ReleaseValue)(self.as_ptr()) }
+    }
+}
+
+fn made(value: *mut OrtValue) -> Result<Value, BackendError> {
+    // SAFETY: callers hand in what a call of the C API just made for them.
+    unsafe { Value::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
+}
+
+fn memory_info(place: Place) -> Result<MemoryInfo<'static>, BackendError> {
+    let (device, ordinal) = match place {
+        Place::Host => (AllocationDevice::CPU, 0),
+        Place::Cuda(ordinal) => (AllocationDevice::CUDA, i32::from(ordinal)),
+    };
+    MemoryInfo::new(device, ordinal, AllocatorType::Device, MemoryType::Default).map_err(|error| describe(&error))
+}
+
+fn wire_dims(shape: &Shape) -> Result<Vec<i64>, BackendError> {
+    let dims = shape.0.iter().map(|dim| i64::try_from(*dim)).collect::<Result<Vec<i64>, _>>();
+    dims.map_err(|_| BackendError(format!("no tensor has the shape {shape}")))
+}
+
+/// ONNX Runtime's own allocator for host memory. It belongs to the process and is never released.
+pub(super) fn default_allocator() -> Result<*mut OrtAllocator, BackendError> {
+    let mut allocator = ptr::null_mut();
+    // SAFETY: `allocator` may be written to.
+    check(unsafe { (ort::api().GetAllocatorWithDefaultOptions)(&raw mut allocator) })?;
+    Ok(allocator)
+}

@@ -1,0 +1,147 @@
+"""Makes the tiny ONNX models of this directory. Each is one idea that a test of the ONNX backend needs.
+
+    python3 -m venv .venv && .venv/bin/pip install onnx==1.23.2 numpy && .venv/bin/python tests/models/make.py
+
+The files are committed, so nothing here runs when the tests do.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto as T
+from onnx import checker, helper, numpy_helper, save
+
+HERE = Path(__file__).parent
+
+
+def tensor(name, dtype, dims):
+    return helper.make_tensor_value_info(name, dtype, dims)
+
+
+def write(name, nodes, inputs, outputs, constants=(), opset=17, ir=8):
+    graph = helper.make_graph(nodes, name, inputs, outputs, [numpy_helper.from_array(v, k) for k, v in constants])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir, producer_name="sequor")
+    checker.check_model(model)
+    save(model, HERE / f"{name}.onnx")
+
+
+def accumulate(name, dtype, zero):
+    """OUTPUT = OUTPUT_STATE = INPUT + INPUT_STATE where READY and not START."""
+    nodes = [
+        helper.make_node("Equal", ["START", "zero"], ["not_started"]),
+        helper.make_node("Equal", ["READY", "zero"], ["not_ready"]),
+        helper.make_node("Not", ["not_ready"], ["ready"]),
+        helper.make_node("And", ["not_started", "ready"], ["keep"]),
+        helper.make_node("Where", ["keep", "INPUT_STATE", "zero"], ["kept"]),
+        helper.make_node("Add", ["INPUT", "kept"], ["OUTPUT"]),
+        helper.make_node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+    ]
+    rows, control = ["batch", "width"], ["batch", 1]
+    inputs = [
+        tensor("INPUT", dtype, rows),
+        tensor("START", dtype, control),
+        tensor("READY", dtype, control),
+        tensor("INPUT_STATE", dtype, rows),
+    ]
+    write(name, nodes, inputs, [tensor("OUTPUT", dtype, rows), tensor("OUTPUT_STATE", dtype, rows)], [("zero", zero)])
+
+
+def string_state():
+    """OUTPUT is the string before, OUTPUT_STATE the string now."""
+    nodes = [
+        helper.make_node("Identity", ["INPUT_STATE"], ["OUTPUT"]),
+        helper.make_node("Identity", ["INPUT"], ["OUTPUT_STATE"]),
+    ]
+    ports = [tensor(n, T.STRING, ["batch", "width"]) for n in ("INPUT", "INPUT_STATE", "OUTPUT", "OUTPUT_STATE")]
+    write("string_state", nodes, ports[:2], ports[2:])
+
+
+def bool_int8():
+    """Counts the true inputs in an int8 state; OUTPUT says whether the count is odd."""
+    nodes = [
+        helper.make_node("Cast", ["INPUT"], ["one"], to=T.INT32),
+        helper.make_node("Cast", ["INPUT_STATE"], ["before"], to=T.INT32),
+        helper.make_node("Add", ["before", "one"], ["count"]),
+        helper.make_node("Cast", ["count"], ["OUTPUT_STATE"], to=T.INT8),
+        helper.make_node("Mod", ["count", "two"], ["odd"]),
+        helper.make_node("Cast", ["odd"], ["OUTPUT"], to=T.BOOL),
+    ]
+    write(
+        "bool_int8",
+        nodes,
+        [tensor("INPUT", T.BOOL, ["batch", 1]), tensor("INPUT_STATE", T.INT8, ["batch", 1])],
+        [tensor("OUTPUT", T.BOOL, ["batch", 1]), tensor("OUTPUT_STATE", T.INT8, ["batch", 1])],
+        [("two", np.int32(2))],
+    )
+
+
+def grow():
+    """The state is every input so far, along axis 1; OUTPUT is their sum."""
+    nodes = [
+        helper.make_node("Concat", ["INPUT_STATE", "INPUT"], ["OUTPUT_STATE"], axis=1),
+        helper.make_node("ReduceSum", ["OUTPUT_STATE", "axis"], ["OUTPUT"], keepdims=0),
+    ]
+    write(
+        "grow_fp32",
+        nodes,
+        [tensor("INPUT", T.FLOAT, ["batch", "new", 4]), tensor("INPUT_STATE", T.FLOAT, ["batch", "len", 4])],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 4]), tensor("OUTPUT_STATE", T.FLOAT, ["batch", "longer", 4])],
+        [("axis", np.array([1], np.int64))],
+    )
+
+
+def scalar():
+    """An input and an output of rank 0."""
+    nodes = [
+        helper.make_node("Cast", ["RATE"], ["rate"], to=T.FLOAT),
+        helper.make_node("Mul", ["INPUT", "rate"], ["OUTPUT"]),
+        helper.make_node("ReduceSum", ["OUTPUT"], ["TOTAL"], keepdims=0),
+    ]
+    write(
+        "scalar",
+        nodes,
+        [tensor("INPUT", T.FLOAT, ["batch"]), tensor("RATE", T.INT64, [])],
+        [tensor("OUTPUT", T.FLOAT, ["batch"]), tensor("TOTAL", T.FLOAT, [])],
+    )
+
+
+def gather():
+    """Fails when INDEX is not one of 0 to 3."""
+    write(
+        "gather",
+        [helper.make_node("Gather", ["table", "INDEX"], ["OUTPUT"])],
+        [tensor("INDEX", T.INT64, ["batch"])],
+        [tensor("OUTPUT", T.FLOAT, ["batch"])],
+        [("table", np.array([10, 20, 30, 40], np.float32))],
+    )
+
+
+def through():
+    """BACK reshapes INPUT (its bytes stay as they are); STATE and FIXED are outputs without a node: an input and a constant."""
+    write(
+        "through",
+        [helper.make_node("Reshape", ["INPUT", "flat"], ["BACK"])],
+        [tensor("INPUT", T.FLOAT, ["batch", 2]), tensor("STATE", T.FLOAT, ["batch", 2])],
+        [tensor("BACK", T.FLOAT, ["elements"]), tensor("STATE", T.FLOAT, ["batch", 2]), tensor("FIXED", T.FLOAT, [2])],
+        [("flat", np.array([-1], np.int64)), ("FIXED", np.array([7, 8], np.float32))],
+    )
+
+
+def not_served():
+    """An output that is a sequence of tensors, and one whose elements have a type no protocol carries."""
+    sequence = helper.make_tensor_sequence_value_info("LIST", T.FLOAT, None)
+    write("sequence", [helper.make_node("SequenceConstruct", ["INPUT"], ["LIST"])], [tensor("INPUT", T.FLOAT, [1])], [sequence])
+    cast = helper.make_node("Cast", ["INPUT"], ["SMALL"], to=T.FLOAT8E4M3FN)
+    write("float8", [cast], [tensor("INPUT", T.FLOAT, [1])], [tensor("SMALL", T.FLOAT8E4M3FN, [1])], opset=19, ir=9)
+
+
+if __name__ == "__main__":
+    accumulate("accumulate_fp32", T.FLOAT, np.float32(0))
+    accumulate("accumulate_int32", T.INT32, np.int32(0))
+    string_state()
+    bool_int8()
+    grow()
+    scalar()
+    gather()
+    through()
+    not_served()
