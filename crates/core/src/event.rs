@@ -60,14 +60,20 @@ pub enum Event {
     /// A load is ready. Among the loads of the highest version the newest takes STARTs that name no version.
     Loaded(Load, LoadSpec),
     /// The load takes no STARTs any more; what is live on it at `until` is ended.
-    Retire { load: Load, until: Time },
+    Retire {
+        load: Load,
+        until: Time,
+    },
     Submit(Submit),
     /// The client has gone or asked for cancellation.
     Cancel(Req),
     /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed.
     Prepared(Req, Result<Traits, Refusal>),
     /// A batch has ended; the instance thread has committed or dropped its states already.
-    Ran { batch: BatchId, rows: Vec<RowEnd> },
+    Ran {
+        batch: BatchId,
+        rows: Vec<RowEnd>,
+    },
     /// Answers [`Effect::Seal`]: the states of this batch are durable, or could not be made so.
     Sealed(BatchId, Result<(), Refusal>),
     /// Answers [`Effect::Post`].
@@ -229,25 +235,41 @@ pub enum Refusal {
     /// START while the END of the same id is still running, where the dialect refuses that.
     Ending,
     /// As many sequences live as may.
-    TooMany { limit: u32 },
+    TooMany {
+        limit: u32,
+    },
     /// The state store holds as many sequences as it may.
-    StoreFull { limit: u32 },
+    StoreFull {
+        limit: u32,
+    },
     /// No free slot, and the backlog is full.
-    BacklogFull { sequences: u32, bytes: u64 },
+    BacklogFull {
+        sequences: u32,
+        bytes: u64,
+    },
     NoId,
     /// No load takes new sequences.
     Stopping,
     /// No such version is loaded.
     NoVersion,
     /// Waited in the backlog, or in its queue, as long as it allowed. `ahead` sequences were in front of it.
-    QueueTimeout { waited: Duration, ahead: u32 },
+    QueueTimeout {
+        waited: Duration,
+        ahead: u32,
+    },
     Cancelled,
     /// Too many requests of this sequence wait already.
-    QueueFull { limit: u32 },
+    QueueFull {
+        limit: u32,
+    },
     /// A step is missing before this one.
-    StepGap { want: u64 },
+    StepGap {
+        want: u64,
+    },
     /// The step was answered, and the answer is no longer kept.
-    StepGone { want: u64 },
+    StepGone {
+        want: u64,
+    },
     /// The sequence ended while this request waited.
     Ended(Why),
     /// Another node holds the sequence.

@@ -22,7 +22,9 @@ pub mod spec;
 pub mod time;
 
 pub use dtype::DataType;
-pub use event::{Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why};
+pub use event::{
+    Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,
+};
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 pub use policy::{Admission, Columns, Decision, Fault, Hooks, Policy};
 pub use round::{Asked, Round, Said};

@@ -130,9 +130,13 @@ pub enum Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// A free slot of this instance.
-    Take { instance: u16 },
+    Take {
+        instance: u16,
+    },
     /// The slot of this victim, by its index among those shown.
-    Evict { victim: u32 },
+    Evict {
+        victim: u32,
+    },
     Defer,
     /// Refuse it, with the policy's own code.
     Reject(u32),

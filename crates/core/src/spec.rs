@@ -80,7 +80,9 @@ pub enum Expiry {
     /// After this long (Triton).
     Idle(Duration),
     /// At the second of two scans, `every` apart, between which it stayed idle (OpenVINO Model Server).
-    TwoScans { every: Duration },
+    TwoScans {
+        every: Duration,
+    },
     Never,
 }
 
