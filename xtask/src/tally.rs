@@ -22,10 +22,11 @@ impl Tally {
         self.skipped += other.skipped;
     }
 
-    /// Reads one line of output: nextest's summary, or the result line of a test binary.
+    /// Reads one line of output: nextest's summary, or the result line of a test binary. Indentation counts: a failed test's own output, which may hold
+    /// such lines too, is shown further in.
     fn read(line: &str) -> Tally {
-        let line = line.trim_start();
-        if !line.starts_with("Summary [") && !line.starts_with("test result:") {
+        let line = line.trim_end();
+        if !line.starts_with("     Summary [") && !line.starts_with("test result:") {
             return Tally::default();
         }
         let words: Vec<&str> = line.split([' ', ',', ';', ':', '(']).filter(|word| !word.is_empty()).collect();
@@ -101,6 +102,7 @@ mod tests {
             "test result: FAILED. 10 passed; 2 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s\n";
         assert_eq!(Tally::read(cargo), Tally { passed: 10, failed: 2, skipped: 1 });
         assert_eq!(Tally::read("test tests::a_test_that_passed ... 3 passed\n"), Tally::default());
+        assert_eq!(Tally::read("    test result: FAILED. 0 passed; 1 failed; 0 ignored\n"), Tally::default());
     }
 
     #[test]
