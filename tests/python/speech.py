@@ -9,6 +9,7 @@ import os
 import pathlib
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -62,20 +63,22 @@ def many_at_once(address, cuts):
     answers = np.full((len(cuts), steps), np.nan, np.float32)
     with grpc.insecure_channel(address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        streams = []
+        loads = []
         for stream in range(STREAMS):
             mine = range(stream, len(cuts), STREAMS)
-            load = [request(FIRST_ID + 1000 + n, step, steps, cuts[n][step]) for step in range(steps) for n in mine]
-            streams.append((load, mine))
-        calls = [stub.ModelStreamInfer(iter(load), timeout=120) for load, _ in streams]
-        for call in calls:
-            for answer in call:
-                if answer.error_message:
-                    raise SystemExit(f"speech: {answer.infer_response.id}: {answer.error_message}")
-                number, step = map(int, answer.infer_response.id.split("/"))
-                value = np.frombuffer(answer.infer_response.raw_output_contents[0], "<f4")
-                answers[number - FIRST_ID - 1000, step] = value[0]
+            loads.append([request(FIRST_ID + 1000 + n, step, steps, cuts[n][step]) for step in range(steps) for n in mine])
+        with ThreadPoolExecutor(STREAMS) as readers:
+            list(readers.map(lambda load: read(stub.ModelStreamInfer(iter(load), timeout=120), answers), loads))
     return answers
+
+
+def read(stream, answers):
+    """Puts a stream's answers where their sequence and step say."""
+    for answer in stream:
+        if answer.error_message:
+            raise SystemExit(f"speech: {answer.infer_response.id}: {answer.error_message}")
+        number, step = map(int, answer.infer_response.id.split("/"))
+        answers[number - FIRST_ID - 1000, step] = np.frombuffer(answer.infer_response.raw_output_contents[0], "<f4")[0]
 
 
 def cut(found):
