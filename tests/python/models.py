@@ -44,7 +44,10 @@ def gru():
     """Chunked equals whole, batched equals alone, bit for bit."""
     model, rng = load("gru"), np.random.default_rng(5)
     x = rng.standard_normal((6, 20, 8)).astype(np.float32)
-    run = lambda x, h: model.run(["OUTPUT", "H_OUT"], {"INPUT": x, "H": h})
+
+    def run(x, h):
+        return model.run(["OUTPUT", "H_OUT"], {"INPUT": x, "H": h})
+
     whole, end = run(x, np.zeros((6, 16), np.float32))
     h, parts = np.zeros((6, 16), np.float32), []
     for a, b in ((0, 1), (1, 4), (4, 11), (11, 20)):
@@ -61,7 +64,10 @@ def gru():
 def accumulators():
     """INPUT + INPUT_STATE where READY and not START; whatever else INPUT_STATE holds, even NaN, does not get through."""
     flags = [(start, ready) for start in (0, 1) for ready in (0, 1)]
-    column = lambda values, dtype: np.array(values, dtype).reshape(-1, 1)
+
+    def column(values, dtype):
+        return np.array(values, dtype).reshape(-1, 1)
+
     start, ready = column([s for s, _ in flags], np.int32), column([r for _, r in flags], np.int32)
     want = column([7 + (100 if r and not s else 0) for s, r in flags], np.int32)
     rows = {"INPUT": np.full((4, 1), 7, np.int32), "INPUT_STATE": np.full((4, 1), 100, np.int32)}

@@ -90,7 +90,9 @@ def metadata(api, checks):
     checks.equal(f"{api.name}: server's extensions", {"sequence", "binary_tensor_data"} <= set(server["extensions"]), True)
     checks.equal(f"{api.name}: server's name and version", bool(server["name"] and server["version"]), True)
 
-    tensor = lambda t: (t["name"], t["datatype"], [int(d) for d in t["shape"]])
+    def tensor(t):
+        return t["name"], t["datatype"], [int(d) for d in t["shape"]]
+
     model = message(api, api.client.get_model_metadata(M))
     checks.equal(f"{api.name}: name and versions", (model["name"], model["versions"]), (M, ["1"]))
     # Controls and states are the server's business and not listed, but for a state that is declared an output too.
