@@ -1,1 +1,44 @@
-fn main() {}
+//! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; what a phase does is in the file of its name.
+//! Nothing here is part of the server, and nothing needs more than Rust, a C compiler, Python 3 and pip.
+
+mod phases;
+mod process;
+mod python;
+mod runtime;
+mod serve;
+mod sounds;
+mod tally;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is none, serve the repository models/;
+                                   ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
+cargo xtask test                   everything that must hold: format, lints, models, tests
+";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let recipe = arguments.next();
+    let rest: Vec<String> = arguments.skip_while(|a| a == "--").collect();
+    let done = match recipe.as_deref() {
+        Some("serve") => serve::serve(&rest),
+        Some("test") if rest.is_empty() => test::test(),
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Phases of a recipe: announced, timed, summed up.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// What has run so far.
+pub(crate) struct Phases {
+    since: Instant,
+    done: Vec<Phase>,
+}
+
+struct Phase {
+    name: &'static str,
+    took: Duration,
+    passed: bool,
+    note: String,
+}
+
+impl Phases {
+    pub(crate) fn new() -> Phases {
+        Phases { since: Instant::now(), done: Vec::new() }
+    }
+
+    /// Runs a phase that the next ones build upon: its failure ends the recipe.
+    pub(crate) fn need(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) -> Result<()> {
+        self.time(name, run).map(|_| ())
+    }
+
+    /// Runs a phase whose failure is kept for the summary, so that one run shows every fault.
+    pub(crate) fn check(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) {
+        if let Err(e) = self.time(name, run) {
+            eprintln!("{name}: {e:#}");
+        }
+    }
+
+    fn time(&mut self, name: &'static str, run: impl FnOnce() -> Result<String>) -> Result<()> {
+        eprintln!("--- {name}");
+        let since = Instant::now();
+        let result = run();
+        let took = since.elapsed();
+        let note = result.as_ref().map_or_else(|_| "FAILED".to_owned(), Clone::clone);
+        eprintln!("    {name}: {:.1} s{}{note}", took.as_secs_f64(), if note.is_empty() { "" } else { ", " });
+        self.done.push(Phase { name, took, passed: result.is_ok(), note });
+        result.map(|_| ())
+    }
+
+    pub(crate) fn failed(&self) -> usize {
+        self.done.iter().filter(|p| !p.passed).count()
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// One line a phase.
+    pub(crate) fn table(&self) -> String {
+        let line = |p: &Phase| format!("{:>9.1} s  {:<10} {}\n", p.took.as_secs_f64(), p.name, p.note);
+        self.done.iter().map(line).collect()
+    }
+
+    /// `8 of 9 phases passed`.
+    pub(crate) fn verdict(&self) -> String {
+        format!("{} of {} phases passed", self.done.len() - self.failed(), self.done.len())
+    }
+}

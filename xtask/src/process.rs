@@ -1,0 +1,54 @@
+//! Other programs: started in the repository's root, and an error that names the command when they fail.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// What recipes fetch and make, and git ignores.
+pub(crate) fn kept() -> PathBuf {
+    root().join(".sequor")
+}
+
+pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// The cargo that runs this recipe.
+pub(crate) fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !status.success() {
+        bail!("{}: {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Whether a command succeeds, without letting it print.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// A command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// A program this workspace builds. Recipes are built by the same cargo, so its target directory is where this very program lies.
+pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf> {
+    let me = std::env::current_exe().context("cannot find the target directory")?;
+    let target = me.parent().and_then(Path::parent).context("cannot find the target directory")?;
+    Ok(target.join(profile).join(name))
+}

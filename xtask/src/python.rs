@@ -1,0 +1,38 @@
+//! The Python of the tests: a virtual environment of its own, with what `third_party/tests.txt` pins by hash.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// Where the interpreter lies once [`ensure`] has run.
+pub(crate) fn interpreter() -> PathBuf {
+    process::kept().join("venv/bin/python")
+}
+
+/// Makes the environment, or keeps the one that was made from the same pins.
+pub(crate) fn ensure() -> Result<String> {
+    let pins_file = process::root().join("third_party/tests.txt");
+    let pins = fs::read_to_string(&pins_file).with_context(|| format!("cannot read {}", pins_file.display()))?;
+    let venv = process::kept().join("venv");
+    let stamp = venv.join("made-from.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == pins)
+        && process::succeeds(process::command(interpreter()).arg("--version"))
+    {
+        return Ok("already there".to_owned());
+    }
+    // Without pip of its own: Debian's Python has no ensurepip, but any pip can install into another interpreter.
+    process::run(process::command("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(&venv))?;
+    process::run(
+        process::command("python3")
+            .args(["-m", "pip", "--python"])
+            .arg(interpreter())
+            .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"])
+            .args(["--only-binary=:all:", "--requirement"])
+            .arg(&pins_file),
+    )?;
+    fs::write(&stamp, pins).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok("made".to_owned())
+}
