@@ -1,12 +1,9 @@
 //! What runs a model's graph. Three lifetimes, each a trait: a [`Backend`] loads a file, a [`Graph`] is what it loaded, a [`Context`]
 //! is one thread's means of running it. Nothing here knows of sequences, requests or slots.
 
-<<<<<<< HEAD
 pub mod mock;
 pub mod onnx;
 
-=======
->>>>>>> wip-tools
 use std::path::Path;
 use std::sync::Arc;
 

@@ -191,7 +191,7 @@ impl Store {
         }
         let way = choose(&rows, &self.slots, self.terms);
         match &way {
-            Way::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
+            Way::InPlace { side, carry, .. } => self.carry(&rows, *side, carry)?,
             Way::Moved => self.gather(&rows)?,
         }
         self.shape_batch(&rows)?;
@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// Copies the rows that lie on the other side, and writes first states where the run will read them.
-    fn carry(&mut self, rows: &[Option<u32>], first: u32, side: u8, carry: &[u32]) -> Result<(), StateError> {
+    fn carry(&mut self, rows: &[Option<u32>], side: u8, carry: &[u32]) -> Result<(), StateError> {
         let mut moves = Vec::new();
         let fresh: Vec<u32> = rows.iter().flatten().copied().filter(|slot| self.view(*slot).fresh).collect();
         for (index, layout) in self.fixed() {
@@ -219,7 +219,6 @@ impl Store {
         for slot in fresh {
             self.write_first(slot, side)?;
         }
-        debug_assert!(self.terms.sides < 2 || (first..).zip(rows).all(|(s, _)| !self.view(s).live || self.view(s).side == side));
         Ok(())
     }
 
