@@ -1,6 +1,3 @@
 //! Configuration.
 pub mod model;
-pub mod proto {
-    #[derive(Debug)]
-    pub struct ModelConfig;
-}
+pub mod proto;

@@ -65,7 +65,7 @@ impl Served {
     }
 
     pub fn config(&self) -> Arc<proto::ModelConfig> {
-        Arc::new(proto::ModelConfig)
+        Arc::new(proto::ModelConfig::default())
     }
 }
 
