@@ -74,7 +74,9 @@ pub fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
 pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = names.into_iter().map(|n| (strsim::damerau_levenshtein(name, n), n)).min_by_key(|(far, _)| *far);
     match near {
-        Some((far, near)) if far <= 2 && far < near.chars().count() => format!("; did you mean \"{near}\"?"),
+        Some((far, near)) if far <= (near.chars().count() / 3).max(1) && far < near.chars().count() => {
+            format!("; did you mean \"{near}\"?")
+        }
         _ => String::new(),
     }
 }

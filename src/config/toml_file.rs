@@ -23,27 +23,31 @@ fn one_line(text: &str) -> String {
 /// Where a key stands: `["state", "attn_cache", "batch_axis"]`; an element of a list goes by its number. A path that leads nowhere is where
 /// its longest part leads.
 pub(crate) fn place(text: &str, path: &[&str]) -> Place {
-    let Ok(document) = DeTable::parse(text) else { return Place::UNKNOWN };
-    let mut found = Place::UNKNOWN;
-    let mut table = Some(document.get_ref());
-    let mut value: Option<&DeValue<'_>> = None;
-    for part in path {
-        if let Some(entry) = table.and_then(|t| t.iter().find(|(key, _)| key.get_ref().as_ref() == *part)) {
-            found = Place::of(text, entry.0.span().start);
-            value = Some(entry.1.get_ref());
-        } else if let (Some(DeValue::Array(list)), Ok(n)) = (value, part.parse::<usize>()) {
-            let Some(element) = list.get(n) else { break };
-            found = Place::of(text, element.span().start);
-            value = Some(element.get_ref());
-        } else {
-            break;
-        }
-        table = match value {
-            Some(DeValue::Table(inner)) => Some(inner),
-            _ => None,
+    let parts = (0..=path.len()).rev().filter_map(|n| path.get(..n));
+    parts.filter(|part| !part.is_empty()).find_map(|part| find(text, part)).unwrap_or(Place::UNKNOWN)
+}
+
+/// Where a key stands, if it is written.
+pub(crate) fn find(text: &str, path: &[&str]) -> Option<Place> {
+    let document = DeTable::parse(text).ok()?;
+    let (first, rest) = path.split_first()?;
+    let (mut offset, mut value) = entry(document.get_ref(), first)?;
+    for part in rest {
+        (offset, value) = match value {
+            DeValue::Table(table) => entry(table, part)?,
+            DeValue::Array(list) => {
+                let element = list.get(part.parse::<usize>().ok()?)?;
+                (element.span().start, element.get_ref())
+            }
+            _ => return None,
         };
     }
-    found
+    Some(Place::of(text, offset))
+}
+
+fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<(usize, &'a DeValue<'i>)> {
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref().as_ref() == name)?;
+    Some((key.span().start, value.get_ref()))
 }
 
 #[cfg(test)]

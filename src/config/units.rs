@@ -99,7 +99,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 }
 
 fn in_units(n: u64, units: &[(&str, u64)], zero: &str) -> String {
-    let fits = units.iter().find(|(_, scale)| n > 0 && n % scale == 0);
+    let fits = units.iter().find(|(_, scale)| n > 0 && n.is_multiple_of(*scale));
     fits.map_or_else(|| zero.to_owned(), |(name, scale)| format!("{}{name}", n / scale))
 }
 

@@ -29,6 +29,11 @@ impl Places {
         Places(walk.found)
     }
 
+    /// Whether the field is written.
+    pub fn has(&self, path: &str) -> bool {
+        self.0.contains_key(&indexed(path))
+    }
+
     /// Where the field stands; where it is missing, the message it is missing from. An index left out is 0.
     pub fn get(&self, path: &str) -> Place {
         let mut key = indexed(path);
@@ -83,10 +88,8 @@ impl<'a> Walk<'a> {
             }
             (Token::Mark(b'{' | b'<'), None, Some((name, at, _))) => self.open(name, at),
             (Token::Mark(b'['), None, Some((name, ..))) => self.stack.push(Around::List { name: name.to_owned() }),
-            (Token::Mark(b'}' | b'>'), None, _) => {
-                if self.stack.len() > 1 {
-                    self.stack.pop();
-                }
+            (Token::Mark(b'}' | b'>'), None, _) if self.stack.len() > 1 => {
+                self.stack.pop();
             }
             (Token::Mark(b':'), None, Some((name, at, _))) => return Some((name, at, true)),
             (Token::Name(_) | Token::Literal, None, Some((name, at, true))) => {
