@@ -1,6 +1,20 @@
-//! Configuration.
+//! Configuration: the server's settings (file, environment, flags) and the models' (config.pbtxt, sequor.toml, completion, validation).
+//! Texts in, settled values out; nothing here serves, loads a graph or reads a clock.
+//!
+//! # Layout
+//!
+//! - [`fault`], [`place`]: what is wrong in a file, and where.
+//! - [`units`]: durations and sizes as people write them.
+//! - [`proto`]: the generated messages.
+//! - [`model`]: one model's configuration.
+//! - [`server`]: the server's settings.
+
+pub mod fault;
 pub mod model;
-pub mod proto {
-    #[derive(Debug)]
-    pub struct ModelConfig;
-}
+pub mod place;
+pub mod proto;
+pub mod server;
+mod toml_file;
+pub mod units;
+
+pub use fault::Fault;

@@ -71,7 +71,7 @@ impl Served {
     }
 
     pub fn config(&self) -> Arc<proto::ModelConfig> {
-        Arc::new(proto::ModelConfig)
+        Arc::new(proto::ModelConfig::default())
     }
 }
 

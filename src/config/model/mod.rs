@@ -1,2 +1,38 @@
-//! Model configuration.
+//! One model's configuration: what config.pbtxt, its `sequor.toml`, the defaults and the graph's signature say together.
+//!
+//! Two steps, between which the graph is loaded: [`read`] gives a [`Draft`], [`Draft::settle`] the [`settings::ModelSettings`].
+//!
+//! # Layout
+//!
+//! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand.
+//! - [`sequor_toml`]: what config.pbtxt cannot say.
+//! - [`versions`]: version directories.
+//! - [`signature`]: what is known of a graph.
+//! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
+//! - [`settings`]: its result.
+
+mod complete;
+mod constant;
+pub mod draft;
+mod dtype;
+mod fit;
+pub mod json;
+pub mod locate;
+mod names;
+mod normalise;
+mod refuse;
+mod report;
+mod scan;
+pub mod sequor_toml;
 pub mod settings;
+mod settle;
+pub mod signature;
+pub mod text;
+mod validate;
+pub mod versions;
+
+#[cfg(test)]
+mod tests;
+
+pub use draft::{ConfigSource, Draft, Options, Sources, read};
+pub use signature::{GraphPort, GraphSignature};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{DataType, Dims, Limits, Shape};
+use sequor_core::{DataType, Dialect, Dim, Dims, Limits, Shape};
 
 use crate::config::proto;
 
@@ -25,6 +25,8 @@ pub struct ModelSettings {
     pub inputs: Vec<Input>,
     /// What clients get, in the order of the configuration.
     pub outputs: Vec<Output>,
+    /// Inputs of the graph that are the same in every run; no client sends them.
+    pub constants: Vec<Constant>,
     pub scheduling: Scheduling,
     /// Instances on the CPU (the sum of the groups' counts); at least 1.
     pub instances: u16,
@@ -50,6 +52,8 @@ pub struct Input {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
+    /// What the graph takes in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
+    pub reshape: Option<Dims>,
     pub optional: bool,
 }
 
@@ -59,6 +63,32 @@ pub struct Output {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
+    /// What the graph gives in place of `dims`, if that differs: the same data under another shape, see [`reshaped`].
+    pub reshape: Option<Dims>,
+    /// One label a line, for the classification extension.
+    pub labels: Option<PathBuf>,
+}
+
+/// The shape in `to`'s terms of a tensor that has `shape` in `from`'s: its k-th open dimension is the k-th open one there, the others are as
+/// `to` says. Without the batch dimension. `None` if the shape is not one of `from`, or the two do not go together.
+pub fn reshaped(from: &Dims, to: &Dims, shape: &Shape) -> Option<Shape> {
+    if !from.matches(shape) {
+        return None;
+    }
+    let mut open = from.0.iter().zip(&shape.0).filter(|(d, _)| **d == Dim::Any).map(|(_, n)| *n);
+    let dims: Option<Vec<u64>> = to.0.iter().map(|d| d.fixed().or_else(|| open.next())).collect();
+    let dims = dims?;
+    open.next().is_none().then_some(Shape(dims))
+}
+
+/// An input of the graph with one value for all runs. It has no batch dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    pub input: String,
+    pub dtype: DataType,
+    pub shape: Shape,
+    /// Row-major, little-endian; BYTES as 4-byte length and bytes.
+    pub data: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +104,8 @@ pub enum Scheduling {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequenceSettings {
     pub strategy: SequenceStrategy,
+    /// Whose rules its sequences follow, if the model says so; else each surface's own.
+    pub dialect: Option<Dialect>,
     /// `None` is never.
     pub idle: Option<Duration>,
     pub idle_soft: Option<Duration>,
@@ -152,4 +184,21 @@ pub enum InitialData {
     Zero,
     /// This file's contents, of at least the state's size.
     File(PathBuf),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_dimensions_carry_over_in_their_order() {
+        let dims = Dims::from_wire;
+        let map = |from: &[i64], to: &[i64], shape: &[u64]| reshaped(&dims(from), &dims(to), &Shape::of(shape));
+        assert_eq!(map(&[2, 4, -1, 6], &[8, -1, 1, 6], &[2, 4, 9, 6]), Some(Shape::of(&[8, 9, 1, 6])));
+        assert_eq!(map(&[1], &[], &[1]), Some(Shape::of(&[])));
+        assert_eq!(map(&[], &[1], &[]), Some(Shape::of(&[1])));
+        assert_eq!(map(&[-1], &[1, -1], &[0]), Some(Shape::of(&[1, 0])));
+        assert_eq!(map(&[-1], &[1, -1], &[3, 3]), None);
+        assert_eq!(map(&[-1, -1], &[-1], &[3, 3]), None);
+    }
 }

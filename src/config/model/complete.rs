@@ -1,0 +1,198 @@
+//! Completion: what a configuration leaves out and the graph knows. A pure function of both.
+
+use std::collections::BTreeSet;
+
+use sequor_core::Dim;
+
+use super::signature::{GraphPort, GraphSignature};
+use super::{dtype, sequor_toml};
+use crate::config::proto::{
+    ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelTensorReshape, model_config::SchedulingChoice,
+};
+
+/// Tensors of the graph that are neither inputs nor outputs to clients: controls, states, batch inputs, constants.
+#[derive(Debug, Default)]
+struct Reserved {
+    inputs: BTreeSet<String>,
+    outputs: BTreeSet<String>,
+    /// Inputs that have no batch dimension.
+    constants: BTreeSet<String>,
+    /// Tensors whose batch dimension is not the first, and which it is.
+    axes: Vec<(String, usize)>,
+}
+
+impl Reserved {
+    fn of(config: &ModelConfig, keys: &sequor_toml::Keys) -> Reserved {
+        let mut reserved = Reserved::default();
+        if let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice {
+            reserved.inputs.extend(sequence.control_input.iter().map(|c| c.name.clone()));
+            for state in &sequence.state {
+                reserved.inputs.insert(state.input_name.clone());
+                reserved.outputs.insert(state.output_name.clone());
+                let axis = keys.state.get(&state.input_name).and_then(|s| s.batch_axis).map_or(0, usize::from);
+                reserved.axes.push((state.input_name.clone(), axis));
+                reserved.axes.push((state.output_name.clone(), axis));
+            }
+        }
+        reserved.inputs.extend(config.batch_input.iter().flat_map(|b| b.target_name.iter().cloned()));
+        let constants = keys.input.iter().filter(|(_, input)| input.constant.is_some());
+        reserved.constants.extend(constants.map(|(name, _)| name.clone()));
+        reserved.inputs.extend(reserved.constants.iter().cloned());
+        reserved
+    }
+
+    /// Whether this tensor has an open dimension where the batch goes.
+    fn batches(&self, port: &GraphPort) -> bool {
+        let axis = self.axes.iter().find(|(name, _)| *name == port.name).map_or(0, |(_, axis)| *axis);
+        self.constants.contains(&port.name) || port.dims.0.get(axis) == Some(&Dim::Any)
+    }
+}
+
+/// Whether there is anything to complete: one side is not told at all.
+pub(super) fn is_needed(config: &ModelConfig) -> bool {
+    (config.input.is_empty() && config.batch_input.is_empty()) || config.output.is_empty()
+}
+
+/// Completes the configuration from the graph, or says why that cannot be.
+pub(super) fn complete(
+    config: &mut ModelConfig,
+    keys: &sequor_toml::Keys,
+    graph: &GraphSignature,
+    default_max_batch_size: u32,
+) -> Result<(), String> {
+    if !is_needed(config) {
+        return Ok(());
+    }
+    let reserved = Reserved::of(config, keys);
+    let can_batch = graph.inputs.iter().chain(&graph.outputs).all(|port| reserved.batches(port));
+    if can_batch && config.max_batch_size == 0 {
+        config.max_batch_size = i32::try_from(default_max_batch_size).unwrap_or(i32::MAX);
+    }
+    if !can_batch && config.max_batch_size != 0 {
+        return Err(format!(
+            "autofill failed for model '{}': model does not support batching while non-zero max_batch_size is specified",
+            config.name
+        ));
+    }
+    if config.max_batch_size > 1 && config.scheduling_choice.is_none() {
+        config.scheduling_choice = Some(SchedulingChoice::DynamicBatching(ModelDynamicBatching::default()));
+    }
+    let batches = config.max_batch_size > 0;
+    if config.input.is_empty() && config.batch_input.is_empty() {
+        let listed = graph.inputs.iter().filter(|port| !reserved.inputs.contains(&port.name));
+        config.input = listed.map(|port| input(port, batches)).collect();
+    }
+    if config.output.is_empty() {
+        let listed = graph.outputs.iter().filter(|port| !reserved.outputs.contains(&port.name));
+        config.output = listed.map(|port| output(port, batches)).collect();
+    }
+    Ok(())
+}
+
+fn input(port: &GraphPort, batches: bool) -> ModelInput {
+    let (dims, reshape) = dims(port, batches);
+    ModelInput {
+        name: port.name.clone(),
+        data_type: dtype::to_proto(port.dtype),
+        dims,
+        reshape,
+        ..ModelInput::default()
+    }
+}
+
+fn output(port: &GraphPort, batches: bool) -> ModelOutput {
+    let (dims, reshape) = dims(port, batches);
+    ModelOutput {
+        name: port.name.clone(),
+        data_type: dtype::to_proto(port.dtype),
+        dims,
+        reshape,
+        ..ModelOutput::default()
+    }
+}
+
+/// Without the batch dimension. A tensor that has no other is one of dims `[1]`, reshaped to none.
+fn dims(port: &GraphPort, batches: bool) -> (Vec<i64>, Option<ModelTensorReshape>) {
+    let dims: Vec<i64> = port.dims.to_wire().into_iter().skip(usize::from(batches)).collect();
+    match dims.is_empty() {
+        true => (vec![1], batches.then(ModelTensorReshape::default)),
+        false => (dims, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::model::sequor_toml::SequorToml;
+    use crate::config::model::text;
+    use sequor_core::{DataType, Dims};
+    use std::path::Path;
+
+    fn port(name: &str, dims: &[i64]) -> GraphPort {
+        GraphPort { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(dims) }
+    }
+
+    fn graph(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> GraphSignature {
+        let ports = |ports: &[(&str, &[i64])]| ports.iter().map(|(n, d)| port(n, d)).collect();
+        GraphSignature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+    }
+
+    fn completed(text: &str, toml: &str, graph: &GraphSignature) -> Result<ModelConfig, String> {
+        let mut config = text::parse(Path::new("config.pbtxt"), text).unwrap();
+        let toml = SequorToml::parse(Path::new("sequor.toml"), toml).unwrap();
+        complete(&mut config, &toml.keys, graph, 4).map(|()| config)
+    }
+
+    #[test]
+    fn an_empty_configuration_is_all_the_graphs() {
+        let config = completed("", "", &graph(&[("x", &[-1, 3])], &[("y", &[-1]), ("z", &[-1, -1])])).unwrap();
+        assert_eq!((config.max_batch_size, config.input[0].dims.as_slice()), (4, &[3][..]));
+        assert_eq!(
+            (config.output[0].dims.as_slice(), config.output[0].reshape.clone().map(|r| r.shape)),
+            (&[1][..], Some(vec![]))
+        );
+        assert_eq!((config.output[1].dims.as_slice(), config.output[1].reshape.is_some()), (&[-1][..], false));
+        assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_))));
+        assert_eq!(config.input[0].data_type(), crate::config::proto::DataType::TypeFp32);
+    }
+
+    #[test]
+    fn a_graph_that_cannot_batch_stays_so() {
+        let scalar = graph(&[("x", &[-1, 3]), ("s", &[])], &[("y", &[-1])]);
+        let config = completed("", "", &scalar).unwrap();
+        assert_eq!((config.max_batch_size, config.scheduling_choice.is_none()), (0, true));
+        assert_eq!((config.input[0].dims.as_slice(), config.input[1].dims.as_slice()), (&[-1, 3][..], &[1][..]));
+        assert_eq!(
+            completed("name: 'm' max_batch_size: 2", "", &scalar).unwrap_err(),
+            "autofill failed for model 'm': model does not support batching while non-zero max_batch_size is specified"
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_tells_both_sides_is_left_alone() {
+        let text = "input { name: 'x' } output { name: 'y' }";
+        let config = completed(text, "", &graph(&[("x", &[-1, 3])], &[("y", &[-1])])).unwrap();
+        assert_eq!((config.max_batch_size, config.input[0].dims.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_side_is_filled_without_the_other() {
+        let text = "max_batch_size: 1 output { name: 'y' data_type: TYPE_FP32 dims: 9 }";
+        let config = completed(text, "", &graph(&[("x", &[-1, 3])], &[("y", &[-1]), ("z", &[-1])])).unwrap();
+        assert_eq!((config.input.len(), config.output.len(), config.scheduling_choice.is_none()), (1, 1, true));
+    }
+
+    #[test]
+    fn what_the_server_feeds_is_left_out() {
+        let silero = graph(
+            &[("input", &[-1, -1]), ("state", &[2, -1, 128]), ("sr", &[])],
+            &[("output", &[-1, 1]), ("stateN", &[-1, -1, -1])],
+        );
+        let text = "max_batch_size: 64 sequence_batching { state { input_name: 'state' output_name: 'stateN' } }";
+        let toml = "[state.state]\nbatch_axis = 1\n[input.sr]\nconstant = 16000\n";
+        let config = completed(text, toml, &silero).unwrap();
+        let names = |i: usize| (config.input[i].name.as_str(), config.output[i].name.as_str());
+        assert_eq!((names(0), config.input.len(), config.output.len()), (("input", "output"), 1, 1));
+        assert!(completed(text, "", &silero).is_err());
+    }
+}

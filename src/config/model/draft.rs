@@ -1,0 +1,193 @@
+//! A model's configuration before its graph is known ([`Draft`]), and after ([`ModelSettings`]): read, name, complete, normalise, validate, settle.
+
+use std::path::{Path, PathBuf};
+
+use super::locate::Places;
+use super::report::{Report, Texts};
+use super::sequor_toml::SequorToml;
+use super::settings::{BackendKind, ModelSettings, VersionPolicy};
+use super::signature::GraphSignature;
+use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
+use crate::config::fault::{Fault, code, in_order};
+use crate::config::place::Place;
+use crate::config::proto::ModelConfig;
+
+/// What the server says about all configurations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Whether what a configuration leaves out is taken from the graph.
+    pub auto_complete: bool,
+    /// The `max_batch_size` of a completed model that can batch.
+    pub default_max_batch_size: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { auto_complete: true, default_max_batch_size: 4 }
+    }
+}
+
+/// The texts a configuration is made of, and what else its directory tells.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    pub directory: PathBuf,
+    pub config: ConfigSource,
+    /// The text of sequor.toml, if there is one.
+    pub sequor_toml: Option<String>,
+    /// Names of the files in the first version directory.
+    pub files: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub enum ConfigSource {
+    /// No file: everything is left to the graph.
+    #[default]
+    None,
+    /// config.pbtxt.
+    Text(String),
+    /// The `config` parameter of a load request.
+    Json(String),
+}
+
+/// A configuration that is sound as far as can be told without the graph.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    pub name: String,
+    pub directory: PathBuf,
+    pub backend: BackendKind,
+    /// The file (in a version directory) that holds the graph.
+    pub file_name: String,
+    pub versions: VersionPolicy,
+    config: ModelConfig,
+    toml: SequorToml,
+    path: PathBuf,
+    places: Places,
+    options: Options,
+}
+
+/// Reads the configuration of the model in this directory.
+pub fn read(directory: &Path, options: &Options) -> Result<Draft, Vec<Fault>> {
+    Draft::parse(Sources::read(directory)?, options)
+}
+
+impl Sources {
+    /// Reads what lies in a model's directory.
+    pub fn read(directory: &Path) -> Result<Sources, Vec<Fault>> {
+        let fault = |e: &std::io::Error| {
+            vec![Fault { at: Place::UNKNOWN.at(directory), code: code::FILE, what: e.to_string() }]
+        };
+        let versions = versions::versions_in(directory).map_err(|e| fault(&e))?;
+        let first = versions.first().map(|v| names_in(&directory.join(v.to_string())));
+        let config = optional(&directory.join("config.pbtxt")).map_err(|e| fault(&e))?;
+        Ok(Sources {
+            directory: directory.to_owned(),
+            config: config.map_or(ConfigSource::None, ConfigSource::Text),
+            sequor_toml: optional(&directory.join("sequor.toml")).map_err(|e| fault(&e))?,
+            files: first.transpose().map_err(|e| fault(&e))?.unwrap_or_default(),
+        })
+    }
+}
+
+fn optional(file: &Path) -> std::io::Result<Option<String>> {
+    match fs_err::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs_err::read_dir(directory)? {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
+}
+
+impl Draft {
+    /// Makes the draft, or says everything that is wrong with the texts.
+    pub fn parse(sources: Sources, options: &Options) -> Result<Draft, Vec<Fault>> {
+        let Sources { directory, config, sequor_toml, files } = sources;
+        let toml_text = sequor_toml.unwrap_or_default();
+        let toml = SequorToml::parse(&directory.join("sequor.toml"), &toml_text);
+        let parsed = parse_config(&directory, config);
+        let ((mut config, path, places), toml) = match (parsed, toml) {
+            (Ok(parsed), Ok(toml)) => (parsed, toml),
+            (parsed, toml) => {
+                let faults = parsed.err().into_iter().chain(toml.err().into_iter().flatten());
+                return Err(in_order(faults.collect()));
+            }
+        };
+        let own_name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        names::fill(&mut config, &own_name, &files);
+        let settled = !options.auto_complete || !complete::is_needed(&config);
+        let mut normal = config.clone();
+        normalise::normalise(&mut normal);
+        let texts = Texts { toml: &toml, directory: &directory, path: &path, places: &places };
+        let mut report = Report::new(&normal, texts, settled);
+        names::check(&mut report, &own_name);
+        refuse::check(&mut report);
+        validate::check(&mut report, &file_size);
+        let faults = in_order(report.faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Draft {
+            name: config.name.clone(),
+            backend: BackendKind::OnnxRuntime,
+            file_name: config.default_model_filename.clone(),
+            versions: settle::versions(&normal),
+            options: options.clone(),
+            directory,
+            config,
+            toml,
+            path,
+            places,
+        })
+    }
+
+    /// The graph's file in a version directory.
+    pub fn file(&self, version: u64) -> PathBuf {
+        self.directory.join(version.to_string()).join(&self.file_name)
+    }
+
+    /// Completes, validates and settles the configuration against the graph, or says everything that is wrong.
+    pub fn settle(&self, graph: &GraphSignature) -> Result<ModelSettings, Vec<Fault>> {
+        let mut config = self.config.clone();
+        if self.options.auto_complete {
+            let completed =
+                complete::complete(&mut config, &self.toml.keys, graph, self.options.default_max_batch_size);
+            if let Err(what) = completed {
+                let at = self.places.get("max_batch_size").at(&self.path);
+                return Err(vec![Fault { at, code: code::BATCHING, what }]);
+            }
+        }
+        normalise::normalise(&mut config);
+        let Draft { toml, directory, path, places, .. } = self;
+        let mut report = Report::new(&config, Texts { toml, directory, path, places }, true);
+        validate::check(&mut report, &file_size);
+        if report.faults.is_empty() {
+            fit::check(&mut report, graph);
+        }
+        if report.faults.is_empty() {
+            return Ok(settle::settle(&report, graph));
+        }
+        Err(in_order(report.faults))
+    }
+}
+
+fn parse_config(directory: &Path, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Fault> {
+    let path = directory.join("config.pbtxt");
+    match source {
+        ConfigSource::None => Ok((ModelConfig::default(), path, Places::default())),
+        ConfigSource::Text(text) => Ok((text::parse(&path, &text)?, path, Places::of(&text))),
+        ConfigSource::Json(text) => {
+            let path = PathBuf::from("config");
+            Ok((json::from_json(&path, &text)?, path, Places::default()))
+        }
+    }
+}
+
+fn file_size(path: &Path) -> Option<u64> {
+    fs_err::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
+}

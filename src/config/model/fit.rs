@@ -1,0 +1,271 @@
+//! Whether a configuration and its graph go together: counts, names, types, dims, and where the batch stands in states.
+
+use std::collections::BTreeMap;
+
+use sequor_core::{DataType, Dim, Dims};
+
+use super::report::Report;
+use super::sequor_toml::bare;
+use super::signature::{GraphPort, GraphSignature};
+use super::{constant, dtype};
+use crate::config::fault::{code, did_you_mean};
+use crate::config::proto::model_sequence_batching::{Control, State, control::Kind};
+use crate::config::proto::{ModelInput, ModelOutput};
+
+/// Checks a configuration that is sound in itself.
+pub(super) fn check(report: &mut Report<'_>, graph: &GraphSignature) {
+    count(report, graph);
+    for (i, input) in report.config.input.iter().enumerate() {
+        check_input(report, graph, &format!("input[{i}]"), input);
+    }
+    for (i, output) in report.config.output.iter().enumerate() {
+        check_output(report, graph, &format!("output[{i}]"), output);
+    }
+    if let Some(sequence) = report.sequence() {
+        for (i, input) in sequence.control_input.iter().enumerate() {
+            for control in &input.control {
+                check_control(report, graph, &format!("sequence_batching.control_input[{i}]"), &input.name, control);
+            }
+        }
+        for (i, state) in sequence.state.iter().enumerate() {
+            check_state(report, graph, &format!("sequence_batching.state[{i}]"), state);
+        }
+    }
+    constants(report, graph);
+}
+
+/// Every input of the graph must come from somewhere, and from one place.
+fn count(report: &mut Report<'_>, graph: &GraphSignature) {
+    let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
+    let config = report.config;
+    let sequence = report.sequence();
+    let controls = sequence.iter().flat_map(|s| s.control_input.iter().map(|c| c.name.as_str()));
+    let states = sequence.iter().flat_map(|s| s.state.iter().map(|s| s.input_name.as_str()));
+    let constants = report.toml.keys.input.iter().filter(|(_, i)| i.constant.is_some()).map(|(n, _)| n.as_str());
+    let required = config.input.iter().filter(|i| !i.optional).map(|i| i.name.as_str());
+    let optional = config.input.iter().filter(|i| i.optional).map(|i| i.name.as_str());
+    let given: Vec<&str> = required.chain(controls).chain(states).chain(constants).collect();
+    let expects = given.len();
+    for name in given.into_iter().chain(optional) {
+        *sources.entry(name).or_default() += 1;
+    }
+    for (name, _) in sources.iter().filter(|(_, n)| **n > 1) {
+        let what =
+            format!("input '{name}' of {} is given twice: as an input, a control, a state or a constant", config.name);
+        match report.toml.has(&["input", name, "constant"]) {
+            true => report.toml_fault(&["input", name, "constant"], code::INPUT, what),
+            false => report.fault("input", code::INPUT, what),
+        }
+    }
+    let missing: Vec<String> = graph
+        .inputs
+        .iter()
+        .filter(|p| !sources.contains_key(p.name.as_str()))
+        .map(|p| format!("\"{}\"", p.name))
+        .collect();
+    let provides = graph.inputs.len();
+    if expects != provides || !missing.is_empty() {
+        let mut what = format!(
+            "unable to load model '{}', configuration expects {expects} inputs, model provides {provides}",
+            config.name
+        );
+        if !missing.is_empty() {
+            what.push_str(&format!(
+                " (not configured: {}; an input that is always the same can be [input.NAME] constant = … in sequor.toml)",
+                missing.join(", ")
+            ));
+        }
+        report.fault("input", code::COUNT, what);
+    }
+}
+
+fn no_input(report: &mut Report<'_>, graph: &GraphSignature, field: &str, label: &str, name: &str) {
+    let names = graph.inputs.iter().chain(&graph.optional).map(|p| p.name.as_str());
+    let what = format!("{label} \"{name}\": the model has no such input{}", did_you_mean(name, names));
+    report.fault(field, code::NO_INPUT, what);
+}
+
+fn no_output(report: &mut Report<'_>, graph: &GraphSignature, field: &str, label: &str, name: &str) {
+    let near = did_you_mean(name, graph.outputs.iter().map(|p| p.name.as_str()));
+    report.fault(field, code::NO_OUTPUT, format!("{label} \"{name}\": the model has no such output{near}"));
+}
+
+fn check_input(report: &mut Report<'_>, graph: &GraphSignature, field: &str, input: &ModelInput) {
+    let Some(port) = graph.input(&input.name) else {
+        return no_input(report, graph, field, "input", &input.name);
+    };
+    check_type(report, field, "input", port, input.data_type);
+    let dims = Dims::from_wire(input.reshape.as_ref().map_or(&input.dims, |r| &r.shape));
+    if is_scalar(report, port, &dims) {
+        return;
+    }
+    check_dims(report, field, "input", "takes", port, &dims, false);
+}
+
+fn check_output(report: &mut Report<'_>, graph: &GraphSignature, field: &str, output: &ModelOutput) {
+    let Some(port) = graph.output(&output.name) else {
+        return no_output(report, graph, field, "output", &output.name);
+    };
+    check_type(report, field, "output", port, output.data_type);
+    let dims = Dims::from_wire(output.reshape.as_ref().map_or(&output.dims, |r| &r.shape));
+    if is_scalar(report, port, &dims) {
+        return;
+    }
+    check_dims(report, field, "output", "gives", port, &dims, true);
+}
+
+/// A tensor without dimensions is configured as one of ones, when not batching.
+pub(super) fn is_scalar(report: &Report<'_>, port: &GraphPort, dims: &Dims) -> bool {
+    !report.batches() && port.dims.rank() == 0 && dims.0.iter().all(|d| *d == Dim::Fixed(1))
+}
+
+fn check_type(report: &mut Report<'_>, field: &str, label: &str, port: &GraphPort, data_type: i32) {
+    let Some(dtype) = dtype::from_proto(data_type).filter(|t| *t != port.dtype) else { return };
+    let (name, model, config) = (&port.name, port.dtype.config_name(), dtype.config_name());
+    let what = format!("{label} \"{name}\": model has {model}, config says {config}");
+    report.fault(&format!("{field}.data_type"), code::TYPE, what);
+}
+
+fn check_dims(
+    report: &mut Report<'_>,
+    field: &str,
+    label: &str,
+    verb: &str,
+    port: &GraphPort,
+    dims: &Dims,
+    exact: bool,
+) {
+    let (field, name) = (format!("{field}.dims"), &port.name);
+    let axis = report.batches().then_some(0);
+    if axis.is_some() && port.dims.0.first() != Some(&Dim::Any) {
+        let what = format!(
+            "{label} \"{name}\": model {verb} {}, whose first dimension is no batch dimension (-1); max_batch_size must be 0, or the \
+             model exported with an open batch",
+            port.dims
+        );
+        return report.fault(&field, code::DIMS, what);
+    }
+    let fits = |model: Dim, said: Dim| model == said || (!exact && model == Dim::Any);
+    if !agree(&port.dims, dims, axis, fits) {
+        let what = format!("{label} \"{name}\": model {verb} {}, config says dims {dims}", drawn(&port.dims, axis));
+        report.fault(&field, code::DIMS, what);
+    }
+}
+
+/// Whether the model's dims, less the one at `axis`, agree with those said.
+fn agree(model: &Dims, said: &Dims, axis: Option<usize>, fits: impl Fn(Dim, Dim) -> bool) -> bool {
+    let rest: Vec<Dim> = model.0.iter().enumerate().filter(|(i, _)| Some(*i) != axis).map(|(_, d)| *d).collect();
+    rest.len() == said.rank() && rest.iter().zip(&said.0).all(|(m, s)| fits(*m, *s))
+}
+
+/// The model's dims with an N where the batch is: `[2,N,128]`.
+fn drawn(dims: &Dims, axis: Option<usize>) -> String {
+    let parts = dims.0.iter().enumerate().map(|(i, d)| if Some(i) == axis { "N".to_owned() } else { d.to_string() });
+    format!("[{}]", parts.collect::<Vec<_>>().join(","))
+}
+
+fn check_control(report: &mut Report<'_>, graph: &GraphSignature, field: &str, name: &str, control: &Control) {
+    let Some(port) = graph.input(name) else {
+        let what = format!("configuration specified sequence control '{name}', but model does not provide that input");
+        return report.fault(field, code::NO_INPUT, what);
+    };
+    let one = Dims(vec![Dim::Fixed(1)]);
+    let axis = report.batches().then_some(0);
+    if !agree(&port.dims, &one, axis, |m, s| m == s || m == Dim::Any) {
+        let dims = Dims(port.dims.0.iter().skip(usize::from(axis.is_some())).copied().collect());
+        let what = format!("sequence control '{name}' in model has dims {dims} but dims [1] is expected");
+        report.fault(field, code::DIMS, what);
+    } else if axis.is_some() && port.dims.0.first() != Some(&Dim::Any) {
+        let what =
+            format!("sequence control '{name}' in model is {}, whose first dimension is no batch dimension", port.dims);
+        report.fault(field, code::DIMS, what);
+    }
+    if let Some(dtype) = control_type(control).filter(|t| *t != port.dtype) {
+        let (model, said) = (port.dtype.config_name(), dtype.config_name());
+        let what = format!("sequence control '{name}': model has {model}, config says {said}");
+        report.fault(field, code::TYPE, what);
+    }
+}
+
+/// The type a control is fed with.
+pub(super) fn control_type(control: &Control) -> Option<DataType> {
+    match control.kind() {
+        Kind::ControlSequenceCorrid => dtype::from_proto(control.data_type),
+        _ if !control.int32_false_true.is_empty() => Some(DataType::Int32),
+        _ if !control.fp32_false_true.is_empty() => Some(DataType::Fp32),
+        _ => Some(DataType::Bool),
+    }
+}
+
+fn check_state(report: &mut Report<'_>, graph: &GraphSignature, field: &str, state: &State) {
+    let label = format!("state \"{}\"", state.input_name);
+    match graph.input(&state.input_name) {
+        None => no_input(report, graph, &format!("{field}.input_name"), "state", &state.input_name),
+        Some(port) => {
+            check_type(report, field, "state", port, state.data_type);
+            check_state_dims(report, field, &label, "takes", port, state);
+        }
+    }
+    match graph.output(&state.output_name) {
+        None => no_output(report, graph, &format!("{field}.output_name"), "state", &state.output_name),
+        Some(port) => {
+            check_type(report, field, "state", port, state.data_type);
+            check_state_dims(report, field, &label, "gives", port, state);
+        }
+    }
+}
+
+/// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything.
+fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &GraphPort, state: &State) {
+    let said = Dims::from_wire(&state.dims);
+    let name = &state.input_name;
+    let fits_at = |axis: usize| {
+        let open = port.dims.0.get(axis) == Some(&Dim::Any);
+        open && agree(&port.dims, &said, Some(axis), |m, s| m == s || m == Dim::Any)
+    };
+    let axis = report.batches().then(|| report.batch_axis(name));
+    let fits = match axis {
+        Some(axis) => fits_at(axis),
+        None => agree(&port.dims, &said, None, |m, s| m == s || m == Dim::Any),
+    };
+    if fits {
+        return;
+    }
+    let elsewhere = axis.and_then(|_| (0..port.dims.rank()).find(|other| fits_at(*other)));
+    let Some(other) = elsewhere else {
+        let what = format!("{label}: model {verb} {}, config says dims {said}", drawn(&port.dims, axis));
+        return report.fault(&format!("{field}.dims"), code::STATE_DIMS, what);
+    };
+    let what = format!(
+        "{}: state \"{name}\" is {} in the model: the batch is on axis {other}.",
+        report.model(),
+        drawn(&port.dims, Some(other)),
+    );
+    let key = ["state", name, "batch_axis"];
+    if report.toml.has(&key) {
+        report.toml_fault(&key, code::STATE_AXIS, format!("{what} Say batch_axis = {other}"));
+    } else {
+        let file = report.directory.join("sequor.toml");
+        let add = format!("[state.{}] batch_axis = {other}  to {}", bare(name), file.display());
+        report.fault(field, code::STATE_AXIS, format!("{what} config.pbtxt cannot say that; add  {add}"));
+    }
+}
+
+fn constants(report: &mut Report<'_>, graph: &GraphSignature) {
+    for (name, keys) in &report.toml.keys.input {
+        let Some(value) = &keys.constant else { continue };
+        let key = ["input", name, "constant"];
+        match graph.input(name) {
+            None => {
+                let near = did_you_mean(name, graph.inputs.iter().map(|p| p.name.as_str()));
+                let what = format!("constant: the model has no input \"{name}\"{near}");
+                report.toml_fault(&key, code::NO_INPUT, what);
+            }
+            Some(port) => {
+                if let Err(what) = constant::constant(port, value) {
+                    report.toml_fault(&key, code::CONSTANT, format!("constant of \"{name}\": {what}"));
+                }
+            }
+        }
+    }
+}

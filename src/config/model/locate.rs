@@ -1,0 +1,169 @@
+//! Where a field stands in a config.pbtxt: `sequence_batching.state[1].dims` to line and column, so that a fault found long after parsing
+//! still points at its line.
+
+use std::collections::HashMap;
+
+use super::scan::{Token, tokens};
+use crate::config::place::Place;
+
+/// The places of all fields of one text.
+#[derive(Debug, Clone, Default)]
+pub struct Places(HashMap<String, Place>);
+
+/// What encloses the token at hand.
+enum Around {
+    /// A message: its path with a dot behind, and how often each of its fields has come.
+    Message { path: String, seen: HashMap<String, usize> },
+    /// A list: the name of its field.
+    List { name: String },
+}
+
+impl Places {
+    /// Of a text that parses; of one that does not, whatever can be found.
+    pub fn of(text: &str) -> Places {
+        let mut walk = Walk { text, stack: vec![Around::message(String::new())], found: HashMap::new() };
+        let mut field: Option<(&str, usize, bool)> = None;
+        for (token, start, _) in tokens(text) {
+            field = walk.step(token, start, field);
+        }
+        Places(walk.found)
+    }
+
+    /// Whether the field is written.
+    pub fn has(&self, path: &str) -> bool {
+        self.0.contains_key(&indexed(path))
+    }
+
+    /// Where the field stands; where it is missing, the message it is missing from. An index left out is 0.
+    pub fn get(&self, path: &str) -> Place {
+        let mut key = indexed(path);
+        loop {
+            if let Some(place) = self.0.get(&key) {
+                return *place;
+            }
+            match key.rfind('.') {
+                Some(dot) => key.truncate(dot),
+                None => return Place::UNKNOWN,
+            }
+        }
+    }
+}
+
+fn indexed(path: &str) -> String {
+    let part = |part: &str| if part.ends_with(']') { part.to_owned() } else { format!("{part}[0]") };
+    path.split('.').map(part).collect::<Vec<_>>().join(".")
+}
+
+impl Around {
+    fn message(path: String) -> Around {
+        Around::Message { path, seen: HashMap::new() }
+    }
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    stack: Vec<Around>,
+    found: HashMap<String, Place>,
+}
+
+impl<'a> Walk<'a> {
+    /// Takes one token; `field` is the name whose value has not come yet, its offset, and whether its colon has.
+    fn step(
+        &mut self,
+        token: Token<'a>,
+        at: usize,
+        field: Option<(&'a str, usize, bool)>,
+    ) -> Option<(&'a str, usize, bool)> {
+        let list = match self.stack.last() {
+            Some(Around::List { name }) => Some(name.clone()),
+            _ => None,
+        };
+        match (token, list, field) {
+            (Token::Mark(b']'), Some(_), _) => {
+                self.stack.pop();
+            }
+            (Token::Mark(b'{' | b'<'), Some(name), _) => self.open(&name, at),
+            (Token::Name(_) | Token::Literal, Some(name), _) => {
+                self.record(&name, at);
+            }
+            (Token::Mark(b'{' | b'<'), None, Some((name, at, _))) => self.open(name, at),
+            (Token::Mark(b'['), None, Some((name, ..))) => self.stack.push(Around::List { name: name.to_owned() }),
+            (Token::Mark(b'}' | b'>'), None, _) if self.stack.len() > 1 => {
+                self.stack.pop();
+            }
+            (Token::Mark(b':'), None, Some((name, at, _))) => return Some((name, at, true)),
+            (Token::Name(_) | Token::Literal, None, Some((name, at, true))) => {
+                self.record(name, at);
+            }
+            (Token::Name(name), None, _) => return Some((name, at, false)),
+            (Token::Mark(b'-'), _, field) => return field,
+            _ => {}
+        }
+        None
+    }
+
+    fn open(&mut self, name: &str, at: usize) {
+        let path = self.record(name, at);
+        self.stack.push(Around::message(format!("{path}.")));
+    }
+
+    /// Notes one more value of the field, in the innermost message, and gives its path.
+    fn record(&mut self, name: &str, at: usize) -> String {
+        for around in self.stack.iter_mut().rev() {
+            if let Around::Message { path, seen } = around {
+                let n = seen.entry(name.to_owned()).or_insert(0);
+                let key = format!("{path}{name}[{n}]");
+                *n += 1;
+                self.found.insert(key.clone(), Place::of(self.text, at));
+                return key;
+            }
+        }
+        String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+name: 'enc'
+input [
+  { name: \"a\" dims: [ -1, 80 ] },
+  { name: \"b\"
+    dims: 3 dims: 4 }
+]
+sequence_batching {
+  state < input_name: \"s\" >
+  state: { input_name: \"t\"
+    dims: -2 }
+}
+parameters { key: \"k\" value: { string_value: \"v\" } }
+";
+
+    #[test]
+    fn every_spelling_of_a_field_has_its_place() {
+        let places = Places::of(TEXT);
+        let at = |path: &str| (places.get(path).line, places.get(path).column);
+        assert_eq!(at("name"), (1, 1));
+        assert_eq!(at("input[0]"), (3, 3));
+        assert_eq!(at("input[0].dims[1]"), (3, 27));
+        assert_eq!(at("input[1].dims[1]"), (5, 13));
+        assert_eq!(at("sequence_batching.state[1].dims"), (10, 5));
+        assert_eq!(at("parameters[0].value.string_value"), (12, 32));
+    }
+
+    #[test]
+    fn what_is_missing_stands_where_it_is_missing_from() {
+        let places = Places::of(TEXT);
+        assert_eq!(places.get("sequence_batching.state[0].dims"), places.get("sequence_batching.state[0]"));
+        assert_eq!(places.get("platform"), Place::UNKNOWN);
+    }
+
+    #[test]
+    fn broken_texts_are_walked_to_their_end() {
+        for text in ["}}}", "a: {", "[[[", "a [ { b: [", "a::", "'"] {
+            Places::of(text);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A model's name, platform, backend and file: each can be told by the others, or by what lies in the version directory.
+
+use crate::config::fault::code;
+use crate::config::proto::ModelConfig;
+
+use super::report::Report;
+
+pub(super) const ONNXRUNTIME: &str = "onnxruntime";
+
+/// A backend under the names configurations use: platform and default file, in pairs. The first pair is the default.
+struct Known {
+    backend: &'static str,
+    kinds: &'static [(&'static str, &'static str)],
+}
+
+/// In the order in which they are tried.
+const KNOWN: [Known; 6] = [
+    Known {
+        backend: "tensorflow",
+        kinds: &[("tensorflow_savedmodel", "model.savedmodel"), ("tensorflow_graphdef", "model.graphdef")],
+    },
+    Known { backend: "tensorrt", kinds: &[("tensorrt_plan", "model.plan")] },
+    Known { backend: ONNXRUNTIME, kinds: &[("onnxruntime_onnx", "model.onnx")] },
+    Known { backend: "openvino", kinds: &[("", "model.xml")] },
+    Known { backend: "pytorch", kinds: &[("pytorch_libtorch", "model.pt"), ("torch_aoti", "model.pt2")] },
+    Known { backend: "python", kinds: &[("", "model.py")] },
+];
+
+impl Known {
+    /// Which of its kinds the configuration means, if it means this backend.
+    fn meant(&self, config: &ModelConfig, files: &[String]) -> Option<&'static (&'static str, &'static str)> {
+        let says = |(platform, file): &&(&str, &str)| {
+            (!config.platform.is_empty() && *platform == config.platform) || *file == config.default_model_filename
+        };
+        let nothing = config.platform.is_empty() && config.default_model_filename.is_empty();
+        let lies_there = |(_, file): &&(&str, &str)| nothing && files.iter().any(|f| f == file);
+        if config.backend == self.backend {
+            return self.kinds.iter().find(says).or_else(|| self.kinds.first());
+        }
+        let open = config.backend.is_empty();
+        self.kinds.iter().find(|kind| open && (says(kind) || lies_there(kind)))
+    }
+}
+
+/// Fills in what the configuration leaves out. `files` are the names in the first version directory.
+pub(super) fn fill(config: &mut ModelConfig, directory: &str, files: &[String]) {
+    if config.name.is_empty() {
+        directory.clone_into(&mut config.name);
+    }
+    if is_ensemble(config) {
+        return;
+    }
+    if let Some((known, kind)) = KNOWN.iter().find_map(|k| k.meant(config, files).map(|kind| (k, kind))) {
+        known.backend.clone_into(&mut config.backend);
+        fill_empty(&mut config.platform, kind.0);
+        fill_empty(&mut config.default_model_filename, kind.1);
+    } else if config.backend.is_empty()
+        && config.platform.is_empty()
+        && let Some((_, backend)) = config.name.split_once('.').filter(|(_, backend)| !backend.is_empty())
+    {
+        config.backend = backend.to_owned();
+        if config.default_model_filename.is_empty() {
+            config.default_model_filename = format!("model.{backend}");
+        }
+    }
+}
+
+fn fill_empty(field: &mut String, with: &str) {
+    if field.is_empty() {
+        with.clone_into(field);
+    }
+}
+
+pub(super) fn is_ensemble(config: &ModelConfig) -> bool {
+    use crate::config::proto::model_config::SchedulingChoice::EnsembleScheduling;
+    config.platform == "ensemble" || matches!(config.scheduling_choice, Some(EnsembleScheduling(_)))
+}
+
+/// What is wrong with the names, after [`fill`].
+pub(super) fn check(report: &mut Report<'_>, directory: &str) {
+    let config = report.config;
+    let name = &config.name;
+    if name.is_empty() {
+        report.fault("name", code::NAME, "model configuration must specify 'name'");
+    } else if name != directory {
+        let what = format!("the configuration is of a model '{name}', but its directory is '{directory}'");
+        report.fault("name", code::NAME, what);
+    }
+    if is_ensemble(config) {
+        report.fault("ensemble_scheduling", code::NOT_SERVED, "ensembles (ensemble_scheduling) are not served yet");
+        return;
+    }
+    if config.backend.is_empty() {
+        no_backend(report);
+        return;
+    }
+    let known = KNOWN.iter().find(|k| k.backend == config.backend);
+    let fits =
+        |platform: &str| known.is_none_or(|k| platform.is_empty() || k.kinds.iter().any(|(p, _)| *p == platform));
+    if config.backend != ONNXRUNTIME {
+        not_served(report);
+    } else if !fits(&config.platform) {
+        let what = format!("unexpected 'platform' and 'backend' pair, got:{}, {}", config.platform, config.backend);
+        report.fault("platform", code::BACKEND, what);
+    }
+    if leaves_directory(&config.default_model_filename) {
+        let what = format!("default_model_filename '{}' leaves the version directory", config.default_model_filename);
+        report.fault("default_model_filename", code::BACKEND, what);
+    }
+}
+
+fn no_backend(report: &mut Report<'_>) {
+    let (name, platform) = (report.model(), &report.config.platform);
+    let what = if platform.is_empty() {
+        format!(
+            "Invalid model name: Could not determine backend for model '{name}' with no backend in model configuration. \
+             Put a model.onnx into a version directory, or say backend: \"onnxruntime\" and default_model_filename."
+        )
+    } else {
+        format!("unexpected platform type '{platform}' for {name}")
+    };
+    report.fault("platform", code::BACKEND, what);
+}
+
+fn not_served(report: &mut Report<'_>) {
+    let (name, backend) = (report.model(), &report.config.backend);
+    let what = match backend.as_str() {
+        "python" => format!(
+            "backend \"python\" is not served. Options: replace it by a plug-in ([model] plugin = …), keep it on Triton and call it \
+             from your client. sequor migrate {name} explains."
+        ),
+        other => format!("backend \"{other}\" is not served: only ONNX models are (backend \"onnxruntime\")"),
+    };
+    let field = if report.has("backend") { "backend" } else { "platform" };
+    report.fault(field, code::BACKEND, what);
+}
+
+/// Whether a file name of the configuration points out of the folder it is looked up in.
+pub(super) fn leaves_directory(file: &str) -> bool {
+    use std::path::Component;
+    !std::path::Path::new(file).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(config: ModelConfig, directory: &str, files: &[&str]) -> (String, String, String) {
+        let mut config = config;
+        let files: Vec<String> = files.iter().map(|f| (*f).to_owned()).collect();
+        fill(&mut config, directory, &files);
+        (config.backend, config.platform, config.default_model_filename)
+    }
+
+    fn names(backend: &str, platform: &str, file: &str) -> (String, String, String) {
+        (backend.to_owned(), platform.to_owned(), file.to_owned())
+    }
+
+    fn config(backend: &str, platform: &str, file: &str) -> ModelConfig {
+        let (backend, platform, default_model_filename) = names(backend, platform, file);
+        ModelConfig { backend, platform, default_model_filename, ..ModelConfig::default() }
+    }
+
+    #[test]
+    fn each_name_tells_the_others() {
+        let onnx = names("onnxruntime", "onnxruntime_onnx", "model.onnx");
+        assert_eq!(filled(config("onnxruntime", "", ""), "m", &[]), onnx);
+        assert_eq!(filled(config("", "onnxruntime_onnx", ""), "m", &[]), onnx);
+        assert_eq!(filled(config("", "", "model.onnx"), "m", &[]), onnx);
+        assert_eq!(filled(config("", "", ""), "m", &["model.onnx"]), onnx);
+        assert_eq!(filled(config("", "", ""), "m", &["model.onnx", "model.plan"]).0, "tensorrt");
+        assert_eq!(filled(config("onnxruntime", "", "enc.onnx"), "m", &[]).2, "enc.onnx");
+        assert_eq!(filled(config("", "", "model.pt2"), "m", &[]), names("pytorch", "torch_aoti", "model.pt2"));
+        assert_eq!(filled(config("", "", ""), "m", &["model.py"]), names("python", "", "model.py"));
+    }
+
+    #[test]
+    fn a_name_with_a_dot_tells_a_custom_backend() {
+        assert_eq!(filled(config("", "", ""), "m.a.b", &[]), names("a.b", "", "model.a.b"));
+        assert_eq!(filled(config("", "", ""), "m", &[]), names("", "", ""));
+        assert_eq!(filled(config("other", "", ""), "m", &["model.onnx"]), names("other", "", ""));
+    }
+
+    #[test]
+    fn files_stay_in_their_folder() {
+        assert!(leaves_directory("../x") && leaves_directory("/x") && leaves_directory("a/../../x"));
+        assert!(!leaves_directory("model.onnx") && !leaves_directory("./a/b") && !leaves_directory(""));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the checks share: the configuration at hand, where its fields stand, and the faults found so far.
+
+use std::path::Path;
+
+use super::locate::Places;
+use super::sequor_toml::SequorToml;
+use crate::config::fault::Fault;
+use crate::config::proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
+
+pub(super) struct Report<'a> {
+    pub(super) config: &'a ModelConfig,
+    pub(super) toml: &'a SequorToml,
+    /// The model's directory.
+    pub(super) directory: &'a Path,
+    path: &'a Path,
+    places: &'a Places,
+    /// Whether `max_batch_size` is final: completion may still set one that is 0.
+    settled: bool,
+    pub(super) faults: Vec<Fault>,
+}
+
+/// All texts of one configuration.
+#[derive(Clone, Copy)]
+pub(super) struct Texts<'a> {
+    pub(super) toml: &'a SequorToml,
+    pub(super) directory: &'a Path,
+    pub(super) path: &'a Path,
+    pub(super) places: &'a Places,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, settled: bool) -> Self {
+        let Texts { toml, directory, path, places } = texts;
+        Report { config, toml, directory, path, places, settled, faults: Vec::new() }
+    }
+
+    /// A fault of a field of config.pbtxt.
+    pub(super) fn fault(&mut self, field: &str, code: &'static str, what: impl Into<String>) {
+        self.faults.push(Fault { at: self.places.get(field).at(self.path), code, what: what.into() });
+    }
+
+    /// A fault of a key of sequor.toml.
+    pub(super) fn toml_fault(&mut self, key: &[&str], code: &'static str, what: impl Into<String>) {
+        self.faults.push(Fault { at: self.toml.at(key), code, what: what.into() });
+    }
+
+    /// Whether the field is written in config.pbtxt.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.places.has(field)
+    }
+
+    pub(super) fn model(&self) -> &'a str {
+        &self.config.name
+    }
+
+    /// Whether tensors have a batch dimension; they may, while that is open.
+    pub(super) fn batches(&self) -> bool {
+        self.config.max_batch_size > 0 || !self.settled
+    }
+
+    /// The most rows of a batch; no bound while that is open.
+    pub(super) fn max_batch_size(&self) -> i32 {
+        let open = self.config.max_batch_size == 0 && !self.settled;
+        if open { i32::MAX } else { self.config.max_batch_size }
+    }
+
+    pub(super) fn sequence(&self) -> Option<&'a ModelSequenceBatching> {
+        match &self.config.scheduling_choice {
+            Some(SchedulingChoice::SequenceBatching(sequence)) => Some(sequence),
+            _ => None,
+        }
+    }
+
+    /// On which axis of its tensor a state has the batch.
+    pub(super) fn batch_axis(&self, state: &str) -> usize {
+        self.toml.keys.state.get(state).and_then(|s| s.batch_axis).map_or(0, usize::from)
+    }
+}
+
+/// Fields of the messages beneath, spelled with their index.
+pub(super) fn nth(field: &str, n: usize) -> String {
+    format!("{field}[{n}]")
+}

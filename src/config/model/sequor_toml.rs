@@ -1,0 +1,433 @@
+//! A model's own `sequor.toml`: what config.pbtxt cannot say. The whole schema is here; what is not served yet is refused by name.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::config::fault::{Fault, code};
+use crate::config::toml_file;
+use crate::config::units::{Size, Span, SpanOrNever};
+use crate::error::At;
+
+/// The file, read. Without a file: nothing said.
+#[derive(Debug, Clone, Default)]
+pub struct SequorToml {
+    pub keys: Keys,
+    path: PathBuf,
+    text: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    pub schema: Option<u32>,
+    pub sequence: Sequence,
+    pub backlog: Backlog,
+    pub queue: Queue,
+    /// By `input_name`.
+    pub state: BTreeMap<String, State>,
+    /// By the model's input.
+    pub input: BTreeMap<String, Input>,
+    output: BTreeMap<String, Output>,
+    durability: Option<Durability>,
+    reload: Option<Reload>,
+    feature: Vec<Feature>,
+    plugins: Option<Plugins>,
+    model: Option<Model>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sequence {
+    pub rules: Option<Rules>,
+    pub idle: Option<SpanOrNever>,
+    pub idle_soft: Option<Span>,
+    pub idle_longest: Option<Span>,
+    pub max_live: Option<u32>,
+    pub max_queued: Option<u32>,
+    pub on_cancel: Option<OnCancel>,
+    pub end_without_inputs: Option<bool>,
+    client_state: bool,
+    pub tombstones: Option<Span>,
+    watch: Option<String>,
+}
+
+/// Whose rules a START on a live id, a missing id and a full house follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rules {
+    Triton,
+    Ovms,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnCancel {
+    End,
+    Keep,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backlog {
+    pub max: Option<u32>,
+    pub timeout: Option<Span>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Queue {
+    pub expire: Option<WhenExpired>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenExpired {
+    Reject,
+    Run,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    pub batch_axis: Option<u8>,
+    pub storage: Option<Storage>,
+    pad: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    Declared,
+    Fp16,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Input {
+    /// The value of an input that clients do not send, the same for every row: a number, a truth value, a text or a list.
+    pub constant: Option<toml::Value>,
+    ragged: Option<Ragged>,
+    value: Option<f64>,
+    multiple_of: Option<u32>,
+    buckets: Option<Vec<u64>>,
+    lengths: Option<String>,
+    mask: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Ragged {
+    Concat,
+    Pad,
+    Bucket,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Output {
+    crop: Option<Crop>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // The schema is checked before its meaning is served.
+struct Crop {
+    like: Option<String>,
+    ratio: Option<String>,
+    lengths: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Durability {
+    when: Option<When>,
+    every: Option<u32>,
+    tier: Option<Tier>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum When {
+    Never,
+    Drain,
+    Step,
+    Every,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Tier {
+    Memory,
+    Disk,
+    Redis,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Reload {
+    drain: Option<Span>,
+    then: Option<Then>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Then {
+    End,
+    Carry,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Feature {
+    name: String,
+    from: From,
+    key: String,
+    r#type: FeatureType,
+    default: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum From {
+    Parameter,
+    Input,
+    Header,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FeatureType {
+    Key,
+    Number,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Plugins {
+    scheduler: Option<Plugin>,
+    initializer: Option<Plugin>,
+    #[serde(default)]
+    processor: Vec<Plugin>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Plugin {
+    r#use: String,
+    sha256: Option<String>,
+    time: Option<Span>,
+    memory: Option<Size>,
+    config: Option<toml::Table>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Model {
+    plugin: Option<String>,
+}
+
+impl SequorToml {
+    /// Reads the file's text, and refuses what is not served.
+    pub fn parse(path: &Path, text: &str) -> Result<SequorToml, Vec<Fault>> {
+        let keys: Keys = toml_file::read(path, text).map_err(|fault| vec![fault])?;
+        let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
+        let mut faults = file.refused();
+        faults.extend(file.out_of_range());
+        if faults.is_empty() { Ok(file) } else { Err(faults) }
+    }
+
+    /// Where a key stands.
+    pub fn at(&self, key: &[&str]) -> At {
+        toml_file::place(&self.text, key).at(&self.path)
+    }
+
+    /// Whether a key is written.
+    pub fn has(&self, key: &[&str]) -> bool {
+        toml_file::find(&self.text, key).is_some()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn refused(&self) -> Vec<Fault> {
+        self.not_served().iter().map(|key| self.refuse(key)).collect()
+    }
+
+    fn refuse(&self, key: &[&str]) -> Fault {
+        let what = format!("{} is not served yet", spelled(key));
+        Fault { at: self.at(key), code: code::NOT_SERVED, what }
+    }
+
+    /// The keys that are there and not served.
+    fn not_served(&self) -> Vec<Vec<&str>> {
+        let Keys { sequence, state, input, output, durability, reload, feature, plugins, model, .. } = &self.keys;
+        let single: [(bool, &[&str]); 7] = [
+            (sequence.client_state, &["sequence", "client_state"]),
+            (sequence.watch.is_some(), &["sequence", "watch"]),
+            (durability.is_some(), &["durability"]),
+            (reload.is_some(), &["reload"]),
+            (!feature.is_empty(), &["feature"]),
+            (plugins.is_some(), &["plugins"]),
+            (model.is_some(), &["model"]),
+        ];
+        let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();
+        keys.extend(state.iter().filter(|(_, s)| s.pad.is_some()).map(|(name, _)| vec!["state", name, "pad"]));
+        for (name, input) in input {
+            keys.extend(input.not_served().map(|key| vec!["input", name, key]));
+        }
+        keys.extend(output.iter().filter(|(_, o)| o.crop.is_some()).map(|(name, _)| vec!["output", name, "crop"]));
+        keys
+    }
+
+    /// Numbers that mean nothing.
+    fn out_of_range(&self) -> Vec<Fault> {
+        let sequence = &self.keys.sequence;
+        let zero = |n: Option<u32>| n == Some(0);
+        let wrong: [(bool, &[&str], &str); 4] = [
+            (self.keys.schema.is_some_and(|s| s != 1), &["schema"], "schema must be 1"),
+            (zero(sequence.max_live), &["sequence", "max_live"], "max_live must be at least 1"),
+            (zero(sequence.max_queued), &["sequence", "max_queued"], "max_queued must be at least 1"),
+            (
+                sequence.idle == Some(SpanOrNever(Some(std::time::Duration::ZERO))),
+                &["sequence", "idle"],
+                "idle must be more than nothing, or \"never\"",
+            ),
+        ];
+        let wrong = wrong.into_iter().filter(|(is, ..)| *is);
+        wrong.map(|(_, key, what)| Fault { at: self.at(key), code: code::VALUE, what: what.to_owned() }).collect()
+    }
+}
+
+impl Input {
+    fn not_served(&self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            (self.ragged.is_some(), "ragged"),
+            (self.value.is_some(), "value"),
+            (self.multiple_of.is_some(), "multiple_of"),
+            (self.buckets.is_some(), "buckets"),
+            (self.lengths.is_some(), "lengths"),
+            (self.mask.is_some(), "mask"),
+        ];
+        keys.into_iter().filter(|(there, _)| *there).map(|(_, key)| key)
+    }
+}
+
+/// `[state.attn_cache] pad`, `[durability]`.
+fn spelled(key: &[&str]) -> String {
+    match key {
+        [table, name, key] => format!("[{table}.{}] {key}", bare(name)),
+        [table, key] => format!("[{table}] {key}"),
+        other => format!("[{}]", other.join(".")),
+    }
+}
+
+/// A key as TOML writes it: quoted if it must be.
+pub(super) fn bare(key: &str) -> String {
+    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if plain { key.to_owned() } else { toml::Value::String(key.to_owned()).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let faults = SequorToml::parse(Path::new("m/sequor.toml"), text).expect_err("refused");
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_served_is_read() {
+        let text = r#"
+            schema = 1
+            [sequence]
+            rules = "ovms"
+            idle = "never"
+            idle_soft = "2s"
+            client_state = false
+            on_cancel = "keep"
+            [backlog]
+            max = 2000
+            timeout = "1s"
+            [queue]
+            expire = "reject"
+            [state."a.b"]
+            batch_axis = 1
+            storage = "fp16"
+            [input.sr]
+            constant = 16000
+        "#;
+        let file = SequorToml::parse(Path::new("m/sequor.toml"), text).unwrap();
+        assert_eq!(file.keys.sequence.rules, Some(Rules::Ovms));
+        assert_eq!(file.keys.sequence.idle, Some(SpanOrNever(None)));
+        assert_eq!(file.keys.state["a.b"].batch_axis, Some(1));
+        assert_eq!(file.keys.state["a.b"].storage, Some(Storage::Fp16));
+        assert_eq!(file.keys.input["sr"].constant, Some(toml::Value::Integer(16000)));
+    }
+
+    /// The file of the surface's reference, whole.
+    const EVERYTHING: &str = r#"schema = 1
+[sequence]
+client_state = true
+watch = "nan"
+[state.attn_cache]
+pad = 0
+[durability]
+when = "drain"
+every = 10
+tier = "disk"
+[reload]
+drain = "10m"
+then = "carry"
+[input.speech]
+ragged = "bucket"
+value = 0.0
+multiple_of = 16
+buckets = [64, 128, 256]
+lengths = "x_lens"
+[output.encoder_out]
+crop = { like = "speech", ratio = "1/4" }
+[[feature]]
+name = "tenant"
+from = "parameter"
+key = "tenant"
+type = "key"
+default = "anonymous"
+[plugins.scheduler]
+use = "fair-share"
+time = "1ms"
+config = { burst = 4, weights = { gold = 4 } }
+[[plugins.processor]]
+use = "resample-16k"
+"#;
+
+    #[test]
+    fn what_is_not_served_yet_is_refused_by_name_at_its_line() {
+        insta::assert_snapshot!(faults(EVERYTHING).join("\n"));
+    }
+
+    #[test]
+    fn wrong_values_are_told_at_their_line() {
+        assert_eq!(faults("[sequence]\nidle = 5"), ["m/sequor.toml:2:8: invalid type: integer `5`, expected a string"]);
+        assert_eq!(
+            faults("[backlog]\ntimeout = \"5\""),
+            ["m/sequor.toml:2:11: \"5\" is not a duration: it needs a unit (did you mean \"5s\"?)"]
+        );
+        assert_eq!(
+            faults("schema = 2\n[sequence]\nmax_live = 0\n"),
+            ["m/sequor.toml:1:1: schema must be 1", "m/sequor.toml:3:1: max_live must be at least 1"]
+        );
+        assert!(faults("[sequence]\nrules = \"other\"")[0].contains("m/sequor.toml:2:9: unknown variant `other`"));
+        assert!(faults("[state.x]\nbatch_axes = 1")[0].contains("m/sequor.toml:2:1: unknown field `batch_axes`"));
+        assert!(faults("[sequence\n")[0].starts_with("m/sequor.toml:1:"));
+    }
+}

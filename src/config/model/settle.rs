@@ -1,0 +1,218 @@
+//! A sound configuration in the host's terms. What was checked is not checked again: parts that could not be are left out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{DataType, Dialect, Dims, Limits, Shape};
+
+use super::report::Report;
+use super::sequor_toml::{self, OnCancel, Rules, Storage, WhenExpired};
+use super::settings::{
+    BackendKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input, ModelSettings, Output,
+    Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+};
+use super::signature::GraphSignature;
+use super::{constant, dtype, fit};
+use crate::config::proto::model_sequence_batching::{
+    Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
+};
+use crate::config::proto::model_version_policy::PolicyChoice;
+use crate::config::proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice};
+
+/// The settings of a configuration in which no check found a fault.
+pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettings {
+    let config = report.config;
+    let instances: i64 = config.instance_group.iter().filter(|g| !g.passive).map(|g| i64::from(g.count)).sum();
+    ModelSettings {
+        name: config.name.clone(),
+        directory: report.directory.to_owned(),
+        backend: BackendKind::OnnxRuntime,
+        file_name: config.default_model_filename.clone(),
+        versions: versions(config),
+        max_batch_size: unsigned(config.max_batch_size),
+        inputs: inputs(report, graph),
+        outputs: outputs(report, graph),
+        constants: constants(report, graph),
+        scheduling: scheduling(report),
+        instances: u16::try_from(instances).unwrap_or(u16::MAX).max(1),
+        proto: Arc::new(config.clone()),
+    }
+}
+
+fn unsigned(n: i32) -> u32 {
+    u32::try_from(n).unwrap_or(0)
+}
+
+pub(super) fn versions(config: &ModelConfig) -> VersionPolicy {
+    match config.version_policy.as_ref().and_then(|p| p.policy_choice.as_ref()) {
+        None => VersionPolicy::Latest(1),
+        Some(PolicyChoice::Latest(latest)) => VersionPolicy::Latest(latest.num_versions.max(1)),
+        Some(PolicyChoice::All(_)) => VersionPolicy::All,
+        Some(PolicyChoice::Specific(specific)) => {
+            VersionPolicy::Specific(specific.versions.iter().filter_map(|v| u64::try_from(*v).ok()).collect())
+        }
+    }
+}
+
+fn inputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Input> {
+    let input = |input: &crate::config::proto::ModelInput| {
+        let dims = Dims::from_wire(&input.dims);
+        let scalar = graph.input(&input.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
+        let reshape = reshape(input.reshape.as_ref(), scalar);
+        let dtype = dtype::from_proto(input.data_type)?;
+        Some(Input { name: input.name.clone(), dtype, dims, reshape, optional: input.optional })
+    };
+    report.config.input.iter().filter_map(input).collect()
+}
+
+fn outputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Output> {
+    let output = |output: &crate::config::proto::ModelOutput| {
+        let dims = Dims::from_wire(&output.dims);
+        let scalar = graph.output(&output.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
+        let reshape = reshape(output.reshape.as_ref(), scalar);
+        let dtype = dtype::from_proto(output.data_type)?;
+        let labels = Some(&output.label_filename).filter(|f| !f.is_empty()).map(|f| report.directory.join(f));
+        Some(Output { name: output.name.clone(), dtype, dims, reshape, labels })
+    };
+    report.config.output.iter().filter_map(output).collect()
+}
+
+fn reshape(said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
+    if scalar { Some(Dims::default()) } else { said.map(|r| Dims::from_wire(&r.shape)) }
+}
+
+fn constants(report: &Report<'_>, graph: &GraphSignature) -> Vec<Constant> {
+    let of = |(name, keys): (&String, &sequor_toml::Input)| {
+        constant::constant(graph.input(name)?, keys.constant.as_ref()?).ok()
+    };
+    report.toml.keys.input.iter().filter_map(of).collect()
+}
+
+fn scheduling(report: &Report<'_>) -> Scheduling {
+    match &report.config.scheduling_choice {
+        Some(SchedulingChoice::SequenceBatching(s)) => Scheduling::Sequence(Box::new(sequence(report, s))),
+        Some(SchedulingChoice::DynamicBatching(dynamic)) => Scheduling::Dynamic {
+            preferred: dynamic.preferred_batch_size.iter().copied().map(unsigned).collect(),
+            delay: Duration::from_micros(dynamic.max_queue_delay_microseconds),
+            in_order: dynamic.preserve_ordering,
+        },
+        Some(SchedulingChoice::EnsembleScheduling(_)) | None => Scheduling::Each,
+    }
+}
+
+fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSettings {
+    let keys = &report.toml.keys;
+    let own = &keys.sequence;
+    let idle = Duration::from_micros(sequence.max_sequence_idle_microseconds);
+    SequenceSettings {
+        strategy: strategy(report.config, sequence),
+        dialect: own.rules.map(|rules| match rules {
+            Rules::Triton => Dialect::TRITON,
+            Rules::Ovms => Dialect::OVMS,
+        }),
+        idle: own.idle.map_or(Some(idle), |idle| idle.0),
+        idle_soft: own.idle_soft.map(|s| s.0),
+        idle_longest: own.idle_longest.map(|s| s.0),
+        cancel_ends: own.on_cancel != Some(OnCancel::Keep),
+        limits: limits(keys),
+        backlog_timeout: keys.backlog.timeout.map(|t| t.0),
+        reject_expired: keys.queue.expire == Some(WhenExpired::Reject),
+        end_without_inputs: own.end_without_inputs.unwrap_or(false),
+        controls: sequence
+            .control_input
+            .iter()
+            .flat_map(|c| c.control.iter().filter_map(|x| control(&c.name, x)))
+            .collect(),
+        states: sequence.state.iter().filter_map(|s| state(report, s)).collect(),
+    }
+}
+
+fn limits(keys: &sequor_toml::Keys) -> Limits {
+    let (defaults, own) = (Limits::default(), &keys.sequence);
+    Limits {
+        live: own.max_live.unwrap_or(defaults.live),
+        per_sequence: own.max_queued.unwrap_or(defaults.per_sequence),
+        tomb_age: own.tombstones.map_or(defaults.tomb_age, |t| t.0),
+        backlog: keys.backlog.max.unwrap_or(defaults.backlog),
+        ..defaults
+    }
+}
+
+fn strategy(config: &ModelConfig, sequence: &ModelSequenceBatching) -> SequenceStrategy {
+    match &sequence.strategy_choice {
+        Some(StrategyChoice::Oldest(oldest)) => SequenceStrategy::Oldest {
+            slots: match unsigned(oldest.max_candidate_sequences) {
+                0 => unsigned(config.max_batch_size).max(1),
+                slots => slots,
+            },
+            preferred: oldest.preferred_batch_size.iter().copied().map(unsigned).collect(),
+            delay: Duration::from_micros(oldest.max_queue_delay_microseconds),
+            in_order: oldest.preserve_ordering,
+        },
+        direct => {
+            let (delay, min_use) = match direct {
+                Some(StrategyChoice::Direct(d)) => (d.max_queue_delay_microseconds, d.minimum_slot_utilization),
+                _ => (0, 0.0),
+            };
+            SequenceStrategy::Direct { compact: false, delay: Duration::from_micros(delay), min_use }
+        }
+    }
+}
+
+fn control(input: &str, control: &ProtoControl) -> Option<Control> {
+    let dtype = fit::control_type(control)?;
+    let kind = match control.kind() {
+        Kind::ControlSequenceStart => ControlKind::Start(false_true(control, dtype)?),
+        Kind::ControlSequenceReady => ControlKind::Ready(false_true(control, dtype)?),
+        Kind::ControlSequenceEnd => ControlKind::End(false_true(control, dtype)?),
+        Kind::ControlSequenceCorrid => ControlKind::CorrelationId(dtype),
+    };
+    Some(Control { input: input.to_owned(), kind })
+}
+
+fn false_true(control: &ProtoControl, dtype: DataType) -> Option<FalseTrue> {
+    let value = |n: usize| match dtype {
+        DataType::Int32 => control.int32_false_true.get(n).map(|v| v.to_le_bytes().to_vec()),
+        DataType::Fp32 => control.fp32_false_true.get(n).map(|v| v.to_le_bytes().to_vec()),
+        _ => control.bool_false_true.get(n).map(|v| vec![u8::from(*v)]),
+    };
+    Some(FalseTrue { dtype, no: value(0)?, yes: value(1)? })
+}
+
+fn state(report: &Report<'_>, state: &State) -> Option<StateSettings> {
+    let dtype = dtype::from_proto(state.data_type)?;
+    let own = report.toml.keys.state.get(&state.input_name);
+    Some(StateSettings {
+        input: state.input_name.clone(),
+        output: state.output_name.clone(),
+        dtype,
+        dims: Dims::from_wire(&state.dims),
+        batch_axis: report.batch_axis(&state.input_name),
+        storage: match own.and_then(|s| s.storage) {
+            Some(Storage::Fp16) => DataType::Fp16,
+            Some(Storage::Declared) | None => dtype,
+        },
+        initial: initial(report.directory, state),
+        same_buffer: state.use_same_buffer_for_input_output,
+    })
+}
+
+fn initial(directory: &Path, state: &State) -> Initial {
+    let ones = || state.dims.iter().map(|d| u64::try_from(*d).unwrap_or(1)).collect();
+    match state.initial_state.first() {
+        None => Initial { shape: Shape(ones()), data: InitialData::Zero },
+        Some(initial) => Initial {
+            shape: Shape(initial.dims.iter().map(|d| u64::try_from(*d).unwrap_or(1)).collect()),
+            data: match &initial.state_data {
+                Some(StateData::DataFile(file)) => InitialData::File(initial_state_file(directory, file)),
+                _ => InitialData::Zero,
+            },
+        },
+    }
+}
+
+/// Where a `data_file` lies.
+pub(super) fn initial_state_file(directory: &Path, file: &str) -> PathBuf {
+    directory.join("initial_state").join(file)
+}

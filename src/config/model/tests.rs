@@ -1,0 +1,365 @@
+//! Whole configurations through the whole chain: texts and a signature in, settings or sentences out.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sequor_core::{DataType, Dims, Shape};
+
+use super::settings::{
+    Constant, ControlKind, InitialData, ModelSettings, Scheduling, SequenceSettings, SequenceStrategy,
+};
+use super::{ConfigSource, Draft, GraphPort, GraphSignature, Options, Sources, json};
+
+type Ports<'a> = &'a [(&'a str, DataType, &'a [i64])];
+
+const FP32: DataType = DataType::Fp32;
+
+fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> GraphSignature {
+    let ports = |ports: Ports<'_>| {
+        let port = |(name, dtype, dims): &(&str, DataType, &[i64])| GraphPort {
+            name: (*name).to_owned(),
+            dtype: *dtype,
+            dims: Dims::from_wire(dims),
+        };
+        ports.iter().map(port).collect()
+    };
+    GraphSignature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+}
+
+fn sources(directory: &Path, config: &str, toml: &str) -> Sources {
+    Sources {
+        directory: directory.to_owned(),
+        config: ConfigSource::Text(config.to_owned()),
+        sequor_toml: Some(toml.to_owned()),
+        files: vec!["model.onnx".to_owned()],
+    }
+}
+
+fn settle_in(directory: &Path, config: &str, toml: &str, graph: &GraphSignature) -> Result<ModelSettings, Vec<String>> {
+    Draft::parse(sources(directory, config, toml), &Options::default())
+        .and_then(|draft| draft.settle(graph))
+        .map_err(|faults| faults.iter().map(ToString::to_string).collect())
+}
+
+fn settle(config: &str, toml: &str, graph: &GraphSignature) -> Result<ModelSettings, Vec<String>> {
+    settle_in(Path::new("m"), config, toml, graph)
+}
+
+/// The faults, without the file in front.
+fn faults(config: &str, toml: &str, graph: &GraphSignature) -> Vec<String> {
+    let faults = settle(config, toml, graph).expect_err("faults");
+    faults.iter().map(|f| f.strip_prefix("m/config.pbtxt:").unwrap_or(f).to_owned()).collect()
+}
+
+fn sequence(settings: &ModelSettings) -> &SequenceSettings {
+    match &settings.scheduling {
+        Scheduling::Sequence(sequence) => sequence,
+        other => panic!("{other:?}"),
+    }
+}
+
+const VAD: &str = r#"
+name: "m"
+backend: "onnxruntime"
+max_batch_size: 64
+input [ { name: "input" data_type: TYPE_FP32 dims: [ 576 ] } ]
+output [ { name: "output" data_type: TYPE_FP32 dims: [ 1 ] } ]
+sequence_batching {
+  max_sequence_idle_microseconds: 10000000
+  oldest { max_candidate_sequences: 512 }
+  state [
+    {
+      input_name: "state"
+      output_name: "stateN"
+      data_type: TYPE_FP32
+      dims: [ 2, 128 ]
+      initial_state: { name: "silence" data_type: TYPE_FP32 dims: [ 2, 128 ] zero_data: true }
+    }
+  ]
+}
+"#;
+const VAD_TOML: &str = "schema = 1\n[state.state]\nbatch_axis = 1\n[input.sr]\nconstant = 16000\n";
+
+fn vad_graph() -> GraphSignature {
+    graph(
+        &[("input", FP32, &[-1, -1]), ("state", FP32, &[2, -1, 128]), ("sr", DataType::Int64, &[])],
+        &[("output", FP32, &[-1, 1]), ("stateN", FP32, &[-1, -1, -1])],
+    )
+}
+
+#[test]
+fn a_model_whose_state_batches_elsewhere_and_whose_rate_is_constant() {
+    let settings = settle(VAD, VAD_TOML, &vad_graph()).unwrap();
+    let sr = Constant {
+        input: "sr".to_owned(),
+        dtype: DataType::Int64,
+        shape: Shape::of(&[]),
+        data: 16000i64.to_le_bytes().to_vec(),
+    };
+    assert_eq!(settings.constants, [sr]);
+    assert_eq!((settings.max_batch_size, settings.instances, settings.file_name.as_str()), (64, 2, "model.onnx"));
+    let sequence = sequence(&settings);
+    assert_eq!(sequence.idle, Some(Duration::from_secs(10)));
+    let state = &sequence.states[0];
+    assert_eq!((state.batch_axis, state.storage, &state.initial.shape), (1, FP32, &Shape::of(&[2, 128])));
+    assert!(matches!(sequence.strategy, SequenceStrategy::Oldest { slots: 512, .. }));
+    assert_eq!(json::to_json(&settings.proto)["instance_group"][0]["kind"], "KIND_CPU");
+}
+
+#[test]
+fn a_state_whose_batch_is_elsewhere_says_what_to_write_where() {
+    let toml = "[input.sr]\nconstant = 16000\n";
+    assert_eq!(
+        faults(VAD, toml, &vad_graph()),
+        [
+            "11:5: m: state \"state\" is [2,N,128] in the model: the batch is on axis 1. config.pbtxt cannot say that; add  \
+          [state.state] batch_axis = 1  to m/sequor.toml"
+        ]
+    );
+    assert_eq!(
+        faults(VAD, &format!("{toml}[state.state]\nbatch_axis = 2\n"), &vad_graph()),
+        ["m/sequor.toml:4:1: m: state \"state\" is [2,N,128] in the model: the batch is on axis 1. Say batch_axis = 1"]
+    );
+}
+
+#[test]
+fn an_input_that_nobody_gives_is_told() {
+    assert_eq!(
+        faults(VAD, "[state.state]\nbatch_axis = 1\n", &vad_graph()),
+        [
+            "5:9: unable to load model 'm', configuration expects 2 inputs, model provides 3 (not configured: \"sr\"; an input that is \
+          always the same can be [input.NAME] constant = … in sequor.toml)"
+        ]
+    );
+}
+
+#[test]
+fn names_types_and_dims_must_be_the_graphs() {
+    let config = r#"
+max_batch_size: 4
+input { name: "imput" data_type: TYPE_FP32 dims: 3 }
+output { name: "y" data_type: TYPE_INT32 dims: [ 2 ] }
+output { name: "z" data_type: TYPE_FP32 dims: [ 5 ] }
+sequence_batching { state { input_name: "h" output_name: "h_out" data_type: TYPE_FP32 dims: [ 7, -1 ] }
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } }
+  control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }
+  control_input { name: "END" control { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } } }
+"#;
+    let graph = graph(
+        &[
+            ("input", FP32, &[-1, 3]),
+            ("h", FP32, &[-1, 8, -1]),
+            ("START", DataType::Int32, &[-1, 1]),
+            ("ID", DataType::Uint64, &[-1, 2]),
+        ],
+        &[("y", FP32, &[-1, -1]), ("z", FP32, &[3, 5]), ("h_out", FP32, &[-1, 7, 4])],
+    );
+    insta::assert_snapshot!(faults(config, "", &graph).join("\n"));
+}
+
+#[test]
+fn controls_and_tiers_are_settled() {
+    let config = r#"
+max_batch_size: 2
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 }
+sequence_batching {
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 3, 7 ] } }
+  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ -1, 0.5 ] } }
+  control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
+  state { input_name: "h" output_name: "h_out" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+}
+"#;
+    let toml = r#"
+[sequence]
+rules = "ovms"
+idle = "never"
+max_live = 10
+max_queued = 3
+on_cancel = "keep"
+end_without_inputs = true
+tombstones = "1m"
+[backlog]
+max = 5
+timeout = "1s"
+[queue]
+expire = "reject"
+[state.h]
+storage = "fp16"
+"#;
+    let graph = graph(
+        &[
+            ("x", FP32, &[-1, 1]),
+            ("START", DataType::Int32, &[-1, 1]),
+            ("READY", FP32, &[-1, 1]),
+            ("ID", DataType::Bytes, &[-1, 1]),
+            ("h", FP32, &[-1, -1, 4]),
+        ],
+        &[("y", FP32, &[-1, 1]), ("h_out", FP32, &[-1, -1, 4])],
+    );
+    let settings = settle(config, toml, &graph).unwrap();
+    let s = sequence(&settings);
+    assert!(matches!(s.strategy, SequenceStrategy::Direct { compact: false, .. }));
+    assert_eq!((s.idle, s.dialect, s.cancel_ends), (None, Some(sequor_core::Dialect::OVMS), false));
+    assert_eq!((s.limits.live, s.limits.per_sequence, s.limits.backlog), (10, 3, 5));
+    assert_eq!((s.limits.tomb_age, s.backlog_timeout), (Duration::from_secs(60), Some(Duration::from_secs(1))));
+    assert!(s.reject_expired && s.end_without_inputs);
+    let ControlKind::Start(start) = &s.controls[0].kind else { panic!() };
+    assert_eq!(
+        (start.dtype, start.no.as_slice(), start.yes.as_slice()),
+        (DataType::Int32, &[3, 0, 0, 0][..], &[7, 0, 0, 0][..])
+    );
+    assert_eq!(s.controls[2].kind, ControlKind::CorrelationId(DataType::Bytes));
+    let h = &s.states[0];
+    assert_eq!(
+        (h.storage, &h.initial.shape, &h.initial.data),
+        (DataType::Fp16, &Shape::of(&[1, 4]), &InitialData::Zero)
+    );
+}
+
+#[test]
+fn a_model_without_a_configuration_is_completed() {
+    let sources = Sources { directory: "repo/m".into(), files: vec!["model.onnx".to_owned()], ..Sources::default() };
+    let draft = Draft::parse(sources, &Options::default()).unwrap();
+    assert_eq!((draft.name.as_str(), draft.file(3)), ("m", Path::new("repo/m/3/model.onnx").to_owned()));
+    let settings = draft.settle(&graph(&[("x", FP32, &[-1, 3])], &[("y", FP32, &[-1])])).unwrap();
+    assert_eq!((settings.max_batch_size, settings.inputs[0].dims.to_wire()), (4, vec![3]));
+    assert_eq!(settings.outputs[0].reshape, Some(Dims::default()));
+    assert!(matches!(&settings.scheduling, Scheduling::Dynamic { preferred, .. } if preferred == &[4]));
+    assert_eq!((settings.proto.name.as_str(), settings.proto.platform.as_str()), ("m", "onnxruntime_onnx"));
+}
+
+#[test]
+fn a_scalar_is_one_of_ones_when_not_batching() {
+    let config =
+        "input { name: 'x' data_type: TYPE_FP32 dims: [ 1, 1 ] } output { name: 'y' data_type: TYPE_FP32 dims: 1 }";
+    let settings = settle(config, "", &graph(&[("x", FP32, &[])], &[("y", FP32, &[])])).unwrap();
+    assert_eq!(
+        (settings.inputs[0].reshape.clone(), settings.outputs[0].reshape.clone()),
+        (Some(Dims::default()), Some(Dims::default()))
+    );
+    assert!(matches!(settings.scheduling, Scheduling::Each));
+}
+
+#[test]
+fn an_optional_input_is_one_the_graph_has_a_value_for() {
+    let config = "input [ { name: 'x' data_type: TYPE_FP32 dims: 1 }, { name: 'o' data_type: TYPE_FP32 dims: 1 optional: true } ] \
+                  output { name: 'y' data_type: TYPE_FP32 dims: 1 }";
+    let mut with = graph(&[("x", FP32, &[1])], &[("y", FP32, &[1])]);
+    assert_eq!(faults(config, "", &with), ["1:53: input \"o\": the model has no such input"]);
+    with.optional = graph(&[("o", FP32, &[1])], &[]).inputs;
+    assert!(settle(config, "", &with).unwrap().inputs[1].optional);
+}
+
+/// A configuration with one fault a line; what each line says comes back.
+#[test]
+fn every_sentence_of_a_configuration_in_itself() {
+    let graph = graph(&[], &[]);
+    let said: Vec<String> =
+        SENTENCES.iter().map(|c| format!("{c}\n    {}", faults(c, "", &graph).join("\n    "))).collect();
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+const SENTENCES: &[&str] = &[
+    "name: 'other'",
+    "backend: 'python'",
+    "backend: 'pytorch'",
+    "platform: 'tensorrt_plan'",
+    "backend: 'onnxruntime' platform: 'tensorrt_plan'",
+    "platform: 'unheard_of'",
+    "platform: 'ensemble' ensemble_scheduling { }",
+    "default_model_filename: '../x.onnx' backend: 'onnxruntime'",
+    "max_batch_size: -1",
+    "input { data_type: TYPE_FP32 dims: 1 } output { name: 'y' }",
+    "input { name: 'x' data_type: TYPE_FP32 dims: 0 } output { name: 'y' data_type: TYPE_FP32 dims: -2 }",
+    "input { name: 'x' data_type: TYPE_FP32 dims: [ 1, 2 ] format: FORMAT_NHWC } output { name: 'y' data_type: TYPE_FP32 dims: 1 label_filename: '../l' }",
+    "input { name: 'x' data_type: TYPE_FP32 dims: [ 4 ] reshape { shape: [ 2, 3 ] } } output { name: 'y' data_type: TYPE_FP32 dims: 1 reshape { } }",
+    "version_policy { specific { versions: [ 1, -3 ] } }",
+    "max_batch_size: 4 dynamic_batching { preferred_batch_size: [ 0, 5 ] }",
+    "dynamic_batching { priority_levels: 2 default_priority_level: 3 priority_queue_policy { key: 4 value { } } preserve_ordering: true }",
+    "instance_group [ { kind: KIND_GPU }, { kind: KIND_MODEL } ]",
+    "instance_group { kind: KIND_CPU gpus: 0 rate_limiter { } profile: 'p' }",
+    "instance_group { passive: true }",
+    "batch_input { target_name: 'i' } batch_output { } model_warmup { name: 'w' }",
+    "response_cache { enable: true } sequence_batching { }",
+    "model_transaction_policy { decoupled: true } model_repository_agents { agents { name: 'a' } }",
+    "model_operations { op_library_filename: 'x.so' } parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: 'x' } }",
+    "input { name: 'x' is_shape_tensor: true allow_ragged_batch: true is_non_linear_format_io: true }",
+    "sequence_batching { iterative_sequence: true state { input_name: 'a' output_name: 'b' use_growable_memory: true } }",
+    "max_batch_size: 2 sequence_batching { direct { minimum_slot_utilization: 1.5 } }",
+    "max_batch_size: 2 sequence_batching { oldest { preferred_batch_size: [ 0, 3 ] max_candidate_sequences: -1 } }",
+    "sequence_batching { control_input { control { kind: CONTROL_SEQUENCE_START } } control_input { name: 'c' } }",
+    "sequence_batching { control_input { name: 'c' control { kind: CONTROL_SEQUENCE_START int32_false_true: 0 } control { kind: CONTROL_SEQUENCE_START } } }",
+    "sequence_batching { control_input { name: 'c' control { kind: CONTROL_SEQUENCE_END int32_false_true: 0 fp32_false_true: 0 } } }",
+    "sequence_batching { control_input { name: 'c' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } control_input { name: 'd' control { kind: CONTROL_SEQUENCE_CORRID bool_false_true: true } } }",
+    "sequence_batching { state { input_name: 'a' dims: 0 } }",
+    "sequence_batching { state [ { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 }, { input_name: 'a' output_name: 'c' data_type: TYPE_FP32 } ] }",
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: 1 initial_state [ { }, { } ] } }",
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: 1 initial_state { } } }",
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: [ 1, 2 ] initial_state { name: 'i' data_type: TYPE_FP32 dims: [ 1, -1 ] zero_data: true } } }",
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: [ 1, 2 ] initial_state { name: 'i' data_type: TYPE_FP32 dims: [ 1, 3 ] data_file: '../x' } } }",
+];
+
+#[test]
+fn an_initial_states_file_must_hold_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = directory.path().join("m");
+    std::fs::create_dir_all(model.join("initial_state")).unwrap();
+    std::fs::write(model.join("initial_state/h"), [0; 12]).unwrap();
+    let config = |dims: &str, file: &str| {
+        format!(
+            "input {{ name: 'x' data_type: TYPE_FP32 dims: 1 }} output {{ name: 'y' data_type: TYPE_FP32 dims: 1 }} sequence_batching {{ \
+             state {{ input_name: 'h' output_name: 'g' data_type: TYPE_FP32 dims: [ -1 ] initial_state {{ name: 'i' data_type: TYPE_FP32 \
+             dims: [ {dims} ] data_file: '{file}' }} }} }}"
+        )
+    };
+    let graph = graph(&[("x", FP32, &[1]), ("h", FP32, &[-1])], &[("y", FP32, &[1]), ("g", FP32, &[-1])]);
+    let settings = settle_in(&model, &config("3", "h"), "", &graph).unwrap();
+    let initial = &sequence(&settings).states[0].initial;
+    assert_eq!((&initial.shape, &initial.data), (&Shape::of(&[3]), &InitialData::File(model.join("initial_state/h"))));
+    let short = settle_in(&model, &config("4", "h"), "", &graph).unwrap_err();
+    let file = model.join("initial_state/h");
+    let said = format!(
+        "initial_state setting expects 16 bytes, but the data provided from {} only has 12 bytes.",
+        file.display()
+    );
+    assert!(short[0].ends_with(&said), "{short:?}");
+    assert!(settle_in(&model, &config("4", "none"), "", &graph).unwrap_err()[0].ends_with("cannot be read"));
+}
+
+#[test]
+fn keys_of_sequor_toml_must_mean_something() {
+    let toml = "[state.stat]\nstorage = \"fp16\"\n[input.sr]\nconstant = \"x\"\n[input.rate]\nconstant = 1\n[input.input]\nconstant = 1\n";
+    let faults = faults(VAD, toml, &vad_graph());
+    assert_eq!(faults, ["m/sequor.toml:1:8: [state.stat]: the model has no such state; did you mean \"state\"?"]);
+    let toml = toml.replace("[state.stat]\nstorage = \"fp16\"", "[state.state]\nbatch_axis = 1");
+    insta::assert_snapshot!(self::faults(VAD, &toml, &vad_graph()).join("\n"));
+    let stateless =
+        "input { name: 'x' data_type: TYPE_FP32 dims: 1 } output { name: 'y' data_type: TYPE_FP32 dims: 1 }";
+    assert_eq!(
+        self::faults(stateless, "[sequence]\nidle = \"1s\"\n", &vad_graph()),
+        ["m/sequor.toml:1:2: [sequence] is for models with sequence_batching; m has none"]
+    );
+    assert_eq!(
+        self::faults(&VAD.replace("64", "0").replace("oldest", "# "), "[state.state]\nbatch_axis = 1\n", &vad_graph()),
+        ["m/sequor.toml:2:1: batch_axis means nothing here: max_batch_size is 0, so no tensor has a batch dimension"]
+    );
+}
+
+#[test]
+fn the_configuration_of_a_load_request_is_json() {
+    let sources = Sources {
+        directory: "m".into(),
+        config: ConfigSource::Json("{\"backend\": \"onnxruntime\", \"maxBatchSize\": -2}".to_owned()),
+        ..Sources::default()
+    };
+    let faults = Draft::parse(sources, &Options::default()).unwrap_err();
+    assert_eq!(faults[0].to_string(), "config: 'max_batch_size' must be non-negative value for m");
+}
+
+#[test]
+fn both_files_faults_are_told_at_once() {
+    let sources = sources(Path::new("m"), "nmae: 'x'", "[sequence]\nidel = 1\n");
+    let faults = Draft::parse(sources, &Options::default()).unwrap_err();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+}

@@ -1,0 +1,74 @@
+//! Inputs and outputs: names, types, dims, formats, reshapes.
+
+use super::reshape;
+use crate::config::fault::code;
+use crate::config::model::names::leaves_directory;
+use crate::config::model::report::{Report, nth};
+use crate::config::proto::{ModelTensorReshape, model_input::Format};
+
+/// What inputs and outputs have in common.
+struct Tensor<'a> {
+    /// `input` or `output`.
+    side: &'static str,
+    code: &'static str,
+    n: usize,
+    name: &'a str,
+    data_type: i32,
+    dims: &'a [i64],
+    reshape: Option<&'a ModelTensorReshape>,
+}
+
+pub(super) fn inputs(report: &mut Report<'_>) {
+    for (n, input) in report.config.input.iter().enumerate() {
+        let reshape = input.reshape.as_ref();
+        let (name, data_type, dims) = (input.name.as_str(), input.data_type, input.dims.as_slice());
+        tensor(report, &Tensor { side: "input", code: code::INPUT, n, name, data_type, dims, reshape });
+        if input.format() != Format::None && input.dims.len() != 3 {
+            let what = format!("model input NHWC/NCHW require 3 dims for {}", report.model());
+            report.fault(&format!("input[{n}].format"), code::INPUT, what);
+        }
+    }
+}
+
+pub(super) fn outputs(report: &mut Report<'_>) {
+    for (n, output) in report.config.output.iter().enumerate() {
+        let reshape = output.reshape.as_ref();
+        let (name, data_type, dims) = (output.name.as_str(), output.data_type, output.dims.as_slice());
+        tensor(report, &Tensor { side: "output", code: code::OUTPUT, n, name, data_type, dims, reshape });
+        if leaves_directory(&output.label_filename) {
+            let file = &output.label_filename;
+            let what =
+                format!("model output '{name}' label_filename '{file}' leaves the directory of {}", report.model());
+            report.fault(&format!("output[{n}].label_filename"), code::OUTPUT, what);
+        }
+    }
+}
+
+fn tensor(report: &mut Report<'_>, tensor: &Tensor<'_>) {
+    let Tensor { side, code, n, name, .. } = *tensor;
+    let field = nth(side, n);
+    let model = report.model();
+    if name.is_empty() {
+        report.fault(&field, code, format!("model {side} must specify 'name' for {model}"));
+        return;
+    }
+    let mut fault = |part: &str, code, what: &str| {
+        report.fault(&format!("{field}.{part}"), code, format!("model {side} '{name}' {what} for {model}"));
+    };
+    if super::super::dtype::from_proto(tensor.data_type).is_none() {
+        fault("data_type", code, "must specify 'data_type'");
+    }
+    if tensor.dims.is_empty() {
+        fault("dims", code, "must specify 'dims'");
+    }
+    let sound = tensor.dims.iter().all(|d| *d >= 1 || *d == -1);
+    if !sound {
+        fault("dims", code, "dimension must be integer >= 1, or -1 to indicate a variable-size dimension");
+    }
+    if let Some(shape) = tensor.reshape.filter(|_| sound && !tensor.dims.is_empty())
+        && let Some(what) = reshape::fault(tensor.dims, &shape.shape, report.batches())
+    {
+        let what = format!("model {side} '{name}' {what} for {model}");
+        report.fault(&format!("{field}.reshape"), code::RESHAPE, what);
+    }
+}

@@ -1,0 +1,29 @@
+//! Whether a configuration makes sense in itself. Sentences that Triton's users know are Triton's.
+
+mod batching;
+mod controls;
+mod instances;
+mod io;
+mod reshape;
+mod states;
+
+use crate::config::fault::code;
+
+use super::report::Report;
+
+/// Everything that needs no graph. Run on a normalised configuration.
+pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&std::path::Path) -> Option<u64>) {
+    if report.config.max_batch_size < 0 {
+        let what = format!("'max_batch_size' must be non-negative value for {}", report.model());
+        report.fault("max_batch_size", code::BATCHING, what);
+    }
+    io::inputs(report);
+    io::outputs(report);
+    batching::versions(report);
+    batching::dynamic(report);
+    batching::sequence(report);
+    controls::check(report);
+    states::check(report, file_size);
+    states::own_keys(report);
+    instances::check(report);
+}

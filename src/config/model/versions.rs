@@ -1,0 +1,66 @@
+//! Version directories, and which of them are served.
+
+use std::io;
+use std::path::Path;
+
+use super::settings::VersionPolicy;
+
+impl VersionPolicy {
+    /// Those to serve of those present, lowest first.
+    pub fn choose(&self, present: &[u64]) -> Vec<u64> {
+        let mut versions = present.to_vec();
+        versions.sort_unstable();
+        versions.dedup();
+        match self {
+            VersionPolicy::All => versions,
+            VersionPolicy::Latest(n) => {
+                let skip = versions.len().saturating_sub(usize::try_from(*n).unwrap_or(usize::MAX));
+                versions.split_off(skip)
+            }
+            VersionPolicy::Specific(wanted) => versions.into_iter().filter(|v| wanted.contains(v)).collect(),
+        }
+    }
+}
+
+/// The version a directory of this name holds. Names that begin with 0 are none, as are all that are not a number.
+pub fn version_of(directory: &str) -> Option<u64> {
+    let digits = !directory.starts_with('0') && directory.bytes().all(|b| b.is_ascii_digit());
+    if digits { directory.parse().ok() } else { None }
+}
+
+/// The versions in a model's directory, lowest first.
+pub fn versions_in(model: &Path) -> io::Result<Vec<u64>> {
+    let mut versions = Vec::new();
+    for entry in fs_err::read_dir(model)? {
+        let entry = entry?;
+        if entry.path().is_dir()
+            && let Some(version) = entry.file_name().to_str().and_then(version_of)
+        {
+            versions.push(version);
+        }
+    }
+    versions.sort_unstable();
+    Ok(versions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_are_no_version_are_none() {
+        let names = ["1", "12", "0", "01", "-1", "+1", "v2", "", "1.0", "99999999999999999999999"];
+        let versions: Vec<u64> = names.into_iter().filter_map(version_of).collect();
+        assert_eq!(versions, [1, 12]);
+    }
+
+    #[test]
+    fn the_policy_chooses() {
+        let present = [3, 1, 10];
+        assert_eq!(VersionPolicy::Latest(1).choose(&present), [10]);
+        assert_eq!(VersionPolicy::Latest(2).choose(&present), [3, 10]);
+        assert_eq!(VersionPolicy::Latest(9).choose(&present), [1, 3, 10]);
+        assert_eq!(VersionPolicy::All.choose(&present), [1, 3, 10]);
+        assert_eq!(VersionPolicy::Specific(vec![1, 2]).choose(&present), [1]);
+    }
+}

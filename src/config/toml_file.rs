@@ -1,0 +1,81 @@
+//! TOML texts: read into a type with every error at its line, and the place of any key for the faults that are found later.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Fault, code};
+use super::place::Place;
+
+/// Reads the whole text, or says what is wrong and where.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
+    toml::from_str(text).map_err(|e| {
+        let place = e.span().map_or(Place::UNKNOWN, |span| Place::of(text, span.start));
+        Fault { at: place.at(path), code: code::PARSE, what: one_line(e.message()) }
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// Where a key stands: `["state", "attn_cache", "batch_axis"]`; an element of a list goes by its number. A path that leads nowhere is where
+/// its longest part leads.
+pub(crate) fn place(text: &str, path: &[&str]) -> Place {
+    let parts = (0..=path.len()).rev().filter_map(|n| path.get(..n));
+    parts.filter(|part| !part.is_empty()).find_map(|part| find(text, part)).unwrap_or(Place::UNKNOWN)
+}
+
+/// Where a key stands, if it is written.
+pub(crate) fn find(text: &str, path: &[&str]) -> Option<Place> {
+    let document = DeTable::parse(text).ok()?;
+    let (first, rest) = path.split_first()?;
+    let (mut offset, mut value) = entry(document.get_ref(), first)?;
+    for part in rest {
+        (offset, value) = match value {
+            DeValue::Table(table) => entry(table, part)?,
+            DeValue::Array(list) => {
+                let element = list.get(part.parse::<usize>().ok()?)?;
+                (element.span().start, element.get_ref())
+            }
+            _ => return None,
+        };
+    }
+    Some(Place::of(text, offset))
+}
+
+fn entry<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> Option<(usize, &'a DeValue<'i>)> {
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref().as_ref() == name)?;
+    Some((key.span().start, value.get_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_wherever_they_are_written() {
+        let text =
+            "schema = 1\n[state.\"a.b\"]\n  batch_axis = 1\n[[feature]]\nname = \"x\"\n[[feature]]\nname = \"y\"\n";
+        let at = |path: &[&str]| (place(text, path).line, place(text, path).column);
+        assert_eq!(at(&["schema"]), (1, 1));
+        assert_eq!(at(&["state", "a.b", "batch_axis"]), (3, 3));
+        assert_eq!(at(&["state", "a.b", "storage"]), (2, 8));
+        assert_eq!(at(&["feature", "1", "name"]), (7, 1));
+        assert_eq!(at(&["backlog"]), (0, 0));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_at_its_line() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            #[allow(dead_code)]
+            a: Option<u8>,
+        }
+        let fault = read::<File>(Path::new("x.toml"), "a = 1\nb = 2\n").unwrap_err();
+        assert_eq!(fault.to_string(), "x.toml:2:1: unknown field `b`, expected `a`");
+        assert!(read::<File>(Path::new("x.toml"), "a = 1").is_ok());
+    }
+}
