@@ -5,4 +5,5 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
+pub mod telemetry;
 pub mod tensor;
