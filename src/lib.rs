@@ -6,4 +6,5 @@ pub mod device;
 pub mod error;
 pub mod model;
 pub mod state;
+pub mod telemetry;
 pub mod tensor;

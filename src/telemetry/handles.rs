@@ -1,0 +1,287 @@
+//! What the hot paths count with: every counter of one model version, or of one model's surface, found once and then a plain atomic.
+//! No metric is named here.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use sequor_core::Why;
+
+use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
+
+/// Where a request's time goes. `total` is from arrival to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Queue,
+    Pre,
+    StateIn,
+    Run,
+    StateOut,
+    Post,
+    Total,
+}
+
+impl Phase {
+    pub const ALL: [Phase; 7] =
+        [Phase::Queue, Phase::Pre, Phase::StateIn, Phase::Run, Phase::StateOut, Phase::Post, Phase::Total];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Queue => "queue",
+            Phase::Pre => "pre",
+            Phase::StateIn => "state_in",
+            Phase::Run => "run",
+            Phase::StateOut => "state_out",
+            Phase::Post => "post",
+            Phase::Total => "total",
+        }
+    }
+}
+
+/// Triton's reasons of failed requests. What is refused before it is queued is not counted as failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureReason {
+    /// A queue's limit or time-out.
+    Rejected,
+    Canceled,
+    /// The model's run failed.
+    Backend,
+    Other,
+}
+
+impl FailureReason {
+    pub const ALL: [FailureReason; 4] =
+        [FailureReason::Rejected, FailureReason::Canceled, FailureReason::Backend, FailureReason::Other];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            FailureReason::Rejected => "REJECTED",
+            FailureReason::Canceled => "CANCELED",
+            FailureReason::Backend => "BACKEND",
+            FailureReason::Other => "OTHER",
+        }
+    }
+}
+
+/// How one run of a batch went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BatchTimes {
+    /// Requests in it.
+    pub requests: u32,
+    /// Rows of those requests.
+    pub rows: u32,
+    /// Rows that were run, padding included.
+    pub executed: u32,
+    /// Staging inputs and states.
+    pub state_in: Duration,
+    pub run: Duration,
+    /// Validating, committing states, taking outputs apart.
+    pub state_out: Duration,
+}
+
+/// Durations and how many of them, as the statistics of a model have them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timed {
+    pub count: u64,
+    pub nanos: u64,
+}
+
+/// What batches of one size have cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchCost {
+    pub count: u64,
+    pub state_in: u64,
+    pub run: u64,
+    pub state_out: u64,
+}
+
+/// A model version's statistics, read from the same counters that metrics show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Milliseconds since 1970; 0 is never.
+    pub last_inference: u64,
+    pub inference_count: u64,
+    pub execution_count: u64,
+    pub success: Timed,
+    pub fail: Timed,
+    pub queue: Timed,
+    pub compute_input: Timed,
+    pub compute_infer: Timed,
+    pub compute_output: Timed,
+    /// By executed rows, padding included.
+    pub batches: BTreeMap<u32, BatchCost>,
+}
+
+/// Everything that is counted for one version of one model. Clones of the parts count together with the registry's.
+#[derive(Debug)]
+pub struct ModelMetrics {
+    pub(super) success: Counter,
+    pub(super) failure: [Counter; FailureReason::ALL.len()],
+    pub(super) inferences: Counter,
+    pub(super) executions: Counter,
+    pub(super) request_time: Micros,
+    pub(super) queue_time: Micros,
+    pub(super) input_time: Micros,
+    pub(super) infer_time: Micros,
+    pub(super) output_time: Micros,
+    pub(super) pending: Gauge,
+    pub(super) load_seconds: [Seconds; 2],
+    pub(super) phases: [Histogram; Phase::ALL.len()],
+    pub(super) batch_size: Histogram,
+    pub(super) backlog_wait: Histogram,
+    pub(super) sequences_started: Counter,
+    pub(super) sequences_ended: [Counter; Why::ALL.len()],
+    pub(super) sequences_live: Gauge,
+    pub(super) sequences_backlogged: Gauge,
+    pub(super) slots_used: Gauge,
+    pub(super) slots_free: Gauge,
+    pub(super) state_bytes: Gauge,
+    /// The time failed requests took; Triton has no metric of it, only a statistic.
+    pub(super) fail_nanos: Counter,
+    pub(super) last_inference: Gauge,
+    pub(super) batches: Mutex<BTreeMap<u32, BatchCost>>,
+}
+
+impl ModelMetrics {
+    /// A request was put in its queue.
+    pub fn queued(&self) {
+        self.pending.add(1);
+    }
+
+    /// Requests left their queue, to be run or refused.
+    pub fn dequeued(&self, requests: u32) {
+        self.pending.add(-i64::from(requests));
+    }
+
+    /// A batch was run. Its requests' compute times are counted here; each request's own times in [`Self::succeeded`] and [`Self::failed`].
+    pub fn executed(&self, times: &BatchTimes) {
+        let requests = u64::from(times.requests);
+        let [state_in, run, state_out] = [times.state_in, times.run, times.state_out].map(nanos);
+        self.executions.add(1);
+        self.inferences.add(u64::from(times.rows));
+        self.batch_size.observe(u64::from(times.rows), 1);
+        self.input_time.add(state_in.saturating_mul(requests));
+        self.infer_time.add(run.saturating_mul(requests));
+        self.output_time.add(state_out.saturating_mul(requests));
+        self.phase_nanos(Phase::StateIn, state_in, requests);
+        self.phase_nanos(Phase::Run, run, requests);
+        self.phase_nanos(Phase::StateOut, state_out, requests);
+        let mut batches = self.batches.lock();
+        let cost = batches.entry(times.executed).or_default();
+        cost.count += 1;
+        cost.state_in += state_in;
+        cost.run += run;
+        cost.state_out += state_out;
+    }
+
+    /// A request was answered with outputs: after `queue` of waiting and `total` since it arrived.
+    pub fn succeeded(&self, queue: Duration, total: Duration) {
+        let [queue, total] = [queue, total].map(nanos);
+        self.success.add(1);
+        self.queue_time.add(queue);
+        self.request_time.add(total);
+        self.phase_nanos(Phase::Queue, queue, 1);
+        self.phase_nanos(Phase::Total, total, 1);
+    }
+
+    /// A request that had been queued was answered with an error.
+    pub fn failed(&self, reason: FailureReason, total: Duration) {
+        if let Some(counter) = self.failure.get(reason as usize) {
+            counter.add(1);
+        }
+        self.fail_nanos.add(nanos(total));
+    }
+
+    /// A phase that only some models have.
+    pub fn phase(&self, phase: Phase, span: Duration) {
+        self.phase_nanos(phase, nanos(span), 1);
+    }
+
+    fn phase_nanos(&self, phase: Phase, nanos: u64, times: u64) {
+        if let Some(histogram) = self.phases.get(phase as usize) {
+            histogram.observe(nanos, times);
+        }
+    }
+
+    pub fn sequence_started(&self) {
+        self.sequences_started.add(1);
+        self.sequences_live.add(1);
+    }
+
+    pub fn sequence_ended(&self, why: Why) {
+        if let Some(counter) = self.sequences_ended.get(why as usize) {
+            counter.add(1);
+        }
+        self.sequences_live.add(-1);
+    }
+
+    /// A sequence left the backlog for a slot.
+    pub fn slotted(&self, waited: Duration) {
+        self.backlog_wait.observe(nanos(waited), 1);
+    }
+
+    pub fn set_backlogged(&self, sequences: usize) {
+        self.sequences_backlogged.set(i64::try_from(sequences).unwrap_or(i64::MAX));
+    }
+
+    /// Of all instances.
+    pub fn set_slots(&self, used: u64, free: u64) {
+        self.slots_used.set(i64::try_from(used).unwrap_or(i64::MAX));
+        self.slots_free.set(i64::try_from(free).unwrap_or(i64::MAX));
+    }
+
+    /// In the server's memory.
+    pub fn set_state_bytes(&self, bytes: u64) {
+        self.state_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub fn loaded(&self, took: Duration) {
+        for seconds in &self.load_seconds {
+            seconds.set(took);
+        }
+    }
+
+    /// Marks that something was run now.
+    pub fn ran_at(&self, now: SystemTime) {
+        let millis = now.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX));
+        self.last_inference.set(millis);
+    }
+
+    pub fn live_sequences(&self) -> i64 {
+        self.sequences_live.get()
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let success = self.success.get();
+        let failed = self.failure.iter().map(Counter::get).sum();
+        let run = self.phases.get(Phase::Run as usize).map_or(0, Histogram::count);
+        Statistics {
+            last_inference: u64::try_from(self.last_inference.get()).unwrap_or(0),
+            inference_count: self.inferences.get(),
+            execution_count: self.executions.get(),
+            success: Timed { count: success, nanos: self.request_time.nanos() },
+            fail: Timed { count: failed, nanos: self.fail_nanos.get() },
+            queue: Timed { count: success, nanos: self.queue_time.nanos() },
+            compute_input: Timed { count: run, nanos: self.input_time.nanos() },
+            compute_infer: Timed { count: run, nanos: self.infer_time.nanos() },
+            compute_output: Timed { count: run, nanos: self.output_time.nanos() },
+            batches: self.batches.lock().clone(),
+        }
+    }
+}
+
+/// The word for a sequence's end, the same in metrics and in what clients read.
+pub const fn ended_reason(why: Why) -> &'static str {
+    match why {
+        Why::End => "ended",
+        Why::Idle => "expired",
+        Why::Restarted => "restarted",
+        Why::Cancelled => "cancelled",
+        Why::Evicted => "evicted",
+        Why::Drained => "retired",
+        Why::Fenced => "fenced",
+        Why::Unsealed | Why::Admin => "dropped",
+        Why::Rejected => "plugin_rejected",
+        Why::Failed => "never_started",
+    }
+}

@@ -1,0 +1,232 @@
+//! The kinds of metrics: atomics that cost a few nanoseconds to count with, and how a scrape writes them. No metric is named here.
+//!
+//! The text is Prometheus' own format, version 0.0.4: a sample bears the very name its `TYPE` line has. The client library's counters add
+//! `_total` to whatever they are called, and Triton's counters have no such ending; so counters are written here the way gauges are.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+/// Counts upwards. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl EncodeMetric for Counter {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Counter {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+/// Adds up time: kept in nanoseconds, written in microseconds. Clones add up together.
+#[derive(Debug, Clone, Default)]
+pub struct Micros(Counter);
+
+impl Micros {
+    pub fn add(&self, nanos: u64) {
+        self.0.add(nanos);
+    }
+
+    pub fn nanos(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl EncodeMetric for Micros {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&(self.nanos() / 1000))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Micros {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+/// Goes up and down. Clones go together.
+#[derive(Debug, Clone, Default)]
+pub struct Gauge(Arc<AtomicI64>);
+
+impl Gauge {
+    pub fn add(&self, n: i64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    pub fn set(&self, n: i64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl EncodeMetric for Gauge {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Gauge {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
+/// A span of time that is set: kept in nanoseconds, written in seconds.
+#[derive(Debug, Clone, Default)]
+pub struct Seconds(Arc<AtomicU64>);
+
+impl Seconds {
+    pub fn set(&self, span: Duration) {
+        self.0.store(nanos(span), Relaxed);
+    }
+}
+
+impl EncodeMetric for Seconds {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&(self.0.load(Relaxed) as f64 / 1e9))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Seconds {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
+/// A histogram whose bounds double from bucket to bucket, so that the bucket of a value is a count of leading zeros.
+///
+/// Bounds are `first`, `2 first`, `4 first`, … and infinity. Values are integers in a unit of which `scale` make one of the written unit.
+#[derive(Debug, Clone)]
+pub struct Histogram(Arc<Doubling>);
+
+#[derive(Debug)]
+struct Doubling {
+    first: u64,
+    scale: f64,
+    sum: AtomicU64,
+    /// One for each bound and one for what lies beyond the last.
+    buckets: Box<[AtomicU64]>,
+}
+
+/// Bounds from 10 µs to 84 s.
+const SECONDS_BOUNDS: usize = 24;
+const SECONDS_FIRST: u64 = 10_000;
+/// Bounds from 1 to 4096.
+const COUNT_BOUNDS: usize = 13;
+
+impl Histogram {
+    /// Of spans of time: takes nanoseconds, is written in seconds.
+    pub fn seconds() -> Histogram {
+        Histogram::new(SECONDS_FIRST, SECONDS_BOUNDS, 1e9)
+    }
+
+    /// Of counts.
+    pub fn counts() -> Histogram {
+        Histogram::new(1, COUNT_BOUNDS, 1.0)
+    }
+
+    fn new(first: u64, bounds: usize, scale: f64) -> Histogram {
+        let buckets = (0..=bounds).map(|_| AtomicU64::new(0)).collect();
+        Histogram(Arc::new(Doubling { first, scale, sum: AtomicU64::new(0), buckets }))
+    }
+
+    /// Takes `times` equal values.
+    pub fn observe(&self, value: u64, times: u64) {
+        // The smallest k with value <= first << k.
+        let steps = value.div_ceil(self.0.first).max(1);
+        let k = (u64::BITS - (steps - 1).leading_zeros()) as usize;
+        let last = self.0.buckets.len().saturating_sub(1);
+        if let Some(bucket) = self.0.buckets.get(k.min(last)) {
+            bucket.fetch_add(times, Relaxed);
+            self.0.sum.fetch_add(value.saturating_mul(times), Relaxed);
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.buckets.iter().map(|b| b.load(Relaxed)).sum()
+    }
+
+    fn bounds(&self) -> Vec<(f64, u64)> {
+        let last = self.0.buckets.len().saturating_sub(1);
+        let bound = |k: usize| if k == last { f64::INFINITY } else { (self.0.first << k) as f64 / self.0.scale };
+        self.0.buckets.iter().enumerate().map(|(k, n)| (bound(k), n.load(Relaxed))).collect()
+    }
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let buckets = self.bounds();
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        let sum = self.0.sum.load(Relaxed) as f64 / self.0.scale;
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+/// Whole nanoseconds of a span; 585 years are the most.
+pub fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket_of(histogram: Histogram, value: u64) -> f64 {
+        histogram.observe(value, 1);
+        histogram.bounds().into_iter().find(|(_, n)| *n > 0).expect("a bucket").0
+    }
+
+    #[test]
+    fn a_bound_belongs_to_its_own_bucket() {
+        for (value, bound) in [(0, 1.0), (1, 1.0), (2, 2.0), (3, 4.0), (4, 4.0), (5, 8.0), (4096, 4096.0)] {
+            assert_eq!(bucket_of(Histogram::counts(), value), bound, "{value}");
+        }
+        for (value, bound) in [(10_000, 1e-5), (10_001, 2e-5), (20_000, 2e-5), (20_001, 4e-5)] {
+            assert_eq!(bucket_of(Histogram::seconds(), value), bound, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_the_last_bound_is_counted_too() {
+        assert_eq!(bucket_of(Histogram::counts(), 4097), f64::INFINITY);
+        assert_eq!(bucket_of(Histogram::seconds(), u64::MAX), f64::INFINITY);
+    }
+}
