@@ -1,6 +1,7 @@
 //! Sequor (Latin: I follow), an inference server for models that remember.
 
 pub mod backend;
+pub mod batch;
 pub mod config;
 pub mod device;
 pub mod error;

@@ -6,6 +6,8 @@ use sequor_core::Shape;
 
 use crate::device::{self, Buffer, Convert, Device, DeviceError, Move, Owned, RawMove, Span, SpanMut, Strip};
 
+use crate::tensor::rows;
+
 use super::arena::Arena;
 use super::loose::{self, Loose};
 use super::spec::{Layout, StateSpec};
@@ -347,6 +349,25 @@ impl Store {
         }
         // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
         Ok(StateOut::Into { shape, data: unsafe { buffer.write(at..at + size) }? })
+    }
+
+    /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first whatever the axis.
+    /// `None` where the backend allocated.
+    pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
+        let Some(State { kind: Kind::Fixed { row, .. }, spec }) = self.states.get(state) else { return Ok(None) };
+        // SAFETY: the run is over, and the bytes are copied at once.
+        let StateOut::Into { data, .. } = (unsafe { self.output(bound, state) }?) else { return Ok(None) };
+        let count = bound.rows.len();
+        // SAFETY: as above; read where the run wrote.
+        let span = unsafe { Span::from_raw(data.place(), data.address(), data.len()) };
+        let bytes = span.as_host().unwrap_or_default();
+        let axis = spec.batch_axis.unwrap_or(0);
+        if spec.batch_axis.is_none() || axis == 0 {
+            return Ok(Some((spec.batched(row, count as u64), bytes.to_vec())));
+        }
+        let parts = rows::split(spec.dtype, row, axis, count, bytes);
+        let parts = parts.ok_or_else(|| StateError::Torn { state: spec.output.clone() })?;
+        Ok(Some((row.with(0, count as u64), parts.concat())))
     }
 
     /// Makes room for what a run in place will scatter. Called before [`Store::output`].

@@ -1,0 +1,29 @@
+//! A batch's inputs and outputs: which graph port is fed from where, rows concatenated in aligned staging, outputs cut back into rows.
+//! Nothing here knows of sequences' lives or of requests' answers.
+//!
+//! # Layout
+//!
+//! - [`wiring`]: where each input of a graph comes from, and where each output goes.
+//! - [`staging`]: the memory a run reads its inputs from.
+//! - [`outputs`]: what a run gives, row by row.
+
+pub mod outputs;
+pub mod staging;
+pub mod wiring;
+
+pub use staging::{BatchRow, Staging};
+pub use wiring::{Sink, Source, Wiring};
+
+/// Why a batch cannot be put together or taken apart. The text is Triton's where clients know it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceError),
+    #[error("failed to split the output tensor '{output}' in responses: expected batch size of at least {want} in model output, got {got}")]
+    TooFewRows { output: String, want: u64, got: u64 },
+    #[error("output tensor '{output}' is not found")]
+    Missing { output: String },
+    /// The checks before the queue let something through.
+    #[error("input '{input}' does not fit its batch")]
+    Unfit { input: String },
+}

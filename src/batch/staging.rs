@@ -1,0 +1,244 @@
+//! The memory a run reads its inputs from: rows one after the other, aligned, in buffers that are used again from run to run.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sequor_core::{DataType, Id, Shape};
+
+use crate::config::model::settings::{Constant, Control, ControlKind, ModelSettings};
+use crate::device::{Buffer, Device, Span};
+use crate::tensor::{Tensor, rows};
+
+use super::BatchError;
+use super::wiring::{Source, Wiring, stateful};
+
+/// One request's part of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRow<'a> {
+    /// The client's inputs in the order of the settings; `None` for an optional one that was left out.
+    pub inputs: &'a [Option<Tensor>],
+    /// Rows it takes; 1 for a request of a sequence.
+    pub rows: u64,
+    pub start: bool,
+    pub end: bool,
+    pub id: &'a Id,
+}
+
+/// The inputs of a batch, ready to be fed.
+#[derive(Debug)]
+pub struct Staging {
+    device: Arc<dyn Device>,
+    batching: bool,
+    controls: Vec<Control>,
+    constants: Vec<(Constant, Buffer)>,
+    clients: Vec<Staged>,
+    control_values: Vec<Staged>,
+}
+
+#[derive(Debug)]
+struct Staged {
+    dtype: DataType,
+    buffer: Buffer,
+    len: usize,
+    shape: Shape,
+    /// For what cannot be sized beforehand.
+    scratch: Vec<u8>,
+}
+
+impl Staging {
+    pub fn new(device: &Arc<dyn Device>, settings: &ModelSettings) -> Result<Staging, BatchError> {
+        let (controls, _) = stateful(settings);
+        let staged = |dtype| -> Result<Staged, BatchError> {
+            let buffer = Buffer::new(device, 0)?;
+            Ok(Staged { dtype, buffer, len: 0, shape: Shape::default(), scratch: Vec::new() })
+        };
+        let mut constants = Vec::new();
+        for constant in &settings.constants {
+            let mut buffer = Buffer::new(device, constant.data.len())?;
+            fill(&mut buffer, &constant.data)?;
+            constants.push((constant.clone(), buffer));
+        }
+        Ok(Staging {
+            device: Arc::clone(device),
+            batching: settings.max_batch_size > 0,
+            controls: controls.to_vec(),
+            constants,
+            clients: settings.inputs.iter().map(|i| staged(i.dtype)).collect::<Result<_, _>>()?,
+            control_values: controls.iter().map(|c| staged(type_of(&c.kind))).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false.
+    pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
+        for (n, staged) in self.clients.iter_mut().enumerate() {
+            staged.fill_client(n, batch, self.batching)?;
+        }
+        for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
+            staged.fill_control(control, batch, self.batching)?;
+        }
+        Ok(())
+    }
+
+    /// The input that this source feeds, as it was laid out; states are not staged here.
+    ///
+    /// # Safety
+    /// The span must not be used after the staging was filled again or dropped.
+    pub unsafe fn feed(&self, source: Source) -> Option<(DataType, &Shape, Span<'_>)> {
+        let (dtype, shape, buffer, len) = match source {
+            Source::Client(n) => self.clients.get(n).map(|s| (s.dtype, &s.shape, &s.buffer, s.len))?,
+            Source::Control(n) => self.control_values.get(n).map(|s| (s.dtype, &s.shape, &s.buffer, s.len))?,
+            Source::Constant(n) => self.constants.get(n).map(|(c, b)| (c.dtype, &c.shape, b, c.data.len()))?,
+            Source::State(_) => return None,
+        };
+        // SAFETY: nothing is written before the next fill, which the caller waits for.
+        let span = unsafe { buffer.read(0..len) }.ok()?;
+        Some((dtype, shape, span))
+    }
+
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Which of the client's inputs a request brings.
+    pub fn given(inputs: &[Option<Tensor>]) -> Vec<bool> {
+        inputs.iter().map(Option::is_some).collect()
+    }
+}
+
+impl Wiring {
+    /// Whether a request leaves out an input that this wiring feeds.
+    pub fn lacks(&self, inputs: &[Option<Tensor>]) -> bool {
+        self.inputs.iter().any(|source| matches!(source, Source::Client(n) if inputs.get(*n).is_none_or(Option::is_none)))
+    }
+}
+
+impl Staged {
+    fn fill_client(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
+        let tensor = |row: &BatchRow<'_>| row.inputs.get(n).cloned().flatten();
+        let Some(template) = batch.iter().flatten().find_map(tensor) else {
+            self.len = 0;
+            return Ok(());
+        };
+        let pad = pad_of(&template, batching);
+        let mut total = 0u64;
+        self.scratch.clear();
+        let parts: Vec<Bytes> = batch
+            .iter()
+            .map(|row| match row {
+                Some(row) => {
+                    total += row.rows;
+                    tensor(row).map(|t| t.data).unwrap_or_default()
+                }
+                None => {
+                    total += 1;
+                    pad.clone()
+                }
+            })
+            .collect();
+        self.len = parts.iter().map(Bytes::len).sum();
+        self.buffer.ensure(self.len)?;
+        let mut at = 0;
+        let target = self.buffer.host().unwrap_or_default();
+        for part in &parts {
+            if let Some(place) = target.get_mut(at..at + part.len()) {
+                place.copy_from_slice(part);
+            }
+            at += part.len();
+        }
+        self.shape = match batching {
+            true => template.shape.without(0).with(0, total),
+            false => template.shape,
+        };
+        self.check(n)
+    }
+
+    /// What was laid out must be what the shape says: else the runtime would read beyond it.
+    fn check(&self, n: usize) -> Result<(), BatchError> {
+        let Some(size) = self.dtype.size() else { return Ok(()) };
+        let want = self.shape.elements().and_then(|e| e.checked_mul(size as u64));
+        if want == Some(self.len as u64) { Ok(()) } else { Err(BatchError::Unfit { input: format!("#{n}") }) }
+    }
+
+    fn fill_control(&mut self, control: &Control, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
+        self.scratch.clear();
+        for row in batch {
+            push_control(&control.kind, row.as_ref(), &mut self.scratch);
+        }
+        self.len = self.scratch.len();
+        self.buffer.ensure(self.len)?;
+        fill(&mut self.buffer, &self.scratch)?;
+        self.shape = if batching { Shape::of(&[batch.len() as u64, 1]) } else { Shape::of(&[1]) };
+        Ok(())
+    }
+}
+
+/// A row of zeros, or of empty texts, like the template's.
+fn pad_of(template: &Tensor, batching: bool) -> Bytes {
+    let row = if batching { template.shape.without(0) } else { template.shape.clone() };
+    let elements = row.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    Bytes::from(vec![0; elements.saturating_mul(template.dtype.zero_size())])
+}
+
+fn fill(buffer: &mut Buffer, data: &[u8]) -> Result<(), BatchError> {
+    if let Some(place) = buffer.host().and_then(|b| b.get_mut(..data.len())) {
+        place.copy_from_slice(data);
+    }
+    Ok(())
+}
+
+fn type_of(kind: &ControlKind) -> DataType {
+    match kind {
+        ControlKind::Start(v) | ControlKind::Ready(v) | ControlKind::End(v) => v.dtype,
+        ControlKind::CorrelationId(dtype) => *dtype,
+    }
+}
+
+/// The value of a control for a row; a padding row is not ready and has no id.
+fn push_control(kind: &ControlKind, row: Option<&BatchRow<'_>>, out: &mut Vec<u8>) {
+    let (values, is) = match kind {
+        ControlKind::Start(values) => (values, row.is_some_and(|r| r.start)),
+        ControlKind::End(values) => (values, row.is_some_and(|r| r.end)),
+        ControlKind::Ready(values) => (values, row.is_some()),
+        ControlKind::CorrelationId(dtype) => return push_id(*dtype, row.map(|r| r.id), out),
+    };
+    out.extend_from_slice(if is { &values.yes } else { &values.no });
+}
+
+/// A correlation id as the model wants it; 32-bit types get the low half.
+fn push_id(dtype: DataType, id: Option<&Id>, out: &mut Vec<u8>) {
+    if dtype == DataType::Bytes {
+        let text = id.map(ToString::to_string).unwrap_or_default();
+        return rows::push_text(out, text.as_bytes());
+    }
+    let number = match id {
+        Some(Id::Int(number)) => *number,
+        _ => 0,
+    };
+    let bytes = number.to_le_bytes();
+    out.extend_from_slice(bytes.get(..dtype.size().unwrap_or(8)).unwrap_or(&bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::model::settings::FalseTrue;
+
+    #[test]
+    fn controls_tell_rows_apart_and_padding_from_requests() {
+        let values = FalseTrue { dtype: DataType::Int32, no: vec![0, 0, 0, 0], yes: vec![1, 0, 0, 0] };
+        let id = Id::Int(0x1_0000_0002);
+        let row = BatchRow { inputs: &[], rows: 1, start: true, end: false, id: &id };
+        let of = |kind: &ControlKind| {
+            let mut out = Vec::new();
+            push_control(kind, Some(&row), &mut out);
+            push_control(kind, None, &mut out);
+            out
+        };
+        assert_eq!(of(&ControlKind::Start(values.clone())), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(&ControlKind::End(values.clone())), [0; 8]);
+        assert_eq!(of(&ControlKind::Ready(values)), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(&ControlKind::CorrelationId(DataType::Uint32)), [2, 0, 0, 0, 0, 0, 0, 0]);
+        let texts = of(&ControlKind::CorrelationId(DataType::Bytes));
+        assert_eq!(texts, [&[10, 0, 0, 0], "4294967298".as_bytes(), &[0; 4]].concat());
+    }
+}

@@ -1,0 +1,69 @@
+//! Where each input of a graph comes from, and where each output goes. Settled once, at load.
+
+use crate::config::model::settings::{Control, ModelSettings, Scheduling, StateSettings};
+
+/// What feeds an input of the graph, by its place in the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// What the client sends.
+    Client(usize),
+    Control(usize),
+    State(usize),
+    Constant(usize),
+}
+
+/// Where an output of the graph goes; to a client, into a state, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sink {
+    pub client: Option<usize>,
+    pub state: Option<usize>,
+}
+
+/// All inputs and outputs of a graph that a model uses, in the order in which its contexts take and give them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wiring {
+    pub input_names: Vec<String>,
+    pub inputs: Vec<Source>,
+    pub output_names: Vec<String>,
+    pub outputs: Vec<Sink>,
+}
+
+impl Wiring {
+    pub fn of(settings: &ModelSettings) -> Wiring {
+        let (controls, states) = stateful(settings);
+        let clients = settings.inputs.iter().enumerate().map(|(n, i)| (i.name.clone(), Source::Client(n)));
+        let controls = controls.iter().enumerate().map(|(n, c)| (c.input.clone(), Source::Control(n)));
+        let kept = states.iter().enumerate().map(|(n, s)| (s.input.clone(), Source::State(n)));
+        let constants = settings.constants.iter().enumerate().map(|(n, c)| (c.input.clone(), Source::Constant(n)));
+        let (input_names, inputs) = clients.chain(controls).chain(kept).chain(constants).unzip();
+        let state_of = |name: &str| states.iter().position(|s| s.output == name);
+        let listed = |name: &str| settings.outputs.iter().any(|o| o.name == name);
+        let clients = settings.outputs.iter().enumerate().map(|(n, o)| {
+            let sink = Sink { client: Some(n), state: state_of(&o.name) };
+            (o.name.clone(), sink)
+        });
+        let hidden = states.iter().enumerate().filter(|(_, s)| !listed(&s.output));
+        let hidden = hidden.map(|(n, s)| (s.output.clone(), Sink { client: None, state: Some(n) }));
+        let (output_names, outputs) = clients.chain(hidden).unzip();
+        Wiring { input_names, inputs, output_names, outputs }
+    }
+
+    /// The wiring of a request that leaves optional inputs out: `given` says which of the client's inputs are there.
+    pub fn without(&self, given: &[bool]) -> Wiring {
+        let there = |source: &Source| match source {
+            Source::Client(n) => given.get(*n).copied().unwrap_or(false),
+            _ => true,
+        };
+        let pairs = self.input_names.iter().cloned().zip(self.inputs.iter().copied());
+        let (input_names, inputs) = pairs.filter(|(_, source)| there(source)).unzip();
+        Wiring { input_names, inputs, ..self.clone() }
+    }
+}
+
+/// The controls and states of a model; none, if it is stateless.
+pub fn stateful(settings: &ModelSettings) -> (&[Control], &[StateSettings]) {
+    match &settings.scheduling {
+        Scheduling::Sequence(sequence) => (&sequence.controls, &sequence.states),
+        _ => (&[], &[]),
+    }
+}

@@ -1,0 +1,208 @@
+//! A request held against its model's configuration, before it is queued. Whatever is wrong is said here, and nothing is touched.
+
+use sequor_core::{DataType, Dims, Id, Shape, Traits};
+
+use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
+use crate::error::Invalid;
+use crate::tensor::{Named, Tensor, rows};
+
+use super::request::InferRequest;
+
+/// The longest text a correlation id may be.
+const ID_LIMIT: usize = 128;
+
+/// A request that can be run, in the order of the settings.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    /// `None` for an optional input that was left out. Shapes are the graph's.
+    pub(super) inputs: Vec<Option<Tensor>>,
+    /// The outputs wanted, by their place in the settings.
+    pub(super) outputs: Vec<usize>,
+    /// Rows of the batch; 1 where the model does not batch.
+    pub(super) rows: u64,
+    pub(super) traits: Traits,
+}
+
+/// Checks a request in the order in which Triton does.
+pub(super) fn accept(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
+    let outputs = outputs(settings, &request.outputs)?;
+    let given = std::mem::take(&mut request.inputs);
+    if let Some(empty) = end_without_inputs(settings, request, &given) {
+        return Ok(Accepted { outputs, ..empty });
+    }
+    check_count(settings, &given)?;
+    let batching = settings.max_batch_size > 0;
+    let rows = if batching { batch_size(settings, &given)? } else { 1 };
+    let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
+    for named in given {
+        let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
+            return Err(Invalid::UnknownInput { input: named.name });
+        };
+        let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
+        if place.is_some() {
+            return Err(Invalid::DuplicateInput { input: named.name });
+        }
+        *place = Some(check_input(input, named, batching)?);
+    }
+    check_id(settings, &request.sequence.id)?;
+    let stateful = matches!(settings.scheduling, Scheduling::Sequence(_));
+    if stateful && rows != 1 {
+        return Err(Invalid::SequenceBatch);
+    }
+    let traits = traits(settings, &inputs, rows);
+    Ok(Accepted { inputs, outputs, rows, traits })
+}
+
+/// An END that only ends: no inputs, where the model allows that.
+fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[Named]) -> Option<Accepted> {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
+    let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
+    let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, traits: Traits::default() };
+    (only_ends && !settings.inputs.is_empty()).then_some(nothing)
+}
+
+fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, Invalid> {
+    if wanted.is_empty() {
+        return Ok((0..settings.outputs.len()).collect());
+    }
+    let find = |name: &String| {
+        let at = settings.outputs.iter().position(|o| o.name == *name);
+        at.ok_or_else(|| Invalid::UnknownOutput { output: name.clone() })
+    };
+    wanted.iter().map(find).collect()
+}
+
+fn check_count(settings: &ModelSettings, given: &[Named]) -> Result<(), Invalid> {
+    let all = settings.inputs.len();
+    let required = settings.inputs.iter().filter(|i| !i.optional).count();
+    let has = |name: &str| given.iter().any(|g| g.name == name);
+    let missing: Vec<String> =
+        settings.inputs.iter().filter(|i| !i.optional && !has(&i.name)).map(|i| i.name.clone()).collect();
+    if (required..=all).contains(&given.len()) {
+        let unknown = given.iter().find(|g| !settings.inputs.iter().any(|i| i.name == g.name));
+        return match unknown {
+            Some(unknown) => Err(Invalid::UnknownInput { input: unknown.name.clone() }),
+            None if missing.is_empty() => Ok(()),
+            None => Err(count(given, required, all, missing)),
+        };
+    }
+    Err(count(given, required, all, missing))
+}
+
+fn count(given: &[Named], required: usize, all: usize, missing: Vec<String>) -> Invalid {
+    let mut got: Vec<String> = given.iter().map(|g| g.name.clone()).collect();
+    got.sort_unstable();
+    Invalid::InputCount { required, all, got, missing }
+}
+
+/// The first dimension, on which all inputs must agree.
+fn batch_size(settings: &ModelSettings, given: &[Named]) -> Result<u64, Invalid> {
+    let mut size = None;
+    for named in given {
+        let Some(first) = named.tensor.shape.0.first().copied() else {
+            return Err(Invalid::NoBatchDim { input: named.name.clone() });
+        };
+        if *size.get_or_insert(first) != first {
+            return Err(Invalid::BatchSizes { input: named.name.clone() });
+        }
+    }
+    let size = size.unwrap_or(1);
+    let max = settings.max_batch_size;
+    if size > u64::from(max) { Err(Invalid::BatchTooLarge { max }) } else { Ok(size) }
+}
+
+fn check_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, Invalid> {
+    let Named { name, mut tensor } = named;
+    if tensor.dtype != input.dtype {
+        return Err(Invalid::DataType { input: name, got: tensor.dtype, want: input.dtype });
+    }
+    let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
+    if !input.dims.matches(&row) {
+        let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
+        return Err(Invalid::Shape { input: name, want, got: tensor.shape, batching });
+    }
+    check_size(&name, &tensor, batching)?;
+    if let Some(to) = &input.reshape {
+        let shape = reshaped(&input.dims, to, &row).unwrap_or(row);
+        tensor.shape = match tensor.shape.0.first() {
+            Some(rows) if batching => shape.with(0, *rows),
+            _ => shape,
+        };
+    }
+    Ok(tensor)
+}
+
+fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
+    let got = tensor.data.len() as u64;
+    let input = name.to_owned();
+    let Some(size) = tensor.dtype.size() else { return check_texts(input, &tensor.shape, &tensor.data) };
+    let bytes = |shape: &Shape| shape.elements().and_then(|n| n.checked_mul(size as u64));
+    match bytes(&tensor.shape) {
+        // A batch of no rows has no bytes; Triton calls that a mismatch with one row.
+        Some(0) if batching && tensor.shape.0.first() == Some(&0) => {
+            let want = bytes(&tensor.shape.without(0)).unwrap_or(u64::MAX);
+            Err(Invalid::ByteSize { input, want, got })
+        }
+        Some(want) if want == got => Ok(()),
+        want => Err(Invalid::ByteSize { input, want: want.unwrap_or(u64::MAX), got }),
+    }
+}
+
+/// BYTES must parse exactly: as many elements as the shape says, and nothing left.
+fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid> {
+    let mut texts = rows::Texts(data);
+    let got = texts.by_ref().count() as u64;
+    let left = texts.0;
+    let want = shape.elements().unwrap_or(u64::MAX);
+    if !left.is_empty() {
+        return match left.split_first_chunk::<4>() {
+            None => Err(Invalid::StringLength { input }),
+            Some((length, rest)) => {
+                let want = u64::from(u32::from_le_bytes(*length));
+                Err(Invalid::StringData { input, want, left: rest.len() as u64 })
+            }
+        };
+    }
+    if got == want { Ok(()) } else { Err(Invalid::StringCount { input, want, got }) }
+}
+
+/// The id must be of the kind that the model's CORRID control takes.
+fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return Ok(()) };
+    if let Id::Str(text) = id
+        && text.len() > ID_LIMIT
+    {
+        return Err(Invalid::IdTooLong { limit: ID_LIMIT });
+    }
+    for control in &sequence.controls {
+        let ControlKind::CorrelationId(want) = control.kind else { continue };
+        let got = match id {
+            Id::Str(_) => DataType::Bytes,
+            Id::Int(_) => DataType::Uint64,
+            Id::None => continue,
+        };
+        if (got == DataType::Bytes) != (want == DataType::Bytes) {
+            return Err(Invalid::IdType { control: control.input.clone(), got, want });
+        }
+    }
+    Ok(())
+}
+
+/// What scheduling is told: the class of the shapes that must agree, and the size.
+fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Traits {
+    let mut class = 0;
+    for (input, tensor) in settings.inputs.iter().zip(inputs) {
+        class = match tensor {
+            Some(tensor) if is_open(&input.dims) => tensor.shape.without(0).class(class),
+            Some(_) if input.optional => Shape::of(&[1]).class(class),
+            None => Shape::of(&[0]).class(class),
+            _ => class,
+        };
+    }
+    let bytes = inputs.iter().flatten().map(|t| t.data.len() as u64).sum();
+    Traits { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..Traits::default() }
+}
+
+fn is_open(dims: &Dims) -> bool {
+    dims.fixed().is_none()
+}

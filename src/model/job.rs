@@ -1,0 +1,67 @@
+//! A request on its way through the server: what it brought, who waits for it, and what its run has left.
+
+use sequor_core::{Id, Load, Refusal, Time};
+use tokio::sync::oneshot;
+
+use crate::error::Failure;
+use crate::state::budget::Ticket;
+use crate::tensor::{Named, Tensor};
+
+use super::loaded::Loaded;
+use super::request::InferAnswer;
+use std::sync::Arc;
+
+/// Lives in the driver's table, under the core's lock but for the time of its run.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) load: Arc<Loaded>,
+    /// The client's mark.
+    pub(super) mark: String,
+    pub(super) id: Id,
+    pub(super) inputs: Vec<Option<Tensor>>,
+    /// The outputs wanted, by their place in the settings.
+    pub(super) outputs: Vec<usize>,
+    pub(super) rows: u64,
+    pub(super) arrived: Time,
+    /// When its batch was taken.
+    pub(super) taken: Time,
+    /// State memory for the sequence it starts.
+    pub(super) ticket: Option<Ticket>,
+    /// What its run has left.
+    pub(super) answer: Option<Result<Vec<Tensor>, String>>,
+    pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,
+}
+
+impl Job {
+    pub(super) fn key(&self) -> Load {
+        self.load.key
+    }
+
+    /// Sends what the run has left.
+    pub(super) fn release(self) {
+        let answer = match self.answer {
+            Some(Ok(tensors)) => Ok(tensors),
+            Some(Err(text)) => Err(Failure::Run(text)),
+            None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
+        };
+        let answer = answer.map(|tensors| {
+            let name = |n: &usize| self.load.settings.outputs.get(*n).map(|o| o.name.clone());
+            let of = |n: &usize| Some(Named { name: name(n)?, tensor: tensors.get(*n)?.clone() });
+            InferAnswer {
+                model: self.load.settings.name.clone(),
+                version: self.load.version,
+                id: self.mark,
+                outputs: self.outputs.iter().filter_map(of).collect(),
+                parameters: Vec::new(),
+            }
+        });
+        // Nobody may be listening any more; that is no fault.
+        let _ = self.reply.send(answer);
+    }
+
+    /// Says why it was not run.
+    pub(super) fn refuse(self, refusal: Refusal, now: Time) {
+        let refused = self.load.refused(refusal, self.id.clone(), now);
+        let _ = self.reply.send(Err(refused));
+    }
+}

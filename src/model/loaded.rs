@@ -1,0 +1,169 @@
+//! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
+
+use sequor_core::{Dim, Expiry, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+
+use crate::backend::Graph;
+use crate::batch::Wiring;
+use crate::batch::wiring::stateful;
+use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
+use crate::error::{Failure, LoadError, Refused};
+use crate::state::{Initial, StateSpec, Store};
+use crate::telemetry::ModelMetrics;
+
+use super::{Metadata, TensorMetadata};
+
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) key: Load,
+    pub(super) version: u64,
+    pub(super) settings: Arc<ModelSettings>,
+    pub(super) graph: Arc<dyn Graph>,
+    pub(super) wiring: Wiring,
+    pub(super) states: Vec<StateSpec>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) metrics: Arc<ModelMetrics>,
+    /// The instances' threads, to be woken.
+    pub(super) threads: OnceLock<Vec<Thread>>,
+}
+
+impl Loaded {
+    pub(super) fn new(
+        key: Load,
+        version: u64,
+        settings: ModelSettings,
+        graph: Arc<dyn Graph>,
+        metrics: Arc<ModelMetrics>,
+    ) -> Result<Loaded, LoadError> {
+        let (_, states) = stateful(&settings);
+        let batching = settings.max_batch_size > 0;
+        let states = states.iter().map(|s| state_spec(s, batching)).collect::<Result<Vec<_>, _>>()?;
+        let wiring = Wiring::of(&settings);
+        let metadata = Arc::new(metadata(&settings, version));
+        let settings = Arc::new(settings);
+        Ok(Loaded { key, version, settings, graph, wiring, states, metadata, metrics, threads: OnceLock::new() })
+    }
+
+    /// Bytes a sequence holds.
+    pub(super) fn state_bytes(&self) -> u64 {
+        self.states.iter().map(StateSpec::bytes).sum()
+    }
+
+    pub(super) fn wake(&self, instance: u16) {
+        if let Some(thread) = self.threads.get().and_then(|t| t.get(usize::from(instance))) {
+            thread.unpark();
+        }
+    }
+
+    /// A refusal with what its sentence needs.
+    pub(super) fn refused(&self, refusal: Refusal, id: Id, now: Time) -> Failure {
+        let ended_ago = match &refusal {
+            Refusal::Unknown(Some(stone)) => Some(now - stone.at),
+            _ => None,
+        };
+        let idle = match &self.settings.scheduling {
+            Scheduling::Sequence(sequence) => sequence.idle,
+            _ => None,
+        };
+        Failure::Refused(Box::new(Refused { refusal, model: self.settings.name.clone(), id, ended_ago, idle }))
+    }
+
+    /// What the core is told of this load.
+    pub(super) fn spec(&self) -> LoadSpec {
+        let settings = &self.settings;
+        let base = LoadSpec {
+            version: self.version,
+            strategy: strategy(settings),
+            max_batch: settings.max_batch_size.max(1),
+            instances: settings.instances.max(1),
+            depth: 1,
+            limits: Limits::default(),
+            expiry: Expiry::Never,
+            idle_longest: None,
+            idle_soft: None,
+            cancel_ends: true,
+            stages: Stages::default(),
+            initial_state_shape: Store::initial_shape_class(&self.states),
+            external: None,
+        };
+        match &settings.scheduling {
+            Scheduling::Sequence(sequence) => LoadSpec {
+                limits: sequence.limits,
+                expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
+                idle_longest: sequence.idle_longest,
+                idle_soft: sequence.idle_soft,
+                cancel_ends: sequence.cancel_ends,
+                ..base
+            },
+            _ => base,
+        }
+    }
+}
+
+fn strategy(settings: &ModelSettings) -> Strategy {
+    match &settings.scheduling {
+        Scheduling::Each => {
+            Strategy::Stateless { batching: false, preferred: Vec::new(), delay: Duration::ZERO, in_order: false }
+        }
+        Scheduling::Dynamic { preferred, delay, in_order } => {
+            Strategy::Stateless { batching: true, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
+        }
+        Scheduling::Sequence(sequence) => match &sequence.strategy {
+            SequenceStrategy::Direct { compact, delay, min_use } => Strategy::Direct {
+                rows: if *compact { Rows::Compact } else { Rows::Fixed },
+                delay: *delay,
+                min_use: *min_use,
+            },
+            SequenceStrategy::Oldest { slots, preferred, delay, in_order } => Strategy::Oldest {
+                slots: *slots,
+                preferred: preferred.clone(),
+                delay: *delay,
+                in_order: *in_order,
+            },
+        },
+    }
+}
+
+fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadError> {
+    let data = match &state.initial.data {
+        InitialData::Zero => None,
+        InitialData::File(path) => {
+            let bytes = fs_err::read(path).map_err(|e| LoadError::File { path: path.clone(), what: e.to_string() })?;
+            Some(Arc::from(bytes))
+        }
+    };
+    Ok(StateSpec {
+        input: state.input.clone(),
+        output: state.output.clone(),
+        dtype: state.dtype,
+        dims: state.dims.clone(),
+        batch_axis: batching.then_some(state.batch_axis),
+        storage: state.storage,
+        initial: Initial { shape: state.initial.shape.clone(), data },
+        same_buffer: state.same_buffer,
+    })
+}
+
+fn metadata(settings: &ModelSettings, version: u64) -> Metadata {
+    let batching = settings.max_batch_size > 0;
+    let whole = |dims: &sequor_core::Dims| if batching { dims.with(0, Dim::Any) } else { dims.clone() };
+    let proto = &settings.proto;
+    Metadata {
+        name: settings.name.clone(),
+        versions: vec![version],
+        platform: if proto.platform.is_empty() { proto.backend.clone() } else { proto.platform.clone() },
+        inputs: settings
+            .inputs
+            .iter()
+            .map(|i| TensorMetadata { name: i.name.clone(), dtype: i.dtype, dims: whole(&i.dims) })
+            .collect(),
+        outputs: settings
+            .outputs
+            .iter()
+            .map(|o| TensorMetadata { name: o.name.clone(), dtype: o.dtype, dims: whole(&o.dims) })
+            .collect(),
+    }
+}
