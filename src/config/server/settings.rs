@@ -134,7 +134,7 @@ mod tests {
     const FILE: &str = "schema = 1\n[http]\nport = 9000\naddress = \"127.0.0.1\"\n[limits]\nrequest = \"1MiB\"\n";
 
     fn given(args: &[&str]) -> Given {
-        let command = clap::Command::new("serve").args(super::super::args());
+        let command = clap::Command::new("serve").args(crate::config::server::args());
         Given::from_matches(
             &command.try_get_matches_from(std::iter::once("serve").chain(args.iter().copied())).unwrap(),
         )
