@@ -15,6 +15,9 @@ pub enum Failure {
     Invalid { model: String, what: Invalid },
     #[error("refused: {0:?}")]
     Refused(Box<Refused>),
+    /// A new sequence's state does not fit into the server's limit; those that live are not affected.
+    #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
+    StateMemory { model: String, id: Id, wanted: u64, used: u64, limit: u64 },
     /// The model's own run failed; its text.
     #[error("{0}")]
     Run(String),

@@ -52,6 +52,11 @@ impl Loaded {
         self.states.iter().map(StateSpec::bytes).sum()
     }
 
+    /// Whether a row's place in the batch is its slot's.
+    pub(super) fn has_fixed_rows(&self) -> bool {
+        matches!(self.spec().strategy, Strategy::Direct { rows: Rows::Fixed, .. })
+    }
+
     pub(super) fn wake(&self, instance: u16) {
         if let Some(thread) = self.threads.get().and_then(|t| t.get(usize::from(instance))) {
             thread.unpark();

@@ -1,23 +1,33 @@
 //! Models: the repository of what is served, and the way of a request through it.
+//!
+//! # Layout
+//!
+//! - [`request`]: a request and its answer, in no wire's terms.
+//! - [`repository`]: which models there are, and their loading.
+//! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
+//! - `driver`: a core and its requests under one lock · `job`: a request on its way · `pending`: how its surface holds it.
+//! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
+//! - `clock`, `timer`: real time.
 
+mod clock;
+mod driver;
+mod execute;
+mod instance;
+mod intake;
+mod job;
+mod loaded;
+mod pending;
+pub mod repository;
 pub mod request;
-
-use std::sync::Arc;
+mod timer;
 
 use sequor_core::{DataType, Dims};
 
+pub use pending::Pending;
+pub use repository::{Availability, ModelStatus, Options, Repository, Served};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 
-use crate::config::proto;
-use crate::error::Failure;
-
-/// Everything that is served. Cheap to clone; all clones are one repository.
-#[derive(Debug, Clone)]
-pub struct Repository(Arc<()>);
-
-/// One version (or the server's choice of it) of one model, found and ready.
-#[derive(Debug, Clone)]
-pub struct Served(Arc<()>);
+pub use crate::tensor::{Named, Tensor};
 
 /// What clients are told of a model. Controls, states and batch inputs are not listed; shapes have the batch dimension in front.
 #[derive(Debug, Clone)]
@@ -34,50 +44,4 @@ pub struct TensorMetadata {
     pub name: String,
     pub dtype: DataType,
     pub dims: Dims,
-}
-
-/// A request on its way. Dropping it cancels the request.
-#[derive(Debug)]
-pub struct Pending(());
-
-impl Repository {
-    /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
-    pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
-        let _ = (model, version);
-        Err(Failure::Internal(String::new()))
-    }
-
-    /// Whether every model that is wanted is ready.
-    pub fn ready(&self) -> bool {
-        false
-    }
-
-    /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.
-    pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
-        let _ = request;
-        Err(Failure::Internal(String::new()))
-    }
-}
-
-impl Served {
-    pub fn metadata(&self) -> Arc<Metadata> {
-        Arc::new(Metadata {
-            name: String::new(),
-            versions: vec![],
-            platform: String::new(),
-            inputs: vec![],
-            outputs: vec![],
-        })
-    }
-
-    pub fn config(&self) -> Arc<proto::ModelConfig> {
-        Arc::new(proto::ModelConfig::default())
-    }
-}
-
-impl std::future::Future for Pending {
-    type Output = Result<InferAnswer, Failure>;
-    fn poll(self: std::pin::Pin<&mut Self>, _: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
-        std::task::Poll::Pending
-    }
 }

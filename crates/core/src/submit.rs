@@ -53,6 +53,14 @@ impl Core {
         Ok(())
     }
 
+    /// The load that a request would go to, so that it can be checked against that load's settings before it is submitted.
+    pub fn route(&self, id: &Id, version: Option<u64>, start: bool) -> Option<Load> {
+        let target = self.target(version);
+        let live = self.lookup(id, version).live.and_then(|seq| self.seqs.get(seq)).map(|s| s.load);
+        let retired = live.and_then(|load| self.load(load)).is_some_and(|l| l.retired.is_some());
+        if start && retired { target.or(live) } else { live.or(target) }
+    }
+
     /// Whether a START on this live sequence opens a new one on a newer load and lets the old one run out.
     fn moves_on(&self, seq: Seq, target: Option<Load>, submit: &Submit) -> bool {
         let retired = self.seqs.get(seq).and_then(|s| self.load(s.load)).is_some_and(|l| l.retired.is_some());

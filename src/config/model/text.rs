@@ -125,4 +125,79 @@ mod tests {
         );
         assert!(fault("name: \"a").starts_with("config.pbtxt:1:"));
     }
+
+    proptest::proptest! {
+        /// Any text is read or told at a place within it; none makes the parser panic.
+        #[test]
+        fn any_text_is_read_or_told(parts in proptest::collection::vec(proptest::sample::select(SCRAPS), 0..40)) {
+            let text = parts.join(" ");
+            if let Err(fault) = parse(Path::new("config.pbtxt"), &text) {
+                let lines = text.split('\n').count();
+                assert!(fault.at.line as usize <= lines, "{fault}");
+            }
+            crate::config::model::locate::Places::of(&text);
+        }
+    }
+
+    const SCRAPS: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        "<",
+        ">",
+        ":",
+        ",",
+        ";",
+        "-",
+        "/",
+        ".",
+        "#",
+        "\n",
+        "'",
+        "\"",
+        "'a'",
+        "'\\400'",
+        "'\\x'",
+        "'\\u12'",
+        "'\\0'",
+        "0",
+        "08",
+        "1.",
+        "1e9",
+        "1e999f",
+        "-1",
+        "0x",
+        "0xfg",
+        "99999999999999999999",
+        "inf",
+        "nan",
+        "true",
+        "name",
+        "input",
+        "dims",
+        "parameters",
+        "key",
+        "value",
+        "string_value",
+        "instance_group",
+        "gpus",
+        "kind",
+        "KIND_CPU",
+        "7",
+        "sequence_batching",
+        "state",
+        "initial_state",
+        "zero_data",
+        "direct",
+        "minimum_slot_utilization",
+        "control_input",
+        "fp32_false_true",
+        "[a.b]",
+        "[a/b.c]",
+        "é",
+        "model_warmup",
+        "count",
+        "optimization",
+    ];
 }

@@ -1,1 +1,20 @@
-//! The server.
+//! The server's settings: defaults under the file, the file under the environment, the environment under the flags. Nothing here reads the
+//! environment or a clock: both are handed in.
+//!
+//! # Layout
+//!
+//! - [`file`]: the schema of the server's `sequor.toml`, and the defaults.
+//! - [`keys`]: every key once, from which its flag, its variable and its help are made.
+//! - [`flags`]: the keys as flags of `sequor serve`.
+//! - [`layers`]: the layers put over each other, and which of them set what.
+//! - [`settings`]: what they say together.
+
+pub mod file;
+pub mod flags;
+pub mod keys;
+pub mod layers;
+pub mod settings;
+
+pub use flags::{Given, args};
+pub use layers::Origin;
+pub use settings::{Host, Settings, config_path, load};

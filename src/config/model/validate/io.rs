@@ -2,6 +2,7 @@
 
 use super::reshape;
 use crate::config::fault::code;
+use crate::config::model::dtype;
 use crate::config::model::names::leaves_directory;
 use crate::config::model::report::{Report, nth};
 use crate::config::proto::{ModelTensorReshape, model_input::Format};
@@ -55,7 +56,7 @@ fn tensor(report: &mut Report<'_>, tensor: &Tensor<'_>) {
     let mut fault = |part: &str, code, what: &str| {
         report.fault(&format!("{field}.{part}"), code, format!("model {side} '{name}' {what} for {model}"));
     };
-    if super::super::dtype::from_proto(tensor.data_type).is_none() {
+    if dtype::from_proto(tensor.data_type).is_none() {
         fault("data_type", code, "must specify 'data_type'");
     }
     if tensor.dims.is_empty() {

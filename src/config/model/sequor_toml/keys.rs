@@ -1,0 +1,223 @@
+//! The schema of a model's `sequor.toml`, whole: what is not served yet is checked here too, before it is refused.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::config::units::{Size, Span, SpanOrNever};
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    pub schema: Option<u32>,
+    pub sequence: Sequence,
+    pub backlog: Backlog,
+    pub queue: Queue,
+    /// By `input_name`.
+    pub state: BTreeMap<String, State>,
+    /// By the model's input.
+    pub input: BTreeMap<String, Input>,
+    pub(super) output: BTreeMap<String, Output>,
+    pub(super) durability: Option<Durability>,
+    pub(super) reload: Option<Reload>,
+    pub(super) feature: Vec<Feature>,
+    pub(super) plugins: Option<Plugins>,
+    pub(super) model: Option<Model>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sequence {
+    pub rules: Option<Rules>,
+    pub idle: Option<SpanOrNever>,
+    pub idle_soft: Option<Span>,
+    pub idle_longest: Option<Span>,
+    pub max_live: Option<u32>,
+    pub max_queued: Option<u32>,
+    pub on_cancel: Option<OnCancel>,
+    pub end_without_inputs: Option<bool>,
+    pub(super) client_state: bool,
+    pub tombstones: Option<Span>,
+    pub(super) watch: Option<String>,
+}
+
+/// Whose rules a START on a live id, a missing id and a full house follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rules {
+    Triton,
+    Ovms,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnCancel {
+    End,
+    Keep,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backlog {
+    pub max: Option<u32>,
+    pub timeout: Option<Span>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Queue {
+    pub expire: Option<WhenExpired>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenExpired {
+    Reject,
+    Run,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    pub batch_axis: Option<u8>,
+    pub storage: Option<Storage>,
+    pub(super) pad: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    Declared,
+    Fp16,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Input {
+    /// The value of an input that clients do not send, the same for every row: a number, a truth value, a text or a list.
+    pub constant: Option<toml::Value>,
+    pub(super) ragged: Option<Ragged>,
+    pub(super) value: Option<f64>,
+    pub(super) multiple_of: Option<u32>,
+    pub(super) buckets: Option<Vec<u64>>,
+    pub(super) lengths: Option<String>,
+    pub(super) mask: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Ragged {
+    Concat,
+    Pad,
+    Bucket,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Output {
+    pub(super) crop: Option<Crop>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // The schema is checked before its meaning is served.
+pub(super) struct Crop {
+    pub(super) like: Option<String>,
+    pub(super) ratio: Option<String>,
+    pub(super) lengths: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Durability {
+    pub(super) when: Option<When>,
+    pub(super) every: Option<u32>,
+    pub(super) tier: Option<Tier>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum When {
+    Never,
+    Drain,
+    Step,
+    Every,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Tier {
+    Memory,
+    Disk,
+    Redis,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Reload {
+    pub(super) drain: Option<Span>,
+    pub(super) then: Option<Then>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Then {
+    End,
+    Carry,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Feature {
+    pub(super) name: String,
+    pub(super) from: From,
+    pub(super) key: String,
+    pub(super) r#type: FeatureType,
+    pub(super) default: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum From {
+    Parameter,
+    Input,
+    Header,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FeatureType {
+    Key,
+    Number,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Plugins {
+    pub(super) scheduler: Option<Plugin>,
+    pub(super) initializer: Option<Plugin>,
+    #[serde(default)]
+    pub(super) processor: Vec<Plugin>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Plugin {
+    pub(super) r#use: String,
+    pub(super) sha256: Option<String>,
+    pub(super) time: Option<Span>,
+    pub(super) memory: Option<Size>,
+    pub(super) config: Option<toml::Table>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(super) struct Model {
+    pub(super) plugin: Option<String>,
+}

@@ -1,0 +1,263 @@
+//! The schema of the server's `sequor.toml`, with the defaults. Sections that are not served yet are here too, so that they parse and can be
+//! refused by name.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::units::{Size, Span};
+
+/// The whole file. What it does not say is the default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub schema: u32,
+    pub node: Option<String>,
+    pub exit_on_error: bool,
+    pub strict_readiness: bool,
+    pub model: Model,
+    pub http: Http,
+    pub grpc: Grpc,
+    pub metrics: Metrics,
+    pub limits: Limits,
+    pub drain: Drain,
+    pub runtime: Runtime,
+    pub log: Log,
+    pub(super) admin: Option<Admin>,
+    pub(super) tls: Option<Tls>,
+    pub(super) auth: Option<Auth>,
+    pub(super) state: Option<State>,
+    pub(super) plugins: Option<Plugins>,
+    pub(super) otlp: Option<Otlp>,
+}
+
+/// Which models, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Model {
+    pub repository: Vec<PathBuf>,
+    pub control_mode: ControlMode,
+    pub load: Vec<String>,
+    pub poll: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ControlMode {
+    /// Everything in the repository, as it is at the start.
+    None,
+    /// Everything in the repository, looked at again and again.
+    Poll,
+    /// What `load` names, and what clients ask for.
+    Explicit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    pub address: String,
+    pub port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grpc {
+    pub address: String,
+    pub port: u16,
+    pub keepalive: Span,
+}
+
+/// Served at the address of `http`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    pub port: u16,
+    /// Whether `nv_inference_*` stand beside `sequor_*`.
+    pub triton_names: bool,
+}
+
+/// What may be held at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// One request.
+    pub request: Size,
+    pub in_flight: u32,
+    pub queued: Size,
+    /// States of all models; without it three quarters of the machine's memory.
+    pub state: Option<Size>,
+    pub stream_unread: Size,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drain {
+    /// Not ready, still takes everything.
+    pub announce: Span,
+    /// No new sequences, live ones go on.
+    pub finish: Span,
+    pub exit_timeout: Span,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Runtime {
+    /// The library's file; empty leaves it to the look-up order.
+    pub onnxruntime: PathBuf,
+    pub threads_per_instance: u16,
+    pub spinning: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    pub format: LogFormat,
+    /// A filter as `tracing` reads it: `info`, `warn,sequor::model=debug`.
+    pub level: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        File {
+            schema: 1,
+            node: None,
+            exit_on_error: false,
+            strict_readiness: true,
+            model: Model::default(),
+            http: Http::default(),
+            grpc: Grpc::default(),
+            metrics: Metrics::default(),
+            limits: Limits::default(),
+            drain: Drain::default(),
+            runtime: Runtime::default(),
+            log: Log::default(),
+            admin: None,
+            tls: None,
+            auth: None,
+            state: None,
+            plugins: None,
+            otlp: None,
+        }
+    }
+}
+
+const fn seconds(n: u64) -> Span {
+    Span(Duration::from_secs(n))
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Model { repository: Vec::new(), control_mode: ControlMode::None, load: Vec::new(), poll: seconds(15) }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http { address: "0.0.0.0".to_owned(), port: 8000 }
+    }
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Grpc { address: "0.0.0.0".to_owned(), port: 8001, keepalive: seconds(30) }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics { port: 8002, triton_names: true }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request: Size(64 << 20),
+            in_flight: 65536,
+            queued: Size(4 << 30),
+            state: None,
+            stream_unread: Size(8 << 20),
+        }
+    }
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Drain { announce: seconds(5), finish: seconds(20), exit_timeout: seconds(30) }
+    }
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Runtime { onnxruntime: PathBuf::new(), threads_per_instance: 1, spinning: false }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+// === not served yet ===
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Admin {
+    address: Option<String>,
+    port: Option<u16>,
+    keys_file: Option<PathBuf>,
+    upload: Option<bool>,
+    peek: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tls {
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Auth {
+    keys_file: Option<PathBuf>,
+    restricted: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct State {
+    dir: Option<PathBuf>,
+    url: Option<String>,
+    lease: Option<Span>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Plugins {
+    dir: Option<PathBuf>,
+    watch: Option<bool>,
+    require_sha256: Option<bool>,
+    max_candidates: Option<u32>,
+    time: Option<Span>,
+    memory: Option<Size>,
+    strikes: Option<u32>,
+    grants: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Otlp {
+    endpoint: Option<String>,
+    sample: Option<f64>,
+}

@@ -1,0 +1,264 @@
+//! Every key of the server's settings, once. `http.port` in the file is `--http-port` as a flag and `SEQUOR_HTTP_PORT` in the environment.
+
+use std::str::FromStr as _;
+
+use toml::Value;
+
+use super::file::File;
+use crate::config::units::{Size, Span};
+
+#[derive(Debug)]
+pub struct Key {
+    /// Section and name.
+    pub path: &'static str,
+    pub kind: Kind,
+    /// One sentence for `--help` and the reference; empty for what is not served yet.
+    pub help: &'static str,
+    /// Other names of the flag.
+    pub aliases: &'static [Alias],
+}
+
+/// Another flag for a key, as users of other servers know it.
+#[derive(Debug)]
+pub struct Alias {
+    pub flag: &'static str,
+    /// The unit of its number, if it has none of its own: `--exit-timeout-secs 30` is `"30s"`.
+    pub unit: &'static str,
+}
+
+/// How text becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bool,
+    Number,
+    Ratio,
+    Text,
+    Path,
+    /// Repeatable as a flag, separated by commas in one text.
+    Texts,
+    Paths,
+    Span,
+    Size,
+    Choice(&'static [&'static str]),
+}
+
+const fn key(path: &'static str, kind: Kind, help: &'static str) -> Key {
+    Key { path, kind, help, aliases: &[] }
+}
+
+const fn also(path: &'static str, kind: Kind, help: &'static str, aliases: &'static [Alias]) -> Key {
+    Key { path, kind, help, aliases }
+}
+
+/// A key that parses and is refused.
+const fn later(path: &'static str, kind: Kind) -> Key {
+    key(path, kind, "")
+}
+
+pub const KEYS: &[Key] = &[
+    key("node", Kind::Text, "Name of this server in logs and reports; the host's name if not given"),
+    key("exit_on_error", Kind::Bool, "Stop if a model fails to load at the start"),
+    key("strict_readiness", Kind::Bool, "Be ready only when every wanted model is"),
+    also(
+        "model.repository",
+        Kind::Paths,
+        "Directory of models in Triton's layout",
+        &[Alias { flag: "model-store", unit: "" }],
+    ),
+    key(
+        "model.control_mode",
+        Kind::Choice(&["none", "poll", "explicit"]),
+        "Who says which models are loaded: the repository at the start, the repository at any time, or load and unload requests",
+    ),
+    also(
+        "model.load",
+        Kind::Texts,
+        "Model to load at the start in control mode explicit; * is all",
+        &[Alias { flag: "load-model", unit: "" }],
+    ),
+    also(
+        "model.poll",
+        Kind::Span,
+        "How often the repository is looked at in control mode poll",
+        &[Alias { flag: "repository-poll-secs", unit: "s" }],
+    ),
+    key("http.address", Kind::Text, "Address of the HTTP listener"),
+    key("http.port", Kind::Number, "Port of the HTTP listener"),
+    key("grpc.address", Kind::Text, "Address of the gRPC listener"),
+    key("grpc.port", Kind::Number, "Port of the gRPC listener"),
+    key("grpc.keepalive", Kind::Span, "How long a gRPC connection may be silent before it is asked for a sign of life"),
+    key("metrics.port", Kind::Number, "Port of the metrics listener"),
+    key("metrics.triton_names", Kind::Bool, "Publish nv_inference_* beside sequor_*"),
+    key("limits.request", Kind::Size, "Most bytes of one request"),
+    key("limits.in_flight", Kind::Number, "Most requests in flight"),
+    key("limits.queued", Kind::Size, "Most bytes of queued requests"),
+    key(
+        "limits.state",
+        Kind::Size,
+        "Most bytes of sequence state, all models together; three quarters of the memory if not given",
+    ),
+    key("limits.stream_unread", Kind::Size, "Most bytes of answers a client may leave unread on one stream"),
+    key("drain.announce", Kind::Span, "How long a stopping server is not ready but still takes everything"),
+    key("drain.finish", Kind::Span, "How long it then takes no new sequences while live ones go on"),
+    also(
+        "drain.exit_timeout",
+        Kind::Span,
+        "How long stopping may take in all",
+        &[Alias { flag: "exit-timeout-secs", unit: "s" }],
+    ),
+    key("runtime.onnxruntime", Kind::Path, "File of the ONNX Runtime library; looked up if not given"),
+    key("runtime.threads_per_instance", Kind::Number, "Threads one run of a model may use"),
+    key("runtime.spinning", Kind::Bool, "Let those threads wait busily between operators"),
+    key("log.format", Kind::Choice(&["text", "json"]), "Form of the log"),
+    key("log.level", Kind::Text, "What is logged: error, warn, info, debug, trace, or a filter by module"),
+    later("admin.address", Kind::Text),
+    later("admin.port", Kind::Number),
+    later("admin.keys_file", Kind::Path),
+    later("admin.upload", Kind::Bool),
+    later("admin.peek", Kind::Bool),
+    later("tls.cert", Kind::Path),
+    later("tls.key", Kind::Path),
+    later("tls.client_ca", Kind::Path),
+    later("auth.keys_file", Kind::Path),
+    later("auth.restricted", Kind::Texts),
+    later("state.dir", Kind::Path),
+    later("state.url", Kind::Text),
+    later("state.lease", Kind::Span),
+    later("plugins.dir", Kind::Path),
+    later("plugins.watch", Kind::Bool),
+    later("plugins.require_sha256", Kind::Bool),
+    later("plugins.max_candidates", Kind::Number),
+    later("plugins.time", Kind::Span),
+    later("plugins.memory", Kind::Size),
+    later("plugins.strikes", Kind::Number),
+    later("plugins.grants", Kind::Texts),
+    later("otlp.endpoint", Kind::Text),
+    later("otlp.sample", Kind::Ratio),
+];
+
+impl Key {
+    pub fn is_served(&self) -> bool {
+        !self.help.is_empty()
+    }
+
+    /// `http-port`.
+    pub fn flag(&self) -> String {
+        self.path.replace(['.', '_'], "-")
+    }
+
+    /// `SEQUOR_HTTP_PORT`.
+    pub fn variable(&self) -> String {
+        format!("SEQUOR_{}", self.path.replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// Section (empty at the top) and name.
+    pub fn parts(&self) -> Vec<&'static str> {
+        self.path.split('.').collect()
+    }
+
+    /// The default, as the file would write it; `None` if there is none.
+    pub fn default(&self) -> Option<Value> {
+        let defaults = toml::Table::try_from(File::default()).ok()?;
+        let mut value = Value::Table(defaults);
+        for part in self.parts() {
+            value = value.as_table_mut()?.remove(part)?;
+        }
+        Some(value)
+    }
+}
+
+impl Kind {
+    /// The value this text stands for.
+    pub fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Kind::Bool => match text {
+                "true" | "1" => Ok(Value::Boolean(true)),
+                "false" | "0" => Ok(Value::Boolean(false)),
+                other => Err(format!("\"{other}\" is neither true nor false")),
+            },
+            Kind::Number => text.parse().map(Value::Integer).map_err(|_| format!("\"{text}\" is not a number")),
+            Kind::Ratio => text.parse().map(Value::Float).map_err(|_| format!("\"{text}\" is not a number")),
+            Kind::Text | Kind::Path => Ok(Value::String(text.to_owned())),
+            Kind::Texts | Kind::Paths => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Ok(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
+            }
+            Kind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
+            Kind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
+            Kind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
+            Kind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
+        }
+    }
+
+    /// What help calls the value.
+    pub fn placeholder(self) -> String {
+        match self {
+            Kind::Bool => "BOOL".to_owned(),
+            Kind::Number => "N".to_owned(),
+            Kind::Ratio => "RATIO".to_owned(),
+            Kind::Text | Kind::Texts => "TEXT".to_owned(),
+            Kind::Path | Kind::Paths => "PATH".to_owned(),
+            Kind::Span => "DURATION".to_owned(),
+            Kind::Size => "SIZE".to_owned(),
+            Kind::Choice(choices) => choices.join("|"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn sample(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Bool => "true",
+            Kind::Number => "1",
+            Kind::Ratio => "0.5",
+            Kind::Text | Kind::Texts | Kind::Path | Kind::Paths => "x",
+            Kind::Span => "1s",
+            Kind::Size => "1MiB",
+            Kind::Choice(choices) => choices[0],
+        }
+    }
+
+    #[test]
+    fn every_key_is_one_of_the_file() {
+        for key in KEYS {
+            let mut value = key.kind.read(sample(key.kind)).unwrap();
+            for part in key.parts().into_iter().rev() {
+                value = Value::Table([(part.to_owned(), value)].into_iter().collect());
+            }
+            assert!(value.clone().try_into::<File>().is_ok(), "{value}");
+        }
+    }
+
+    /// What serde says it expects instead of a field that does not exist.
+    fn fields(text: &str) -> BTreeSet<String> {
+        let said = toml::from_str::<File>(text).unwrap_err().message().to_owned();
+        let (_, names) = said.split_once("expected").unwrap();
+        names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_of_the_file_is_here() {
+        let sections: BTreeSet<&str> = KEYS.iter().filter_map(|k| k.path.split_once('.')).map(|(s, _)| s).collect();
+        let mut paths: BTreeSet<String> =
+            fields("bogus = 1").into_iter().filter(|f| !sections.contains(f.as_str())).collect();
+        for section in sections {
+            paths.extend(fields(&format!("[{section}]\nbogus = 1")).into_iter().map(|f| format!("{section}.{f}")));
+        }
+        assert!(paths.remove("schema"), "of the file alone");
+        assert_eq!(paths, KEYS.iter().map(|k| k.path.to_owned()).collect());
+    }
+
+    #[test]
+    fn names_are_made_from_the_path() {
+        let key = KEYS.iter().find(|k| k.path == "runtime.threads_per_instance").unwrap();
+        assert_eq!(
+            (key.flag().as_str(), key.variable().as_str()),
+            ("runtime-threads-per-instance", "SEQUOR_RUNTIME_THREADS_PER_INSTANCE")
+        );
+        assert_eq!(key.default(), Some(Value::Integer(1)));
+    }
+}

@@ -1,0 +1,176 @@
+//! Defaults, file, environment, flags: each over the one before, and who set what.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::file::File;
+use super::flags::Given;
+use super::keys::{KEYS, Key};
+use crate::config::fault::{Fault, code};
+use crate::config::place::Place;
+use crate::config::toml_file;
+use crate::error::At;
+
+/// Who set a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(At),
+    /// The variable.
+    Environment(String),
+    /// The flag, as it was written.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(at) => f.write_str(at.to_string().trim_end_matches(':')),
+            Origin::Environment(name) | Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Origin {
+    /// Where a fault of such a value is.
+    pub(super) fn at(&self) -> At {
+        match self {
+            Origin::Default => At::default(),
+            Origin::File(at) => at.clone(),
+            Origin::Environment(name) | Origin::Flag(name) => Place::UNKNOWN.at(Path::new(name)),
+        }
+    }
+}
+
+/// What the layers say together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layers {
+    table: Table,
+    /// Keys that some layer sets, and which.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(super) faults: Vec<Fault>,
+    /// The file's path and text.
+    file: Option<(PathBuf, String)>,
+}
+
+impl Layers {
+    /// The lowest layer that says anything.
+    pub(super) fn file(&mut self, path: &Path, text: &str) {
+        if let Err(fault) = toml_file::read::<File>(path, text) {
+            self.faults.push(fault);
+            return;
+        }
+        self.table = text.parse().unwrap_or_default();
+        self.file = Some((path.to_owned(), text.to_owned()));
+        for key in KEYS {
+            if let Some(place) = toml_file::find(text, &key.parts()) {
+                self.origins.insert(key.path, Origin::File(place.at(path)));
+            }
+        }
+    }
+
+    pub(super) fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
+        for key in KEYS {
+            let name = key.variable();
+            if let Some(text) = variable(&name) {
+                let value = key.kind.read(&text);
+                self.set(key, Origin::Environment(name), value);
+            }
+        }
+    }
+
+    pub(super) fn flags(&mut self, given: &Given) {
+        for (path, flag, texts) in &given.values {
+            let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
+            let values: Result<Vec<Value>, String> = texts.iter().map(|text| key.kind.read(text)).collect();
+            let value = values.map(one).transpose().unwrap_or_else(|| Err("no value".to_owned()));
+            self.set(key, Origin::Flag(flag.clone()), value);
+        }
+    }
+
+    /// Puts one value over what is there, if it is one.
+    fn set(&mut self, key: &'static Key, origin: Origin, value: Result<Value, String>) {
+        let checked = value.and_then(|value| {
+            let mut alone = Table::new();
+            put(&mut alone, &key.parts(), value.clone());
+            alone.try_into::<File>().map(|_| value).map_err(|e| e.message().to_owned())
+        });
+        match checked {
+            Ok(value) => {
+                put(&mut self.table, &key.parts(), value);
+                self.origins.insert(key.path, origin);
+            }
+            Err(what) => self.faults.push(Fault { at: origin.at(), code: code::VALUE, what }),
+        }
+    }
+
+    /// What is said and not served yet.
+    pub(super) fn not_served(&self) -> Vec<Fault> {
+        let said =
+            KEYS.iter().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
+        let mut faults: Vec<Fault> = said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect();
+        for section in ["admin", "tls", "auth", "state", "plugins", "otlp"] {
+            let empty = matches!(self.table.get(section), Some(Value::Table(keys)) if keys.is_empty());
+            if let (true, Some((path, text))) = (empty, &self.file) {
+                faults.push(refusal(toml_file::place(text, &[section]).at(path), &format!("[{section}]")));
+            }
+        }
+        faults
+    }
+
+    /// Everything, over the defaults.
+    pub(super) fn settled(&mut self) -> File {
+        self.table.clone().try_into().unwrap_or_else(|e: toml::de::Error| {
+            // Every value was read alone before: this cannot be, but a default served in silence would be worse.
+            self.faults.push(Fault { at: At::default(), code: code::VALUE, what: e.message().to_owned() });
+            File::default()
+        })
+    }
+
+    pub(super) fn origin(&self, path: &str) -> Origin {
+        self.origins.get(path).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Where a key of the file alone stands.
+    pub(super) fn file_at(&self, key: &[&str]) -> At {
+        self.file.as_ref().map(|(path, text)| toml_file::place(text, key).at(path)).unwrap_or_default()
+    }
+}
+
+fn refusal(at: At, what: &str) -> Fault {
+    Fault { at, code: code::NOT_SERVED, what: format!("{what} is not served yet") }
+}
+
+fn spelled(path: &str) -> String {
+    path.split_once('.').map_or_else(|| path.to_owned(), |(section, name)| format!("[{section}] {name}"))
+}
+
+/// Several values of one flag: lists are joined, of anything else the last one holds.
+fn one(values: Vec<Value>) -> Option<Value> {
+    values.into_iter().reduce(|mut joined, value| match (&mut joined, value) {
+        (Value::Array(all), Value::Array(more)) => {
+            all.extend(more);
+            joined
+        }
+        (_, last) => last,
+    })
+}
+
+fn put(table: &mut Table, path: &[&str], value: Value) {
+    match path {
+        [name] => {
+            table.insert((*name).to_owned(), value);
+        }
+        [section, rest @ ..] => {
+            let inner = table.entry((*section).to_owned()).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+        [] => {}
+    }
+}

@@ -1,0 +1,212 @@
+//! What the server's layers say together, in the host's terms.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::file::{Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
+use super::flags::Given;
+use super::layers::{Layers, Origin};
+use crate::config::fault::{Fault, code, in_order};
+
+/// What the machine tells, for defaults that depend on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    pub name: String,
+    /// Bytes of memory; `None` if it could not be found out.
+    pub memory: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub node: String,
+    pub exit_on_error: bool,
+    pub strict_readiness: bool,
+    pub model: Model,
+    pub http: Http,
+    pub grpc: Grpc,
+    pub metrics: Metrics,
+    pub limits: Limits,
+    pub drain: Drain,
+    pub runtime: Runtime,
+    pub log: Log,
+    /// Who set what; a key that is not here has its default.
+    pub origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Bytes and counts that may be held at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub request: u64,
+    pub in_flight: u32,
+    pub queued: u64,
+    /// `None` is no limit: neither given, nor is the memory known.
+    pub state: Option<u64>,
+    pub stream_unread: u64,
+}
+
+/// The file to read, if one is named.
+pub fn config_path(variable: &dyn Fn(&str) -> Option<String>, given: &Given) -> Option<PathBuf> {
+    given.config.clone().or_else(|| variable("SEQUOR_CONFIG")).map(PathBuf::from)
+}
+
+/// Puts the layers over each other and settles them, or says everything that is wrong. `variable` looks a variable of the environment up.
+pub fn load(
+    file: Option<(&Path, &str)>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    given: &Given,
+    host: &Host,
+) -> Result<Settings, Vec<Fault>> {
+    let mut layers = Layers::default();
+    if let Some((path, text)) = file {
+        layers.file(path, text);
+    }
+    layers.environment(variable);
+    layers.flags(given);
+    let said = layers.settled();
+    let mut faults = std::mem::take(&mut layers.faults);
+    faults.extend(layers.not_served());
+    faults.extend(meaningless(&said, &layers));
+    if faults.is_empty() { Ok(settle(said, layers.origins, host)) } else { Err(in_order(faults)) }
+}
+
+/// Values of the right type that mean nothing.
+fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if said.schema != 1 {
+        let at = layers.file_at(&["schema"]);
+        faults.push(Fault { at, code: code::VALUE, what: "schema must be 1".to_owned() });
+    }
+    let ports = [("http.port", said.http.port), ("grpc.port", said.grpc.port), ("metrics.port", said.metrics.port)];
+    for (n, (path, port)) in ports.iter().enumerate() {
+        let earlier = ports.iter().take(n).find(|(_, p)| p == port && *port != 0);
+        if let Some((other, _)) = earlier {
+            let key = if layers.origin(path) == Origin::Default { other } else { path };
+            let what = format!("{other} and {path} are both {port}");
+            faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
+        }
+    }
+    let zeros = [
+        ("limits.request", said.limits.request.0 == 0),
+        ("limits.in_flight", said.limits.in_flight == 0),
+        ("limits.queued", said.limits.queued.0 == 0),
+        ("limits.stream_unread", said.limits.stream_unread.0 == 0),
+        ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
+        ("model.poll", said.model.poll.0.is_zero()),
+    ];
+    for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
+        let what = format!("{path} must be more than 0");
+        faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
+    }
+    faults
+}
+
+fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> Settings {
+    let limits = said.limits;
+    Settings {
+        node: said.node.unwrap_or_else(|| host.name.clone()),
+        exit_on_error: said.exit_on_error,
+        strict_readiness: said.strict_readiness,
+        model: said.model,
+        http: said.http,
+        grpc: said.grpc,
+        metrics: said.metrics,
+        limits: Limits {
+            request: limits.request.0,
+            in_flight: limits.in_flight,
+            queued: limits.queued.0,
+            state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
+            stream_unread: limits.stream_unread.0,
+        },
+        drain: said.drain,
+        runtime: said.runtime,
+        log: said.log,
+        origins,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::file::ControlMode;
+    use crate::config::units::Span;
+    use std::time::Duration;
+
+    const FILE: &str = "schema = 1\n[http]\nport = 9000\naddress = \"127.0.0.1\"\n[limits]\nrequest = \"1MiB\"\n";
+
+    fn given(args: &[&str]) -> Given {
+        let command = clap::Command::new("serve").args(crate::config::server::args());
+        Given::from_matches(
+            &command.try_get_matches_from(std::iter::once("serve").chain(args.iter().copied())).unwrap(),
+        )
+    }
+
+    fn settings(file: &str, variables: &[(&str, &str)], args: &[&str]) -> Result<Settings, Vec<String>> {
+        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let host = Host { name: "here".to_owned(), memory: Some(4096) };
+        load(Some((Path::new("sequor.toml"), file)), &variable, &given(args), &host)
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn flags_are_over_variables_over_the_file_over_defaults() {
+        let settings = settings(
+            FILE,
+            &[("SEQUOR_HTTP_PORT", "9100"), ("SEQUOR_GRPC_PORT", "9101"), ("SEQUOR_MODEL_REPOSITORY", "/a, /b")],
+            &["--grpc-port", "9201", "--model-control-mode", "explicit", "--exit-timeout-secs", "7"],
+        )
+        .unwrap();
+        assert_eq!((settings.http.port, settings.http.address.as_str()), (9100, "127.0.0.1"));
+        assert_eq!((settings.grpc.port, settings.metrics.port), (9201, 8002));
+        assert_eq!(settings.model.repository, [Path::new("/a"), Path::new("/b")]);
+        assert_eq!(
+            (settings.model.control_mode, settings.drain.exit_timeout),
+            (ControlMode::Explicit, Span(Duration::from_secs(7)))
+        );
+        assert_eq!(
+            (settings.limits.request, settings.limits.state, settings.node.as_str()),
+            (1 << 20, Some(3072), "here")
+        );
+        let origin = |path: &str| settings.origins.get(path).map_or_else(|| "default".to_owned(), ToString::to_string);
+        assert_eq!(origin("http.port"), "SEQUOR_HTTP_PORT");
+        assert_eq!(origin("http.address"), "sequor.toml:4:1");
+        assert_eq!(origin("grpc.port"), "--grpc-port");
+        assert_eq!(origin("drain.exit_timeout"), "--exit-timeout-secs");
+        assert_eq!(origin("metrics.port"), "default");
+    }
+
+    #[test]
+    fn nothing_said_is_the_defaults() {
+        let settings = load(None, &|_| None, &Given::default(), &Host::default()).unwrap();
+        assert_eq!((settings.http.port, settings.grpc.port, settings.metrics.port), (8000, 8001, 8002));
+        assert_eq!((settings.limits.in_flight, settings.limits.queued, settings.limits.state), (65536, 4 << 30, None));
+        assert!(settings.strict_readiness && !settings.exit_on_error && settings.origins.is_empty());
+    }
+
+    #[test]
+    fn every_fault_of_every_layer_is_told() {
+        let file = "[grpc]\nport = 8000\n[tls]\n[admin]\nport = 8003\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
+        let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
+        let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
+        insta::assert_snapshot!(faults.join("\n"));
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_at_its_line() {
+        let fault = |file: &str| settings(file, &[], &[]).unwrap_err().join("\n");
+        assert_eq!(
+            fault("[limits]\nstate = \"24GB\""),
+            "sequor.toml:2:9: \"24GB\" is not a size (did you mean \"24GiB\"?)"
+        );
+        assert!(fault("[http]\nprot = 1").starts_with("sequor.toml:2:1: unknown field `prot`, expected"));
+        assert!(fault("[http]\nport = 70000").starts_with("sequor.toml:2:8: invalid value"));
+        assert_eq!(fault("\nschema = 2"), "sequor.toml:2:1: schema must be 1");
+    }
+
+    #[test]
+    fn the_file_is_named_by_flag_or_variable() {
+        let variable = |name: &str| (name == "SEQUOR_CONFIG").then(|| "/v".to_owned());
+        assert_eq!(config_path(&variable, &given(&["--config", "/f"])), Some(PathBuf::from("/f")));
+        assert_eq!(config_path(&variable, &Given::default()), Some(PathBuf::from("/v")));
+        assert_eq!(config_path(&|_| None, &Given::default()), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! One thread that wakes every model's core when something is due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Condvar, Mutex};
+use sequor_core::Time;
+
+use super::clock::Clock;
+use super::driver::Model;
+
+/// Clones share the thread. It ends when the last of them is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct Timer(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    due: BinaryHeap<Reverse<(Time, u64)>>,
+    models: std::collections::BTreeMap<u64, Weak<Model>>,
+    serial: u64,
+}
+
+impl Timer {
+    pub(super) fn start(clock: Clock) -> std::io::Result<Timer> {
+        let shared = Arc::new(Shared::default());
+        let weak = Arc::downgrade(&shared);
+        std::thread::Builder::new().name("sequor-timer".to_owned()).spawn(move || run(clock, &weak))?;
+        Ok(Timer(shared))
+    }
+
+    /// Ticks the model at this time.
+    pub(super) fn arm(&self, at: Time, model: &Arc<Model>) {
+        let mut queue = self.0.queue.lock();
+        queue.serial += 1;
+        let serial = queue.serial;
+        queue.models.insert(serial, Arc::downgrade(model));
+        queue.due.push(Reverse((at, serial)));
+        drop(queue);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.changed.notify_all();
+    }
+}
+
+/// Waits no longer than this without looking whether it is still wanted.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+
+fn run(clock: Clock, shared: &Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        let mut queue = shared.queue.lock();
+        let now = clock.now();
+        let mut ticks = Vec::new();
+        while let Some(Reverse((at, serial))) = queue.due.peek().copied() {
+            if at > now {
+                break;
+            }
+            queue.due.pop();
+            ticks.extend(queue.models.remove(&serial).and_then(|m| m.upgrade()));
+        }
+        if ticks.is_empty() {
+            let next = queue.due.peek().and_then(|Reverse((at, _))| clock.instant(*at));
+            let latest = std::time::Instant::now() + LOOK;
+            shared.changed.wait_until(&mut queue, next.map_or(latest, |next| next.min(latest)));
+            continue;
+        }
+        drop(queue);
+        for model in ticks {
+            model.tick();
+        }
+    }
+}
