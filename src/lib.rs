@@ -1,5 +1,6 @@
 //! Sequor (Latin: I follow), an inference server for models that remember.
 
+pub mod api;
 pub mod backend;
 pub mod config;
 pub mod device;

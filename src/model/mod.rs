@@ -8,8 +8,10 @@ use sequor_core::{DataType, Dims};
 
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 
+pub use crate::tensor::{Named, Tensor};
+
 use crate::config::proto;
-use crate::error::Failure;
+use crate::error::{Failure, NotServed};
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
 #[derive(Debug, Clone)]
@@ -41,21 +43,25 @@ pub struct TensorMetadata {
 pub struct Pending(());
 
 impl Repository {
+    /// Of no models; it is ready.
+    pub fn empty() -> Repository {
+        Repository(Arc::new(()))
+    }
+
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
     pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
-        let _ = (model, version);
-        Err(Failure::Internal(String::new()))
+        let _ = version;
+        Err(Failure::NotServed(NotServed::UnknownModel { model: model.to_owned() }))
     }
 
     /// Whether every model that is wanted is ready.
     pub fn ready(&self) -> bool {
-        false
+        true
     }
 
     /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
-        let _ = request;
-        Err(Failure::Internal(String::new()))
+        Err(Failure::NotServed(NotServed::UnknownModel { model: request.model }))
     }
 }
 
