@@ -6,6 +6,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
+pub mod server;
 pub mod state;
 pub mod telemetry;
 pub mod tensor;
