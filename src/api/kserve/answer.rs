@@ -144,8 +144,8 @@ mod tests {
             r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
         );
-        let head = super::super::json::Head { model: "m", version: "", sequence: None, json_length: None };
-        super::super::json::infer(head, &request.into()).expect("a request").1
+        let head = crate::api::kserve::json::Head { model: "m", version: "", sequence: None, json_length: None };
+        crate::api::kserve::json::infer(head, &request.into()).expect("a request").1
     }
 
     #[test]
