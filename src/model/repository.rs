@@ -117,6 +117,19 @@ impl Repository {
         Ok(Repository(Arc::new(shared)))
     }
 
+    /// Of no models; it is ready.
+    #[cfg(test)]
+    pub fn empty() -> Repository {
+        let options = Options {
+            config: model::draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit: u64::MAX,
+            reply_pool: 0,
+        };
+        let backend = Arc::new(crate::backend::mock::MockBackend::default());
+        Repository::new(backend, options, Metrics::new(true)).unwrap()
+    }
+
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
     pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
         let not_served = |what| Err(Failure::NotServed(what));

@@ -1,0 +1,84 @@
+//! The kinds of outcomes, and the numbers each protocol has for them.
+
+/// Why a request has no answer, as far as the protocols tell such reasons apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    Unknown,
+    Internal,
+    NotFound,
+    InvalidArgument,
+    Unavailable,
+    Unimplemented,
+    AlreadyExists,
+    Cancelled,
+    FailedPrecondition,
+    DeadlineExceeded,
+    /// The request is larger than is taken.
+    TooLarge,
+}
+
+impl Code {
+    pub const ALL: [Code; 11] = [
+        Code::Unknown,
+        Code::Internal,
+        Code::NotFound,
+        Code::InvalidArgument,
+        Code::Unavailable,
+        Code::Unimplemented,
+        Code::AlreadyExists,
+        Code::Cancelled,
+        Code::FailedPrecondition,
+        Code::DeadlineExceeded,
+        Code::TooLarge,
+    ];
+
+    /// gRPC's name, which metrics use too.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Code::Unknown => "UNKNOWN",
+            Code::Internal => "INTERNAL",
+            Code::NotFound => "NOT_FOUND",
+            Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::Unavailable => "UNAVAILABLE",
+            Code::Unimplemented => "UNIMPLEMENTED",
+            Code::AlreadyExists => "ALREADY_EXISTS",
+            Code::Cancelled => "CANCELLED",
+            Code::FailedPrecondition => "FAILED_PRECONDITION",
+            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Code::TooLarge => "RESOURCE_EXHAUSTED",
+        }
+    }
+
+    pub const fn grpc(self) -> tonic::Code {
+        match self {
+            Code::Unknown => tonic::Code::Unknown,
+            Code::Internal => tonic::Code::Internal,
+            Code::NotFound => tonic::Code::NotFound,
+            Code::InvalidArgument => tonic::Code::InvalidArgument,
+            Code::Unavailable => tonic::Code::Unavailable,
+            Code::Unimplemented => tonic::Code::Unimplemented,
+            Code::AlreadyExists => tonic::Code::AlreadyExists,
+            Code::Cancelled => tonic::Code::Cancelled,
+            Code::FailedPrecondition => tonic::Code::FailedPrecondition,
+            Code::DeadlineExceeded => tonic::Code::DeadlineExceeded,
+            Code::TooLarge => tonic::Code::ResourceExhausted,
+        }
+    }
+
+    /// KServe's HTTP status. What Triton has no code for stands where gRPC's own mapping puts it.
+    pub const fn http(self) -> u16 {
+        match self {
+            Code::Unknown
+            | Code::InvalidArgument
+            | Code::AlreadyExists
+            | Code::Cancelled
+            | Code::FailedPrecondition => 400,
+            Code::NotFound => 404,
+            Code::TooLarge => 413,
+            Code::Internal => 500,
+            Code::Unimplemented => 501,
+            Code::Unavailable => 503,
+            Code::DeadlineExceeded => 504,
+        }
+    }
+}

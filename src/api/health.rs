@@ -1,0 +1,75 @@
+//! `grpc.health.v1`: whether the server is ready, whatever service is asked for, as Triton answers it.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use super::{Api, Phase};
+
+/// How often a watched server looks whether its models are ready; phases are told at once.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    api: Api,
+}
+
+pub fn service(api: &Api) -> HealthServer<Readiness> {
+    HealthServer::new(Readiness { api: api.clone() })
+}
+
+impl Readiness {
+    fn status(&self) -> ServingStatus {
+        if self.api.ready() { ServingStatus::Serving } else { ServingStatus::NotServing }
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl Health for Readiness {
+    async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        Ok(Response::new(answer(self.status())))
+    }
+
+    type WatchStream = std::pin::Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(tell(self.clone(), self.api.phases(), sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+/// Sends the status, then every change of it, until nobody listens any more.
+async fn tell(
+    readiness: Readiness,
+    mut phases: watch::Receiver<Phase>,
+    sender: tokio::sync::mpsc::Sender<Result<HealthCheckResponse, Status>>,
+) {
+    let mut told = None;
+    loop {
+        let status = readiness.status();
+        if told != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
+            return;
+        }
+        told = Some(status);
+        // An endless answer would hold its connection open for as long as the server may take to go out.
+        if *phases.borrow() == Phase::Closing {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            changed = phases.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! From the host's answers to HTTP bodies: JSON, followed by the tensors that the client wants as bytes.
+
+use bytes::Bytes;
+use sequor_core::DataType;
+use serde_json::{Value, json};
+
+use super::data;
+use super::json::Binary;
+use crate::api::{Code, Status};
+use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
+
+/// A body, and the length of its JSON if bytes follow it.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
+    pub(crate) json_length: Option<usize>,
+}
+
+/// Refuses, before anything is run, what could not be written afterwards.
+pub(crate) fn check(metadata: &Metadata, wanted: &[String], binary: &Binary) -> Result<(), Status> {
+    let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
+    let half = |output: &&TensorMetadata| matches!(output.dtype, DataType::Fp16 | DataType::Bf16);
+    let mut outputs = metadata.outputs.iter().filter(half);
+    match outputs.find(|output| is_wanted(&output.name) && !binary.wants(&output.name)) {
+        None => Ok(()),
+        Some(TensorMetadata { name, dtype, .. }) => {
+            let text = format!(
+                "sending {dtype} data via JSON is not supported. Please use the binary data format for output '{name}'"
+            );
+            Err(Status::new(Code::InvalidArgument, "bad_input", text))
+        }
+    }
+}
+
+pub(crate) fn write(answer: InferAnswer, binary: &Binary) -> Result<Body, Status> {
+    let mut out = Vec::with_capacity(256 + answer.outputs.iter().map(|o| o.tensor.data.len() * 3).sum::<usize>());
+    out.push(b'{');
+    if !answer.id.is_empty() {
+        member(&mut out, "id", &answer.id.into());
+        out.push(b',');
+    }
+    member(&mut out, "model_name", &answer.model.into());
+    out.push(b',');
+    member(&mut out, "model_version", &answer.version.to_string().into());
+    if !answer.parameters.is_empty() {
+        out.push(b',');
+        member(&mut out, "parameters", &answer.parameters.into_iter().map(|(k, v)| (k, parameter(v))).collect());
+    }
+    out.extend_from_slice(b",\"outputs\":[");
+    let mut blobs = Vec::new();
+    for (i, output) in answer.outputs.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        blobs.extend(write_output(&mut out, output, binary)?);
+    }
+    out.extend_from_slice(b"]}");
+    let json_length = (!blobs.is_empty()).then_some(out.len());
+    for blob in blobs {
+        out.extend_from_slice(&blob);
+    }
+    Ok(Body { bytes: out.into(), json_length })
+}
+
+/// Writes an output; gives its data back if it is to follow as bytes.
+fn write_output(out: &mut Vec<u8>, output: Named, binary: &Binary) -> Result<Option<Bytes>, Status> {
+    let Named { name, tensor } = output;
+    let as_bytes = binary.wants(&name);
+    out.push(b'{');
+    member(out, "name", &name.as_str().into());
+    out.push(b',');
+    member(out, "datatype", &tensor.dtype.name().into());
+    out.push(b',');
+    member(out, "shape", &tensor.shape.0.into());
+    out.push(b',');
+    if as_bytes {
+        member(out, "parameters", &json!({ "binary_data_size": tensor.data.len() }));
+    } else {
+        out.extend_from_slice(b"\"data\":");
+        data::write(out, tensor.dtype, &tensor.data).map_err(|why| {
+            let text = format!("output '{name}' cannot be sent as JSON: {why}. Please use the binary data format");
+            Status::new(Code::Internal, "internal", text)
+        })?;
+    }
+    out.push(b'}');
+    Ok(as_bytes.then_some(tensor.data))
+}
+
+/// A `Vec` takes everything that is written to it.
+fn member(out: &mut Vec<u8>, key: &str, value: &Value) {
+    let _ = serde_json::to_writer(&mut *out, key);
+    out.push(b':');
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn parameter(value: Parameter) -> Value {
+    match value {
+        Parameter::Bool(b) => b.into(),
+        Parameter::Int(n) => n.into(),
+        Parameter::Uint(n) => n.into(),
+        Parameter::Double(x) => x.into(),
+        Parameter::Text(text) => text.into(),
+    }
+}
+
+pub(crate) fn metadata(metadata: &Metadata) -> Value {
+    let tensor = |t: &TensorMetadata| json!({ "name": t.name, "datatype": t.dtype.name(), "shape": t.dims.to_wire() });
+    json!({
+        "name": metadata.name,
+        "versions": metadata.versions.iter().map(u64::to_string).collect::<Vec<_>>(),
+        "platform": metadata.platform,
+        "inputs": metadata.inputs.iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": metadata.outputs.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::{Dims, Shape};
+
+    use super::*;
+    use crate::model::Tensor;
+
+    fn answer() -> InferAnswer {
+        let named = |name: &str, dtype, data: Vec<u8>| {
+            let tensor = Tensor { dtype, shape: Shape::of(&[1, 1]), data: data.into() };
+            Named { name: name.to_owned(), tensor }
+        };
+        InferAnswer {
+            model: "acc".to_owned(),
+            version: 1,
+            id: "r-1".to_owned(),
+            outputs: vec![
+                named("y", DataType::Fp32, 0.1f32.to_le_bytes().to_vec()),
+                named("z", DataType::Fp16, vec![1, 2]),
+            ],
+            parameters: vec![("n".to_owned(), Parameter::Int(-3))],
+        }
+    }
+
+    /// Asked for as a client would: all outputs but `text` as bytes.
+    fn bytes_but(text: &str) -> Binary {
+        let request = format!(
+            r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
+                "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
+        );
+        let head = crate::api::kserve::json::Head { model: "m", version: "", sequence: None, json_length: None };
+        crate::api::kserve::json::infer(head, &request.into()).expect("a request").1
+    }
+
+    #[test]
+    fn tensors_are_json_or_bytes_behind_it() {
+        let body = write(answer(), &bytes_but("y")).expect("a body");
+        let length = body.json_length.expect("bytes follow");
+        let said = std::str::from_utf8(&body.bytes[..length]).expect("UTF-8");
+        let want = concat!(
+            r#"{"id":"r-1","model_name":"acc","model_version":"1","parameters":{"n":-3},"outputs":["#,
+            r#"{"name":"y","datatype":"FP32","shape":[1,1],"data":[0.1]},"#,
+            r#"{"name":"z","datatype":"FP16","shape":[1,1],"parameters":{"binary_data_size":2}}]}"#
+        );
+        assert_eq!((said, &body.bytes[length..]), (want, [1u8, 2].as_slice()));
+    }
+
+    #[test]
+    fn without_bytes_there_is_no_length_of_the_json() {
+        let mut answer = answer();
+        answer.outputs.pop();
+        assert_eq!(write(answer, &Binary::default()).expect("a body").json_length, None);
+    }
+
+    #[test]
+    fn half_floats_are_refused_before_they_are_computed() {
+        let half = TensorMetadata { name: "z".to_owned(), dtype: DataType::Fp16, dims: Dims::from_wire(&[1]) };
+        let of = Metadata {
+            name: "m".to_owned(),
+            versions: vec![],
+            platform: String::new(),
+            inputs: vec![],
+            outputs: vec![half],
+        };
+        let said = check(&of, &[], &Binary::default()).expect_err("refused").message;
+        assert_eq!(
+            said,
+            "sending FP16 data via JSON is not supported. Please use the binary data format for output 'z'"
+        );
+        assert_eq!(check(&of, &["y".to_owned()], &Binary::default()), Ok(()));
+        assert_eq!(check(&of, &[], &bytes_but("y")), Ok(()));
+    }
+}

@@ -1,0 +1,134 @@
+//! Typed tensor data of a gRPC request, for clients that do not send it raw.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use sequor_core::DataType;
+
+use super::decode::Fault;
+use crate::config::proto::InferTensorContents;
+
+/// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.
+pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str, model: &str) -> Result<Bytes, Fault> {
+    if others_filled(list, dtype) {
+        return Err(Fault::malformed(format!(
+            "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type '{dtype}'"
+        )));
+    }
+    let narrow = |to: &str| Fault::malformed(format!("explicit tensor data for input '{input}' does not fit {to}"));
+    let narrowed = || narrow(dtype.name());
+    match dtype {
+        DataType::Bool => Ok(list.bool_contents.iter().map(|b| u8::from(*b)).collect()),
+        DataType::Int8 => lay(&list.int_contents, |n| i8::try_from(n).map(i8::to_le_bytes).map_err(|_| narrowed())),
+        DataType::Int16 => lay(&list.int_contents, |n| i16::try_from(n).map(i16::to_le_bytes).map_err(|_| narrowed())),
+        DataType::Int32 => lay(&list.int_contents, |n| Ok(n.to_le_bytes())),
+        DataType::Int64 => lay(&list.int64_contents, |n| Ok(n.to_le_bytes())),
+        DataType::Uint8 => lay(&list.uint_contents, |n| u8::try_from(n).map(u8::to_le_bytes).map_err(|_| narrowed())),
+        DataType::Uint16 => {
+            lay(&list.uint_contents, |n| u16::try_from(n).map(u16::to_le_bytes).map_err(|_| narrowed()))
+        }
+        DataType::Uint32 => lay(&list.uint_contents, |n| Ok(n.to_le_bytes())),
+        DataType::Uint64 => lay(&list.uint64_contents, |n| Ok(n.to_le_bytes())),
+        DataType::Fp32 => lay(&list.fp32_contents, |x| Ok(x.to_le_bytes())),
+        DataType::Fp64 => lay(&list.fp64_contents, |x| Ok(x.to_le_bytes())),
+        DataType::Bytes => strings(&list.bytes_contents).ok_or_else(|| narrow("4-byte lengths")),
+        DataType::Fp16 | DataType::Bf16 => Err(Fault::malformed(format!(
+            "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type '{dtype}', \
+             which travels in raw_input_contents only"
+        ))),
+    }
+}
+
+fn lay<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> Result<[u8; N], Fault>) -> Result<Bytes, Fault> {
+    let mut out = BytesMut::with_capacity(values.len() * N);
+    for value in values {
+        out.put_slice(&bytes(*value)?);
+    }
+    Ok(out.freeze())
+}
+
+fn strings(values: &[Vec<u8>]) -> Option<Bytes> {
+    let mut out = BytesMut::with_capacity(values.iter().map(|v| v.len() + 4).sum());
+    for value in values {
+        out.put_u32_le(u32::try_from(value.len()).ok()?);
+        out.put_slice(value);
+    }
+    Some(out.freeze())
+}
+
+/// Whether a list that does not belong to the type holds anything.
+fn others_filled(list: &InferTensorContents, dtype: DataType) -> bool {
+    let belongs = match dtype {
+        DataType::Bool => 0,
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => 1,
+        DataType::Int64 => 2,
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 => 3,
+        DataType::Uint64 => 4,
+        DataType::Fp32 => 5,
+        DataType::Fp64 => 6,
+        DataType::Bytes => 7,
+        DataType::Fp16 | DataType::Bf16 => 8,
+    };
+    let filled = [
+        !list.bool_contents.is_empty(),
+        !list.int_contents.is_empty(),
+        !list.int64_contents.is_empty(),
+        !list.uint_contents.is_empty(),
+        !list.uint64_contents.is_empty(),
+        !list.fp32_contents.is_empty(),
+        !list.fp64_contents.is_empty(),
+        !list.bytes_contents.is_empty(),
+    ];
+    filled.iter().enumerate().any(|(i, filled)| *filled && i != belongs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(list: &InferTensorContents, dtype: DataType) -> Result<Vec<u8>, Fault> {
+        to_bytes(list, dtype, "x", "m").map(|b| b.to_vec())
+    }
+
+    #[test]
+    fn each_type_reads_its_own_list() {
+        let all = [
+            (
+                DataType::Bool,
+                InferTensorContents { bool_contents: vec![true, false], ..Default::default() },
+                vec![1, 0],
+            ),
+            (DataType::Int8, InferTensorContents { int_contents: vec![-1], ..Default::default() }, vec![255]),
+            (DataType::Int16, InferTensorContents { int_contents: vec![-2], ..Default::default() }, vec![254, 255]),
+            (DataType::Uint16, InferTensorContents { uint_contents: vec![258], ..Default::default() }, vec![2, 1]),
+            (
+                DataType::Fp32,
+                InferTensorContents { fp32_contents: vec![1.0], ..Default::default() },
+                vec![0, 0, 128, 63],
+            ),
+            (
+                DataType::Bytes,
+                InferTensorContents { bytes_contents: vec![b"ab".into()], ..Default::default() },
+                vec![2, 0, 0, 0, b'a', b'b'],
+            ),
+        ];
+        for (dtype, list, want) in all {
+            assert_eq!(bytes(&list, dtype), Ok(want), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_another_type_is_refused() {
+        let floats = InferTensorContents { fp32_contents: vec![1.0], ..Default::default() };
+        for dtype in DataType::ALL.into_iter().filter(|t| *t != DataType::Fp32) {
+            assert!(bytes(&floats, dtype).is_err(), "{dtype}");
+        }
+        let both = InferTensorContents { int_contents: vec![1], ..floats };
+        assert!(bytes(&both, DataType::Fp32).is_err());
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused() {
+        let wide = InferTensorContents { int_contents: vec![128], ..Default::default() };
+        assert!(bytes(&wide, DataType::Int8).is_err());
+        assert!(bytes(&wide, DataType::Int16).is_ok());
+    }
+}

@@ -1,0 +1,256 @@
+//! Tensor data written as JSON: nested or flat arrays of numbers, booleans or texts, read straight into a tensor's bytes.
+//! No tree of values is built, and nothing is rounded or cut to fit.
+
+use std::fmt;
+
+use bytes::Bytes;
+use half::f16;
+use sequor_core::{DataType, Shape};
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor};
+use serde_json::value::RawValue;
+
+use super::decode::Fault;
+
+/// Arrays may be nested so deep at most, whatever a shape says.
+const DEEPEST: usize = 64;
+
+/// Reads the `data` of an input.
+pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) -> Result<Bytes, Fault> {
+    if matches!(dtype, DataType::Fp16 | DataType::Bf16) {
+        return Err(Fault::malformed(format!(
+            "receiving {dtype} data via JSON is not supported. Please use the binary data format for input '{input}'"
+        )));
+    }
+    let mut elements = Elements { dtype, count: 0, out: Vec::with_capacity(room(raw, dtype, shape)) };
+    let depth = shape.rank().clamp(1, DEEPEST);
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    Array { into: &mut elements, depth }.deserialize(&mut deserializer).map_err(|e| {
+        Fault::malformed(format!("Unable to parse 'data' of input '{input}' as {dtype} of shape {shape}: {e}"))
+    })?;
+    match shape.elements() {
+        Some(count) if count == elements.count => Ok(elements.out.into()),
+        want => Err(Fault::malformed(format!(
+            "Unable to parse 'data' of input '{input}': shape {shape} has {} elements, but {} are given",
+            want.map_or_else(|| "too many".to_owned(), |n| n.to_string()),
+            elements.count
+        ))),
+    }
+}
+
+/// Bytes the elements will need, but never more than so short a text can fill: every element takes two characters.
+fn room(raw: &RawValue, dtype: DataType, shape: &Shape) -> usize {
+    let most = raw.get().len() / 2 + 1;
+    let count = shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(most);
+    count.min(most).saturating_mul(dtype.size().unwrap_or(4))
+}
+
+/// What has been read so far.
+struct Elements {
+    dtype: DataType,
+    count: u64,
+    out: Vec<u8>,
+}
+
+impl Elements {
+    fn put<E>(&mut self, bytes: &[u8]) -> Result<(), E> {
+        self.out.extend_from_slice(bytes);
+        self.count += 1;
+        Ok(())
+    }
+
+    fn integer<E: Error>(&mut self, n: i128) -> Result<(), E> {
+        let wide = || E::custom(format!("{n} does not fit {}", self.dtype));
+        match self.dtype {
+            DataType::Uint8 => self.put(&[u8::try_from(n).map_err(|_| wide())?]),
+            DataType::Uint16 => self.put(&u16::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Uint32 => self.put(&u32::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Uint64 => self.put(&u64::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Int8 => self.put(&i8::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Int16 => self.put(&i16::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Int32 => self.put(&i32::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Int64 => self.put(&i64::try_from(n).map_err(|_| wide())?.to_le_bytes()),
+            DataType::Fp32 | DataType::Fp64 => self.float(n as f64),
+            DataType::Bool | DataType::Bytes | DataType::Fp16 | DataType::Bf16 => {
+                Err(E::custom(format!("{n} is no {}", self.dtype)))
+            }
+        }
+    }
+
+    fn float<E: Error>(&mut self, x: f64) -> Result<(), E> {
+        match self.dtype {
+            DataType::Fp64 => self.put(&x.to_le_bytes()),
+            DataType::Fp32 if (x as f32).is_finite() => self.put(&(x as f32).to_le_bytes()),
+            _ => Err(E::custom(format!("{x} does not fit {}", self.dtype))),
+        }
+    }
+
+    fn boolean<E: Error>(&mut self, b: bool) -> Result<(), E> {
+        match self.dtype {
+            DataType::Bool => self.put(&[u8::from(b)]),
+            _ => Err(E::invalid_type(Unexpected::Bool(b), &self.dtype.name())),
+        }
+    }
+
+    fn text<E: Error>(&mut self, text: &str) -> Result<(), E> {
+        if self.dtype != DataType::Bytes {
+            return Err(E::invalid_type(Unexpected::Str(text), &self.dtype.name()));
+        }
+        let len = u32::try_from(text.len()).map_err(|_| E::custom("a text is too long"))?;
+        self.out.extend_from_slice(&len.to_le_bytes());
+        self.put(text.as_bytes())
+    }
+}
+
+/// An array whose elements may be arrays, `depth` of them in one another.
+struct Array<'e> {
+    into: &'e mut Elements,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Array<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Array<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Item { into: self.into, depth: self.depth - 1 })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// An element, or an array of elements while `depth` allows for one.
+struct Item<'e> {
+    into: &'e mut Elements,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Item<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Item<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.into.dtype.name())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        if self.depth == 0 {
+            return Err(A::Error::custom("the arrays are nested deeper than the shape"));
+        }
+        Array { into: self.into, depth: self.depth }.visit_seq(items)
+    }
+
+    fn visit_u64<E: Error>(self, n: u64) -> Result<(), E> {
+        self.into.integer(n.into())
+    }
+
+    fn visit_i64<E: Error>(self, n: i64) -> Result<(), E> {
+        self.into.integer(n.into())
+    }
+
+    fn visit_f64<E: Error>(self, x: f64) -> Result<(), E> {
+        self.into.float(x)
+    }
+
+    fn visit_bool<E: Error>(self, b: bool) -> Result<(), E> {
+        self.into.boolean(b)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.into.text(text)
+    }
+}
+
+/// Why data cannot be written as JSON.
+pub(crate) type Unwritable = String;
+
+/// Writes a tensor's elements as one flat array. Numbers that are not finite are written the way Python reads and writes them; strict JSON
+/// has no word for them.
+pub(crate) fn write(out: &mut Vec<u8>, dtype: DataType, data: &[u8]) -> Result<(), Unwritable> {
+    out.push(b'[');
+    match dtype {
+        DataType::Bool => each(out, data, |out, [b]: [u8; 1]| number(out, b != 0)),
+        DataType::Uint8 => each(out, data, |out, b| number(out, u8::from_le_bytes(b))),
+        DataType::Uint16 => each(out, data, |out, b| number(out, u16::from_le_bytes(b))),
+        DataType::Uint32 => each(out, data, |out, b| number(out, u32::from_le_bytes(b))),
+        DataType::Uint64 => each(out, data, |out, b| number(out, u64::from_le_bytes(b))),
+        DataType::Int8 => each(out, data, |out, b| number(out, i8::from_le_bytes(b))),
+        DataType::Int16 => each(out, data, |out, b| number(out, i16::from_le_bytes(b))),
+        DataType::Int32 => each(out, data, |out, b| number(out, i32::from_le_bytes(b))),
+        DataType::Int64 => each(out, data, |out, b| number(out, i64::from_le_bytes(b))),
+        DataType::Fp16 => each(out, data, |out, b| float32(out, f16::from_le_bytes(b).to_f32())),
+        DataType::Bf16 => each(out, data, |out, b| float32(out, half::bf16::from_le_bytes(b).to_f32())),
+        DataType::Fp32 => each(out, data, |out, b| float32(out, f32::from_le_bytes(b))),
+        DataType::Fp64 => each(out, data, |out, b| float64(out, f64::from_le_bytes(b))),
+        DataType::Bytes => texts(out, data)?,
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn each<const N: usize>(out: &mut Vec<u8>, data: &[u8], put: impl Fn(&mut Vec<u8>, [u8; N])) {
+    for (i, element) in data.as_chunks::<N>().0.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        put(out, *element);
+    }
+}
+
+/// A `Vec` takes everything that is written to it.
+fn number(out: &mut Vec<u8>, n: impl serde::Serialize) {
+    let _ = serde_json::to_writer(out, &n);
+}
+
+/// The shortest text that reads back as this very number.
+fn float32(out: &mut Vec<u8>, x: f32) {
+    if x.is_finite() { number(out, x) } else { odd(out, f64::from(x)) }
+}
+
+fn float64(out: &mut Vec<u8>, x: f64) {
+    if x.is_finite() { number(out, x) } else { odd(out, x) }
+}
+
+fn odd(out: &mut Vec<u8>, x: f64) {
+    let text: &[u8] = match x {
+        x if x.is_nan() => b"NaN",
+        x if x > 0.0 => b"Infinity",
+        _ => b"-Infinity",
+    };
+    out.extend_from_slice(text);
+}
+
+fn texts(out: &mut Vec<u8>, mut data: &[u8]) -> Result<(), Unwritable> {
+    let mut first = true;
+    while let Some((len, rest)) = data.split_first_chunk::<4>() {
+        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let (text, rest) = rest.split_at_checked(len).ok_or("its elements do not fill it")?;
+        let text = std::str::from_utf8(text).map_err(|_| "an element is not UTF-8")?;
+        if !std::mem::replace(&mut first, false) {
+            out.push(b',');
+        }
+        number(out, text);
+        data = rest;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "data_tests.rs"]
+mod tests;

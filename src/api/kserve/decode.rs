@@ -1,0 +1,263 @@
+//! From the messages of the gRPC service to the host's requests. Tensor data stays the slice of the received buffer that it is; what the
+//! model's configuration says is checked elsewhere.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{DataType, Dialect, Id, Shape};
+
+use super::{LONGEST_ID, contents, refusal};
+use crate::api::Status;
+use crate::config::proto::infer_parameter::ParameterChoice;
+use crate::config::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::config::proto::{InferParameter, ModelInferRequest};
+use crate::error::{Failure, Invalid};
+use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
+
+/// Why a request could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Invalid(Invalid),
+    /// Well said, but nothing this server does.
+    Unserved(String),
+}
+
+impl Fault {
+    pub(crate) fn malformed(text: impl Into<String>) -> Fault {
+        Fault::Invalid(Invalid::Malformed(text.into()))
+    }
+
+    pub(crate) fn status(self, model: &str, mark: &str) -> Status {
+        match self {
+            Fault::Invalid(what) => refusal::status(&Failure::Invalid { model: model.to_owned(), what }, mark),
+            Fault::Unserved(text) => Status::unimplemented(text),
+        }
+    }
+}
+
+impl From<Invalid> for Fault {
+    fn from(what: Invalid) -> Fault {
+        Fault::Invalid(what)
+    }
+}
+
+/// The parameters of a request, those with a meaning to the server apart from the others.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Parameters {
+    pub(crate) sequence: SequenceStep,
+    pub(crate) priority: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) custom: Vec<(String, Parameter)>,
+}
+
+/// Reads a request. `sequence_header` is what the metadata says of the sequence.
+pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -> Result<InferRequest, Status> {
+    let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
+    let read = || -> Result<_, Fault> {
+        let mut parameters = read_parameters(parameters)?;
+        stand_in(&mut parameters.sequence.id, sequence_header)?;
+        Ok((parameters, read_inputs(inputs, raw_input_contents, &model_name)?, read_outputs(outputs)?))
+    };
+    let (parameters, inputs, outputs) = read().map_err(|fault| fault.status(&model_name, &id))?;
+    Ok(InferRequest {
+        model: model_name,
+        version: model_version,
+        id,
+        sequence: parameters.sequence,
+        priority: parameters.priority,
+        timeout: parameters.timeout,
+        inputs,
+        outputs,
+        parameters: parameters.custom,
+        dialect: Dialect::TRITON,
+    })
+}
+
+// === parameters ===
+
+fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Parameters, Fault> {
+    let mut read = Parameters::default();
+    for (key, value) in parameters {
+        let value = value.parameter_choice;
+        match key.as_str() {
+            "sequence_id" => read.sequence.id = sequence_id(value)?,
+            "sequence_start" => read.sequence.start = flag(&key, value.as_ref())?,
+            "sequence_end" => read.sequence.end = flag(&key, value.as_ref())?,
+            "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
+            "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?)?,
+            "timeout" => read.timeout = timeout(&key, value.as_ref())?,
+            "triton_enable_empty_final_response" => {
+                flag(&key, value.as_ref())?;
+            }
+            _ => read.custom.push(custom(key, value)?),
+        }
+    }
+    Ok(read)
+}
+
+fn wrong_kind(key: &str, expected: &str) -> Fault {
+    Fault::malformed(format!("invalid value type for '{key}' parameter, expected {expected}."))
+}
+
+/// Clients send signed integers; their bits are the id.
+fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, Fault> {
+    match value {
+        Some(ParameterChoice::Int64Param(id)) => Ok(Id::from(id.cast_unsigned())),
+        Some(ParameterChoice::Uint64Param(id)) => Ok(Id::from(id)),
+        Some(ParameterChoice::StringParam(id)) => text_id(&id),
+        _ => Err(wrong_kind("sequence_id", "int64_param or string_param")),
+    }
+}
+
+pub(crate) fn text_id(id: &str) -> Result<Id, Fault> {
+    if id.len() > LONGEST_ID { Err(refusal::id_too_long().into()) } else { Ok(Id::from(id)) }
+}
+
+fn flag(key: &str, value: Option<&ParameterChoice>) -> Result<bool, Fault> {
+    match value {
+        Some(ParameterChoice::BoolParam(flag)) => Ok(*flag),
+        _ => Err(wrong_kind(key, "bool_param")),
+    }
+}
+
+fn unsigned(key: &str, value: Option<&ParameterChoice>) -> Result<u64, Fault> {
+    match value {
+        Some(ParameterChoice::Uint64Param(n)) => Ok(*n),
+        Some(ParameterChoice::Int64Param(n)) => {
+            u64::try_from(*n).map_err(|_| Fault::malformed(format!("invalid value for '{key}', expected value >= 0.")))
+        }
+        _ => Err(wrong_kind(key, "int64_param or uint64_param")),
+    }
+}
+
+pub(crate) fn to_priority(n: u64) -> Result<u32, Fault> {
+    u32::try_from(n).map_err(|_| Fault::malformed(format!("invalid value for 'priority', {n} is too large.")))
+}
+
+/// Microseconds; 0 is none.
+fn timeout(key: &str, value: Option<&ParameterChoice>) -> Result<Option<Duration>, Fault> {
+    match value {
+        Some(ParameterChoice::Int64Param(_)) => Ok(to_timeout(unsigned(key, value)?)),
+        _ => Err(wrong_kind(key, "int64_param")),
+    }
+}
+
+pub(crate) fn to_timeout(micros: u64) -> Option<Duration> {
+    (micros > 0).then(|| Duration::from_micros(micros))
+}
+
+fn custom(key: String, value: Option<ParameterChoice>) -> Result<(String, Parameter), Fault> {
+    check_custom(&key)?;
+    let value = match value {
+        Some(ParameterChoice::BoolParam(b)) => Parameter::Bool(b),
+        Some(ParameterChoice::Int64Param(n)) => Parameter::Int(n),
+        Some(ParameterChoice::StringParam(text)) => Parameter::Text(text),
+        Some(ParameterChoice::DoubleParam(x)) => Parameter::Double(x),
+        Some(ParameterChoice::Uint64Param(_)) | None => {
+            return Err(wrong_kind(&key, "bool_param, int64_param, string_param or double_param"));
+        }
+    };
+    Ok((key, value))
+}
+
+pub(crate) fn check_custom(key: &str) -> Result<(), Fault> {
+    if key.starts_with("triton_") {
+        return Err(Fault::malformed(
+            "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with \
+             'triton_' are allowed: triton_enable_empty_final_response",
+        ));
+    }
+    Ok(())
+}
+
+/// Lets the header that proxies hash stand in for the parameter. Digits are an integer id, unless the parameter says that they are text.
+pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
+    let Some(header) = header else { return Ok(()) };
+    if *id == Id::None {
+        *id = match header.parse::<u64>() {
+            Ok(number) => Id::from(number),
+            Err(_) => text_id(header)?,
+        };
+        return Ok(());
+    }
+    if id.to_string() == header {
+        return Ok(());
+    }
+    Err(Fault::malformed(format!(
+        "'sequence_id' {id} and {} {header} are not the same sequence",
+        super::SEQUENCE_HEADER
+    )))
+}
+
+// === tensors ===
+
+fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, model: &str) -> Result<Vec<Named>, Fault> {
+    let is_raw = !raw.is_empty();
+    let (mut raw, count) = (raw.into_iter(), inputs.len());
+    let mut read = Vec::with_capacity(count);
+    for input in inputs {
+        check_input_parameters(&input)?;
+        let dtype = data_type(&input.name, &input.datatype)?;
+        let data = match (is_raw, input.contents) {
+            (true, Some(_)) => {
+                let name = &input.name;
+                return Err(Fault::malformed(format!(
+                    "contents field must not be specified when using raw_input_contents for '{name}' for model '{model}'"
+                )));
+            }
+            (true, None) => raw.next().ok_or_else(|| Invalid::NoData { input: input.name.clone() })?,
+            (false, Some(list)) => contents::to_bytes(&list, dtype, &input.name, model)?,
+            (false, None) => return Err(Invalid::NoData { input: input.name }.into()),
+        };
+        let shape = shape(&input.name, input.shape)?;
+        read.push(Named { name: input.name, tensor: Tensor { dtype, shape, data } });
+    }
+    match raw.len() {
+        0 => Ok(read),
+        more => Err(Fault::malformed(format!(
+            "expected {count} entries of raw_input_contents for model '{model}', got {}",
+            count + more
+        ))),
+    }
+}
+
+fn check_input_parameters(input: &InferInputTensor) -> Result<(), Fault> {
+    if input.parameters.keys().any(|key| key.starts_with("shared_memory_")) {
+        let name = &input.name;
+        return Err(Fault::Unserved(format!(
+            "shared memory is not served here; send the data of input '{name}' itself"
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn data_type(input: &str, name: &str) -> Result<DataType, Fault> {
+    let unknown = || Invalid::UnknownDataType { input: input.to_owned(), got: name.to_owned() };
+    Ok(DataType::from_name(name).ok_or_else(unknown)?)
+}
+
+pub(crate) fn shape(input: &str, dims: Vec<i64>) -> Result<Shape, Fault> {
+    if dims.iter().any(|d| *d < 0) {
+        return Err(Invalid::NegativeDim { input: input.to_owned(), got: dims }.into());
+    }
+    Ok(Shape(dims.into_iter().map(i64::cast_unsigned).collect()))
+}
+
+fn read_outputs(outputs: Vec<InferRequestedOutputTensor>) -> Result<Vec<String>, Fault> {
+    outputs
+        .into_iter()
+        .map(|output| check_output(&output.name, output.parameters.keys()).map(|()| output.name))
+        .collect()
+}
+
+pub(crate) fn check_output<'a>(name: &str, mut keys: impl Iterator<Item = &'a String>) -> Result<(), Fault> {
+    match keys.find(|key| *key == "classification" || key.starts_with("shared_memory_")) {
+        None => Ok(()),
+        Some(key) => Err(Fault::Unserved(format!("parameter '{key}' of output '{name}' is not served here"))),
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! From the host's answers to the messages of the gRPC service. Tensor data is handed on as it is.
+
+use crate::config::proto::infer_parameter::ParameterChoice;
+use crate::config::proto::model_infer_response::InferOutputTensor;
+use crate::config::proto::model_metadata_response::TensorMetadata;
+use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse};
+use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
+
+pub(crate) fn answer(answer: InferAnswer) -> ModelInferResponse {
+    let mut outputs = Vec::with_capacity(answer.outputs.len());
+    let mut raw = Vec::with_capacity(answer.outputs.len());
+    for Named { name, tensor } in answer.outputs {
+        let shape = tensor.shape.0.into_iter().map(u64::cast_signed).collect();
+        let datatype = tensor.dtype.name().to_owned();
+        outputs.push(InferOutputTensor { name, datatype, shape, ..Default::default() });
+        raw.push(tensor.data);
+    }
+    ModelInferResponse {
+        model_name: answer.model,
+        model_version: answer.version.to_string(),
+        id: answer.id,
+        parameters: answer.parameters.into_iter().map(|(key, value)| (key, parameter(value))).collect(),
+        outputs,
+        raw_output_contents: raw,
+    }
+}
+
+fn parameter(value: Parameter) -> InferParameter {
+    let choice = match value {
+        Parameter::Bool(b) => ParameterChoice::BoolParam(b),
+        Parameter::Int(n) => ParameterChoice::Int64Param(n),
+        Parameter::Uint(n) => ParameterChoice::Uint64Param(n),
+        Parameter::Double(x) => ParameterChoice::DoubleParam(x),
+        Parameter::Text(text) => ParameterChoice::StringParam(text),
+    };
+    InferParameter { parameter_choice: Some(choice) }
+}
+
+pub(crate) fn metadata(metadata: &Metadata) -> ModelMetadataResponse {
+    let tensors = |list: &[model::TensorMetadata]| list.iter().map(tensor_metadata).collect();
+    ModelMetadataResponse {
+        name: metadata.name.clone(),
+        versions: metadata.versions.iter().map(u64::to_string).collect(),
+        platform: metadata.platform.clone(),
+        inputs: tensors(&metadata.inputs),
+        outputs: tensors(&metadata.outputs),
+    }
+}
+
+fn tensor_metadata(tensor: &model::TensorMetadata) -> TensorMetadata {
+    TensorMetadata { name: tensor.name.clone(), datatype: tensor.dtype.name().to_owned(), shape: tensor.dims.to_wire() }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sequor_core::{DataType, Dims, Shape};
+
+    use super::*;
+    use crate::model::Tensor;
+
+    #[test]
+    fn outputs_are_told_of_and_their_data_is_not_copied() {
+        let data = Bytes::from(vec![1, 2, 3, 4]);
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, 1]), data: data.clone() };
+        let response = answer(InferAnswer {
+            model: "acc".to_owned(),
+            version: 3,
+            id: "r-1".to_owned(),
+            outputs: vec![Named { name: "OUT".to_owned(), tensor }],
+            parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
+        });
+        assert_eq!((response.model_version.as_str(), response.id.as_str()), ("3", "r-1"));
+        assert_eq!(response.raw_output_contents[0].as_ptr(), data.as_ptr());
+        let output = &response.outputs[0];
+        assert_eq!((output.datatype.as_str(), output.shape.as_slice()), ("FP32", [1, 1].as_slice()));
+        let replayed = response.parameters["sequor_replayed"].parameter_choice.clone();
+        assert_eq!(replayed, Some(ParameterChoice::BoolParam(true)));
+    }
+
+    #[test]
+    fn open_dimensions_are_minus_one() {
+        let dims = Dims::from_wire(&[-1, 4]);
+        let input = model::TensorMetadata { name: "x".to_owned(), dtype: DataType::Int64, dims };
+        let of = Metadata {
+            name: "m".to_owned(),
+            versions: vec![1, 3],
+            platform: "p".to_owned(),
+            inputs: vec![input],
+            outputs: vec![],
+        };
+        let said = metadata(&of);
+        assert_eq!(said.versions, ["1", "3"]);
+        assert_eq!((said.inputs[0].datatype.as_str(), said.inputs[0].shape.as_slice()), ("INT64", [-1, 4].as_slice()));
+    }
+}

@@ -1,0 +1,209 @@
+//! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
+
+use std::time::Duration;
+
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Streaming};
+
+use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
+use super::{EXTENSIONS, SEQUENCE_HEADER, decode, encode};
+use crate::api::intake::Call;
+use crate::api::{Api, Status};
+use crate::config::proto::{self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use crate::telemetry::metrics::Surface;
+
+type Reply<T> = Result<Response<T>, tonic::Status>;
+
+#[derive(Debug, Clone)]
+pub struct Kserve {
+    api: Api,
+}
+
+/// The service, with the limits of its messages set. Requests may be compressed; answers are not, for most clients say that they take
+/// compressed ones and few mean it.
+pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
+    GrpcInferenceServiceServer::new(Kserve { api: api.clone() })
+        .max_decoding_message_size(api.limits().request)
+        .max_encoding_message_size(usize::MAX)
+        .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
+        .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
+}
+
+fn unserved<T>(rpc: &str) -> Reply<T> {
+    Err(Status::unimplemented(format!("{rpc} is not served here")).into())
+}
+
+/// What the client's `grpc-timeout` says, if it is one.
+fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = if digits.len() <= 8 { digits.parse().ok()? } else { return None };
+    match unit {
+        "H" => Some(Duration::from_secs(count * 3600)),
+        "M" => Some(Duration::from_secs(count * 60)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+fn sequence_header(metadata: &MetadataMap) -> Option<&str> {
+    metadata.get(SEQUENCE_HEADER)?.to_str().ok()
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Kserve {
+    async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> Reply<proto::ServerLiveResponse> {
+        Ok(Response::new(proto::ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(&self, _: Request<proto::ServerReadyRequest>) -> Reply<proto::ServerReadyResponse> {
+        Ok(Response::new(proto::ServerReadyResponse { ready: self.api.ready() }))
+    }
+
+    async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> Reply<proto::ModelReadyResponse> {
+        let request = request.into_inner();
+        self.api.find(&request.name, &request.version)?;
+        Ok(Response::new(proto::ModelReadyResponse { ready: true }))
+    }
+
+    async fn server_metadata(&self, _: Request<proto::ServerMetadataRequest>) -> Reply<proto::ServerMetadataResponse> {
+        Ok(Response::new(proto::ServerMetadataResponse {
+            name: env!("CARGO_PKG_NAME").to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+        }))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<proto::ModelMetadataRequest>,
+    ) -> Reply<proto::ModelMetadataResponse> {
+        let request = request.into_inner();
+        let model = self.api.find(&request.name, &request.version)?;
+        Ok(Response::new(encode::metadata(&model.metadata())))
+    }
+
+    async fn model_config(&self, request: Request<proto::ModelConfigRequest>) -> Reply<proto::ModelConfigResponse> {
+        let request = request.into_inner();
+        let model = self.api.find(&request.name, &request.version)?;
+        let config = proto::ModelConfig::clone(&model.config());
+        Ok(Response::new(proto::ModelConfigResponse { config: Some(config) }))
+    }
+
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
+        let (metadata, _, message) = request.into_parts();
+        let (model, version) = (message.model_name.clone(), message.model_version.clone());
+        let wait = timeout(&metadata);
+        let call = Call { surface: Surface::KserveGrpc, model: &model, version: &version, wait };
+        let request = decode::infer(message, sequence_header(&metadata));
+        let answer = self.api.infer(call, request).await?;
+        Ok(Response::new(encode::answer(answer)))
+    }
+
+    type ModelStreamInferStream = tokio_stream::Empty<Result<ModelStreamInferResponse, tonic::Status>>;
+
+    async fn model_stream_infer(
+        &self,
+        _: Request<Streaming<ModelInferRequest>>,
+    ) -> Reply<Self::ModelStreamInferStream> {
+        unserved("ModelStreamInfer")
+    }
+
+    async fn model_statistics(
+        &self,
+        _: Request<proto::ModelStatisticsRequest>,
+    ) -> Reply<proto::ModelStatisticsResponse> {
+        unserved("ModelStatistics")
+    }
+
+    async fn repository_index(
+        &self,
+        _: Request<proto::RepositoryIndexRequest>,
+    ) -> Reply<proto::RepositoryIndexResponse> {
+        unserved("RepositoryIndex")
+    }
+
+    async fn repository_model_load(
+        &self,
+        _: Request<proto::RepositoryModelLoadRequest>,
+    ) -> Reply<proto::RepositoryModelLoadResponse> {
+        unserved("RepositoryModelLoad")
+    }
+
+    async fn repository_model_unload(
+        &self,
+        _: Request<proto::RepositoryModelUnloadRequest>,
+    ) -> Reply<proto::RepositoryModelUnloadResponse> {
+        unserved("RepositoryModelUnload")
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        _: Request<proto::SystemSharedMemoryStatusRequest>,
+    ) -> Reply<proto::SystemSharedMemoryStatusResponse> {
+        unserved("SystemSharedMemoryStatus")
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        _: Request<proto::SystemSharedMemoryRegisterRequest>,
+    ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
+        unserved("SystemSharedMemoryRegister")
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<proto::SystemSharedMemoryUnregisterRequest>,
+    ) -> Reply<proto::SystemSharedMemoryUnregisterResponse> {
+        unserved("SystemSharedMemoryUnregister")
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        _: Request<proto::CudaSharedMemoryStatusRequest>,
+    ) -> Reply<proto::CudaSharedMemoryStatusResponse> {
+        unserved("CudaSharedMemoryStatus")
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        _: Request<proto::CudaSharedMemoryRegisterRequest>,
+    ) -> Reply<proto::CudaSharedMemoryRegisterResponse> {
+        unserved("CudaSharedMemoryRegister")
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<proto::CudaSharedMemoryUnregisterRequest>,
+    ) -> Reply<proto::CudaSharedMemoryUnregisterResponse> {
+        unserved("CudaSharedMemoryUnregister")
+    }
+
+    async fn trace_setting(&self, _: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
+        unserved("TraceSetting")
+    }
+
+    async fn log_settings(&self, _: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
+        unserved("LogSettings")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_in_every_unit() {
+        let of = |text: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().expect("a value"));
+            timeout(&metadata)
+        };
+        let said = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
+        assert_eq!(said, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);
+        assert_eq!(["", "S", "1", "1s", "123456789S", "-1S"].map(of), [None; 6]);
+    }
+}

@@ -1,0 +1,122 @@
+//! Bodies: what stands for what, and what is refused in which words.
+
+use std::time::Duration;
+
+use super::*;
+use crate::api::Code;
+use crate::model::SequenceStep;
+
+const HEAD: Head<'static> = Head { model: "acc", version: "", sequence: None, json_length: None };
+
+const INPUT: &str = r#"{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[[0.5]]}"#;
+
+fn body(parameters: &str) -> String {
+    format!(r#"{{"id":"r-1","parameters":{{{parameters}}},"inputs":[{INPUT}]}}"#)
+}
+
+fn read(text: &str) -> Result<(InferRequest, Binary), Status> {
+    infer(HEAD, &Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn refused(text: &str) -> String {
+    let status = read(text).expect_err("refused");
+    assert_eq!((status.code, status.reason), (Code::InvalidArgument, "bad_input"));
+    status.message
+}
+
+#[test]
+fn a_body_becomes_a_request() {
+    let parameters = r#""sequence_id":7,"sequence_start":true,"sequence_step":3,"priority":2,"timeout":1500,"tenant":"gold","x":-1.5"#;
+    let (request, binary) = read(&body(parameters)).expect("a request");
+    assert_eq!((request.model.as_str(), request.id.as_str()), ("acc", "r-1"));
+    assert_eq!(request.sequence, SequenceStep { id: Id::Int(7), start: true, end: false, step: Some(3) });
+    assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
+    let custom = [("tenant".to_owned(), Parameter::Text("gold".to_owned())), ("x".to_owned(), Parameter::Double(-1.5))];
+    assert_eq!(request.parameters, custom);
+    assert_eq!(request.inputs[0].tensor.data, 0.5f32.to_le_bytes().as_slice());
+    assert_eq!(binary, Binary::default());
+}
+
+#[test]
+fn data_may_stand_before_the_type_it_is_of() {
+    let text = r#"{"inputs":[{"data":[1],"datatype":"INT8","shape":[1],"name":"x"}]}"#;
+    assert_eq!(read(text).expect("a request").0.inputs[0].tensor.data, [1u8].as_slice());
+}
+
+#[test]
+fn ids_are_numbers_or_texts() {
+    let id = |value: &str| read(&body(&format!("\"sequence_id\":{value}"))).map(|(request, _)| request.sequence.id);
+    assert_eq!(id("18446744073709551615"), Ok(Id::Int(u64::MAX)));
+    assert_eq!(id("\"77\""), Ok(Id::Str("77".into())));
+    assert_eq!(id("0"), Ok(Id::None));
+    let said = "Unable to parse 'sequence_id': attempt to access JSON non-string as string";
+    for wrong in ["-1", "1.5", "true", "null"] {
+        assert_eq!(id(wrong).expect_err("refused").message, said);
+    }
+}
+
+#[test]
+fn parameters_of_a_wrong_kind_are_refused_in_tritons_words() {
+    let said = refused(&body(r#""sequence_end":1"#));
+    assert_eq!(said, "Unable to parse 'sequence_end': attempt to access JSON non-boolean as boolean");
+    assert!(refused(&body(r#""timeout":-1"#)).starts_with("Unable to parse 'timeout'"));
+    assert!(refused(&body(r#""triton_x":1"#)).starts_with("parameter keys starting with 'triton_' are reserved"));
+    assert!(refused(&body(r#""x":[1]"#)).contains("'x'"));
+}
+
+#[test]
+fn a_body_that_is_no_request_is_the_clients_fault() {
+    assert!(refused("{").starts_with("failed to parse the request JSON buffer: "));
+    let said = "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'";
+    assert_eq!(refused("{}"), said);
+    let hostile = format!("{{\"parameters\":{{\"x\":{}}}}}", "[".repeat(100_000));
+    assert!(refused(&hostile).starts_with("failed to parse the request JSON buffer: "));
+    let nested = format!(
+        "{{\"inputs\":[{{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":{}{}}}]}}",
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
+    assert!(refused(&nested).contains("nested deeper"));
+    let bare = r#"{"inputs":[{"name":"INPUT","shape":[1],"datatype":"FP32"}]}"#;
+    assert_eq!(refused(bare), "unable to find data for input tensor 'INPUT' for model 'acc' in request.");
+}
+
+fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Binary), Status> {
+    infer(Head { json_length: length, ..HEAD }, &[json.as_bytes(), blobs].concat().into())
+}
+
+const TWO: &str = r#"{"inputs":[{"name":"a","shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}},
+    {"name":"b","shape":[1],"datatype":"INT8","data":[9]},
+    {"name":"c","shape":[1],"datatype":"INT32","parameters":{"binary_data_size":4}}],
+    "parameters":{"binary_data_output":true},"outputs":[{"name":"y"},{"name":"z","parameters":{"binary_data":false}}]}"#;
+
+#[test]
+fn tensors_may_follow_the_json_as_bytes() {
+    let (request, wanted) = binary(TWO, &[1, 2, 3, 4, 5, 6], Some(TWO.len())).expect("a request");
+    let data: Vec<&[u8]> = request.inputs.iter().map(|input| &*input.tensor.data).collect();
+    assert_eq!(data, [&[1u8, 2][..], &[9], &[3, 4, 5, 6]]);
+    assert_eq!((wanted.wants("y"), wanted.wants("z")), (true, false));
+    assert_eq!(request.outputs, ["y", "z"]);
+}
+
+#[test]
+fn bytes_that_do_not_add_up_are_refused_in_tritons_words() {
+    let said = |blobs: &[u8], length| binary(TWO, blobs, length).expect_err("refused").message;
+    let short = "unexpected size for input 'c', expecting 1 additional bytes for model 'acc'";
+    assert_eq!(said(&[1, 2, 3, 4, 5], Some(TWO.len())), short);
+    assert_eq!(said(&[0; 7], Some(TWO.len())), "unexpected additional input data for model 'acc'");
+    assert!(said(&[], Some(TWO.len() + 1)).starts_with("must specify valid 'Infer-Header-Content-Length'"));
+    assert!(said(&[], None).starts_with("must specify valid 'Infer-Header-Content-Length'"));
+    assert_eq!(binary("", &[0; 4], Some(0)).expect_err("refused").code, Code::Unimplemented);
+}
+
+#[test]
+fn the_header_may_not_differ_from_the_parameter() {
+    let with = |parameters: &str| {
+        infer(Head { sequence: Some("7"), ..HEAD }, &Bytes::from(body(parameters)))
+            .map(|(request, _)| request.sequence.id)
+    };
+    assert_eq!(with(""), Ok(Id::Int(7)));
+    assert_eq!(with("\"sequence_id\":7"), Ok(Id::Int(7)));
+    assert_eq!(with("\"sequence_id\":8").expect_err("refused").code, Code::InvalidArgument);
+}

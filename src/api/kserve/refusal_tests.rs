@@ -1,0 +1,151 @@
+//! Every failure against its line of `tests/cases/refusals.toml`.
+
+use std::collections::BTreeMap;
+
+use sequor_core::{Dims, Shape, Time};
+
+use super::*;
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Case {
+    code: String,
+    http: u16,
+    reason: String,
+    text: String,
+}
+
+fn invalid_cases() -> Vec<(&'static str, Invalid)> {
+    let input = || "INPUT".to_owned();
+    let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    vec![
+        ("unknown-input", Invalid::UnknownInput { input: "FOO".to_owned() }),
+        ("unknown-output", Invalid::UnknownOutput { output: "NOPE".to_owned() }),
+        ("missing-input", Invalid::InputCount { required: 1, all: 1, got: vec![], missing: names(&["INPUT"]) }),
+        ("extra-input", Invalid::InputCount { required: 1, all: 1, got: names(&["FOO", "INPUT"]), missing: vec![] }),
+        ("optional-input", Invalid::InputCount { required: 1, all: 2, got: vec![], missing: names(&["INPUT"]) }),
+        ("duplicate-input", Invalid::DuplicateInput { input: input() }),
+        ("data-type", Invalid::DataType { input: input(), got: DataType::Int32, want: DataType::Fp32 }),
+        ("unknown-data-type", Invalid::UnknownDataType { input: input(), got: "FLOAT".to_owned() }),
+        ("shape", shape(true)),
+        ("shape-unbatched", shape(false)),
+        ("negative-dim", Invalid::NegativeDim { input: input(), got: vec![-1, 2] }),
+        ("no-batch-dim", Invalid::NoBatchDim { input: input() }),
+        ("batch-sizes", Invalid::BatchSizes { input: input() }),
+        ("batch-too-large", Invalid::BatchTooLarge { max: 32 }),
+        ("sequence-batch", Invalid::SequenceBatch),
+        ("byte-size", Invalid::ByteSize { input: input(), want: 4, got: 0 }),
+        ("string-length", Invalid::StringLength { input: input() }),
+        ("string-data", Invalid::StringData { input: input(), want: 9, left: 3 }),
+        ("too-few-strings", Invalid::StringCount { input: input(), want: 2, got: 1 }),
+        ("too-many-strings", Invalid::StringCount { input: input(), want: 2, got: 3 }),
+        ("id-type", Invalid::IdType { control: "CORRID".to_owned(), got: DataType::Bytes, want: DataType::Uint64 }),
+        ("id-too-long", Invalid::IdTooLong { limit: 128 }),
+        ("no-data", Invalid::NoData { input: input() }),
+        ("malformed", Invalid::Malformed("any sentence of a surface".to_owned())),
+    ]
+}
+
+fn shape(batching: bool) -> Invalid {
+    let (want, got) = (Dims::from_wire(&[-1, 1]), Shape::of(&[1, 2]));
+    Invalid::Shape { input: "INPUT".to_owned(), want, got, batching }
+}
+
+fn refusal_cases() -> Vec<(&'static str, Refusal)> {
+    let tomb = |why| Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402 }));
+    let waited = Duration::from_secs(1);
+    vec![
+        ("never-started", Refusal::Unknown(None)),
+        ("ended", tomb(Why::End)),
+        ("expired", tomb(Why::Idle)),
+        ("restarted", tomb(Why::Restarted)),
+        ("cancelled-sequence", tomb(Why::Cancelled)),
+        ("evicted", tomb(Why::Evicted)),
+        ("retired", tomb(Why::Drained)),
+        ("fenced-away", tomb(Why::Fenced)),
+        ("unsealed", tomb(Why::Unsealed)),
+        ("dropped", tomb(Why::Admin)),
+        ("rejected", tomb(Why::Rejected)),
+        ("failed-start", tomb(Why::Failed)),
+        ("ended-while-waiting", Refusal::Ended(Why::Idle)),
+        ("no-id", Refusal::NoId),
+        ("live", Refusal::Live),
+        ("ending", Refusal::Ending),
+        ("no-version", Refusal::NoVersion),
+        ("cancelled", Refusal::Cancelled),
+        ("step-gap", Refusal::StepGap { want: 403 }),
+        ("step-gone", Refusal::StepGone { want: 403 }),
+        ("step-busy", Refusal::StepBusy { step: 403 }),
+        ("unprepared", Refusal::Failed(3)),
+        ("live-limit", Refusal::TooMany { limit: 4096 }),
+        ("store-full", Refusal::StoreFull { limit: 7011 }),
+        ("backlog-full", Refusal::BacklogFull { sequences: 2000, bytes: 8192 }),
+        ("stopping", Refusal::Stopping),
+        ("backlog-timeout", Refusal::QueueTimeout { waited, ahead: 156 }),
+        ("queue-full", Refusal::QueueFull { limit: 4096 }),
+        ("elsewhere", Refusal::Elsewhere),
+        ("policy", Refusal::Policy(7)),
+    ]
+}
+
+fn refused_with(refusal: Refusal, id: Id) -> Failure {
+    let (ended_ago, idle) = (Some(Duration::from_millis(1200)), Some(Duration::from_secs(5)));
+    Failure::Refused(Box::new(Refused { refusal, model: "acc".to_owned(), id, ended_ago, idle }))
+}
+
+fn all() -> BTreeMap<&'static str, Failure> {
+    let model = || "acc".to_owned();
+    let mut all: BTreeMap<&'static str, Failure> = BTreeMap::new();
+    all.extend(invalid_cases().into_iter().map(|(name, what)| (name, Failure::Invalid { model: model(), what })));
+    all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7)))));
+    let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20), ahead: 0 };
+    all.insert("queue-timeout", refused_with(timeout, Id::None));
+    all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
+    all.insert("unknown-version", Failure::NotServed(NotServed::UnknownVersion { model: model(), version: 7 }));
+    all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
+    all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
+    all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
+    all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
+    all.insert("internal", Failure::Internal("this is our fault".to_owned()));
+    all
+}
+
+#[test]
+fn every_failure_reads_as_written_down() {
+    let table: BTreeMap<String, Case> =
+        toml::from_str(include_str!("../../../tests/cases/refusals.toml")).expect("the table");
+    let said: BTreeMap<String, Case> = all()
+        .into_iter()
+        .map(|(name, failure)| {
+            let Status { code, message, reason, .. } = status(&failure, "");
+            let case =
+                Case { code: code.name().to_owned(), http: code.http(), reason: reason.to_owned(), text: message };
+            (name.to_owned(), case)
+        })
+        .collect();
+    for (name, case) in &said {
+        assert_eq!(Some(case), table.get(name), "{name}");
+    }
+    assert_eq!(said.len(), table.len(), "lines of the table that no failure stands behind");
+}
+
+#[test]
+fn what_is_unavailable_says_when_to_come_back() {
+    for (name, failure) in all() {
+        let status = status(&failure, "");
+        let temporary = status.code == Code::Unavailable && status.reason != "not_served";
+        assert_eq!(status.retry_after.is_some(), temporary, "{name}");
+    }
+}
+
+#[test]
+fn the_requests_own_id_stands_in_front() {
+    let failure = Failure::Invalid { model: "acc".to_owned(), what: Invalid::BatchTooLarge { max: 32 } };
+    let text = status(&failure, "r-1").message;
+    assert_eq!(text, "[request id: r-1] inference request batch-size must be <= 32 for 'acc'");
+}
+
+#[test]
+fn spans_read_as_people_say_them() {
+    let said = [0, 800, 1000, 1200, 59_999, 61_000].map(|ms| span(Duration::from_millis(ms)));
+    assert_eq!(said, ["0 ms", "800 ms", "1 s", "1.2 s", "59.9 s", "1 min 1 s"]);
+}

@@ -1,0 +1,19 @@
+//! The surfaces: wire requests to the host's requests and back, in each protocol's own words. Nothing is decided here about scheduling or
+//! state, and no socket is opened.
+//!
+//! # Layout
+//!
+//! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting.
+//! - [`code`], [`status`]: the outcome of a request that has no answer.
+//! - [`health`]: the health service of gRPC.
+//! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
+
+pub mod code;
+pub mod health;
+pub mod intake;
+pub mod kserve;
+pub mod status;
+
+pub use code::Code;
+pub use intake::{Api, Limits, Phase};
+pub use status::Status;

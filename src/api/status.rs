@@ -1,0 +1,103 @@
+//! The outcome of a request that has no answer: a code, a sentence for people, a word for machines. How a protocol carries it stands here
+//! too, for all surfaces do it alike.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tonic::metadata::{MetadataMap, MetadataValue};
+
+use super::Code;
+
+/// The HTTP header and the gRPC trailer that carry [`Status::reason`].
+pub const REASON: &str = "sequor-reason";
+
+/// The most that is said; names that clients send may be as long as they like, trailers may not.
+const LONGEST: usize = 4096;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub code: Code,
+    pub message: String,
+    /// One word of the table of reasons; metrics bear it as well.
+    pub reason: &'static str,
+    /// When to try again, where trying again is of use.
+    pub retry_after: Option<Duration>,
+}
+
+impl Status {
+    pub fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Status {
+        let mut message = message.into();
+        if message.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+            message.truncate(end);
+            message.push('…');
+        }
+        Status { code, message, reason, retry_after: None }
+    }
+
+    /// Something this server does not do.
+    pub fn unimplemented(message: impl Into<String>) -> Status {
+        Status::new(Code::Unimplemented, "unsupported", message)
+    }
+
+    pub fn retry_after(self, span: Duration) -> Status {
+        Status { retry_after: Some(span), ..self }
+    }
+}
+
+impl From<Status> for tonic::Status {
+    fn from(status: Status) -> tonic::Status {
+        let mut trailers = MetadataMap::new();
+        trailers.insert(REASON, MetadataValue::from_static(status.reason));
+        if let Some(span) = status.retry_after {
+            let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            trailers.insert("grpc-retry-pushback-ms", MetadataValue::from(millis));
+        }
+        tonic::Status::with_metadata(status.code.grpc(), status.message, trailers)
+    }
+}
+
+impl IntoResponse for Status {
+    fn into_response(self) -> Response {
+        let code = axum::http::StatusCode::from_u16(self.code.http()).unwrap_or_default();
+        let body = axum::Json(json!({ "error": self.message, "reason": self.reason }));
+        let retry = self.retry_after.map(|span| [("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]);
+        (code, [(REASON, self.reason)], retry, body).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_and_the_time_to_retry_travel_beside_the_sentence() {
+        let full = Status::new(Code::Unavailable, "backlog_full", "full").retry_after(Duration::from_millis(800));
+        let grpc = tonic::Status::from(full.clone());
+        assert_eq!((grpc.code(), grpc.message()), (tonic::Code::Unavailable, "full"));
+        assert_eq!(grpc.metadata().get(REASON).expect("a reason"), "backlog_full");
+        assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").expect("a time"), "800");
+        let http = full.into_response();
+        assert_eq!(http.status(), 503);
+        assert_eq!(
+            (&http.headers()[REASON], &http.headers()["retry-after"]),
+            (&"backlog_full".parse().unwrap(), &"1".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn a_sentence_with_a_hostile_name_is_cut_between_characters() {
+        let status = Status::new(Code::NotFound, "not_served", "é".repeat(LONGEST));
+        assert!(status.message.len() <= LONGEST + '…'.len_utf8());
+        assert!(status.message.ends_with("é…"));
+    }
+
+    #[test]
+    fn all_codes_have_numbers_of_errors() {
+        for code in Code::ALL {
+            assert!(code.http() >= 400, "{code:?}");
+            assert_ne!(code.grpc(), tonic::Code::Ok);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One connection, HTTP/1.1 or HTTP/2, in one task: its requests are decoded and admitted in the order in which they came in whole, which
+//! is what clients that send ahead within a sequence rely on; and a batch's answers to one client wake its task once and leave together.
+
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use futures_util::stream::{FuturesUnordered, Stream};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+
+use super::House;
+
+/// Bytes a client may send ahead: in one stream, and in all of a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+const FRAME: u32 = 256 << 10;
+/// Requests on one connection; how many there may be at all is limited elsewhere.
+const STREAMS: u32 = 1 << 16;
+/// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
+const EARLY_RESETS: usize = 4096;
+/// How long a client may take to send the head of a request.
+const HEAD: Duration = Duration::from_secs(30);
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Takes the tasks that the HTTP/2 machinery wants run beside the connection, so that they are run within it.
+#[derive(Clone, Default)]
+struct Beside(Arc<Mutex<Vec<Task>>>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
+    fn execute(&self, task: F) {
+        self.0.lock().push(Box::pin(task));
+    }
+}
+
+fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
+    let beside = Beside::default();
+    let mut builder = auto::Builder::new(beside.clone());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(EARLY_RESETS)
+        .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive));
+    (builder, beside)
+}
+
+/// Serves a connection until either side ends it.
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keepalive: Duration, house: House) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "TCP_NODELAY");
+    }
+    let (builder, beside) = builder(keepalive);
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let mut tasks = FuturesUnordered::new();
+    let mut closing = pin!(house.closing.cancelled());
+    let mut told = false;
+    let served = poll_fn(|cx| {
+        if !told && closing.as_mut().poll(cx).is_ready() {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        loop {
+            // Tasks first: what they answer is then written by the connection at once.
+            while let Poll::Ready(Some(())) = Pin::new(&mut tasks).poll_next(cx) {}
+            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+                return Poll::Ready(end);
+            }
+            let new = mem::take(&mut *beside.0.lock());
+            if new.is_empty() {
+                return Poll::Pending;
+            }
+            tasks.extend(new);
+        }
+    });
+    tokio::select! {
+        end = served => if let Err(error) = end {
+            tracing::debug!(%peer, %error, "connection ended");
+        },
+        () = house.cut.cancelled() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::State;
+    use axum::http::Uri;
+    use futures_util::future::join_all;
+    use tokio::net::TcpListener;
+    use tokio::sync::{mpsc, oneshot};
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+    use tonic::transport::Channel;
+    use tower::{Service, ServiceExt};
+
+    use super::*;
+    use crate::server::local;
+
+    async fn connect(app: Router) -> Channel {
+        let listener = TcpListener::bind(local(0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
+        let house = House { connections: TaskTracker::new(), closing, cut };
+        tokio::spawn(async move {
+            while let Ok((stream, peer)) = listener.accept().await {
+                tokio::spawn(serve(stream, peer, app.clone(), Duration::ZERO, house.clone()));
+            }
+        });
+        Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")
+    }
+
+    fn request(path: &str) -> axum::http::Request<tonic::body::Body> {
+        axum::http::Request::get(path).body(tonic::body::Body::empty()).expect("a request")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn what_a_client_sends_ahead_is_taken_in_its_order() {
+        let (seen, mut order) = mpsc::channel(1000);
+        let take = |State(seen): State<mpsc::Sender<String>>, uri: Uri| async move {
+            seen.try_send(uri.path().to_owned()).expect("room");
+        };
+        let mut channel = connect(Router::new().fallback(take).with_state(seen)).await;
+        let mut sent = Vec::new();
+        for n in 0..1000 {
+            sent.push(channel.ready().await.expect("ready").call(request(&format!("/{n}"))));
+        }
+        assert!(join_all(sent).await.into_iter().all(|answer| answer.expect("an answer").status() == 200));
+        for n in 0..1000 {
+            assert_eq!(order.recv().await, Some(format!("/{n}")));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_gives_up_ends_its_request() {
+        let (begun, begins) = oneshot::channel();
+        let (held, gone) = oneshot::channel::<()>();
+        type Once = Arc<Mutex<Option<(oneshot::Sender<()>, oneshot::Sender<()>)>>>;
+        let hold = |State(state): State<Once>| async move {
+            let (begun, held) = state.lock().take().expect("one request");
+            begun.send(()).expect("listened to");
+            std::future::pending::<()>().await;
+            drop(held);
+        };
+        let app = Router::new().fallback(hold).with_state(Arc::new(Mutex::new(Some((begun, held)))));
+        let mut channel = connect(app).await;
+        let answer = tokio::spawn(channel.ready().await.expect("ready").call(request("/")));
+        begins.await.expect("begun");
+        answer.abort();
+        assert!(gone.await.is_err(), "what the handler held is dropped, not sent");
+    }
+}

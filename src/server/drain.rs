@@ -1,0 +1,127 @@
+//! The way out: first say so, then take no new sequences, then no new connections, then go. And the signals that ask for it.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::House;
+use crate::api::{Api, Phase};
+
+/// How often a server that waits for its sequences to end looks whether they have.
+const LOOK: Duration = Duration::from_millis(50);
+/// What requests get to end when it is to be now.
+const NOW: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrainOptions {
+    /// How long the server says that it is not ready and still takes everything.
+    pub announce: Duration,
+    /// How long live sequences go on while no new ones begin; shorter if none is left.
+    pub finish: Duration,
+    /// The most all of it may take.
+    pub exit_timeout: Duration,
+}
+
+impl Default for DrainOptions {
+    fn default() -> Self {
+        let [announce, finish, exit_timeout] = [5, 20, 30].map(Duration::from_secs);
+        DrainOptions { announce, finish, exit_timeout }
+    }
+}
+
+/// A wish that the server stop. A second one, whatever it is, makes it stop now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// When what is live has ended, or has had its time.
+    Drain,
+    Now,
+}
+
+/// How the server went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything was answered.
+    Clean,
+    /// Connections had to be cut.
+    Cut,
+}
+
+/// Turns signals into wishes: SIGTERM drains, SIGINT and a second SIGTERM stop now. To be called within a runtime, before models load.
+pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (sender, receiver) = mpsc::channel(8);
+    tokio::spawn(async move {
+        loop {
+            let stop = tokio::select! {
+                got = terminate.recv() => got.map(|()| Stop::Drain),
+                got = interrupt.recv() => got.map(|()| Stop::Now),
+            };
+            match stop {
+                Some(stop) if sender.send(stop).await.is_ok() => {}
+                _ => return,
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Waits for a wish to stop, then takes the server out of service.
+pub(crate) async fn run(api: Api, options: DrainOptions, house: House, mut stop: mpsc::Receiver<Stop>) -> Drained {
+    let wish = next(&mut stop).await;
+    let begun = Instant::now();
+    let limit = begun + options.exit_timeout;
+    tracing::info!(?wish, "stopping");
+    let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
+    api.set_phase(Phase::Closing);
+    house.closing.cancel();
+    house.connections.close();
+    let limit = if hurried { limit.min(Instant::now() + NOW) } else { limit };
+    let drained = tokio::select! {
+        () = house.connections.wait() => Drained::Clean,
+        () = sleep_until(limit) => Drained::Cut,
+        _ = next(&mut stop) => Drained::Cut,
+    };
+    if drained == Drained::Cut {
+        tracing::warn!(in_flight = api.metrics().in_flight().get(), "connections are cut");
+        house.cut.cancel();
+        // What was cut ends at its next step; a task that never gets there does not hold the server up.
+        let _ = timeout(NOW, house.connections.wait()).await;
+    }
+    tracing::info!(?drained, seconds = begun.elapsed().as_secs_f64(), "stopped");
+    drained
+}
+
+/// The next wish. A closed channel has none any more.
+async fn next(stop: &mut mpsc::Receiver<Stop>) -> Stop {
+    match stop.recv().await {
+        Some(stop) => stop,
+        None => std::future::pending().await,
+    }
+}
+
+/// Announces, then lets live sequences end. Whether it was hurried on.
+async fn wind_down(api: &Api, options: DrainOptions, limit: Instant, stop: &mut mpsc::Receiver<Stop>) -> bool {
+    api.set_phase(Phase::Announcing);
+    let announced = limit.min(Instant::now() + options.announce);
+    tokio::select! {
+        () = sleep_until(announced) => {}
+        _ = next(stop) => return true,
+    }
+    api.set_phase(Phase::Finishing);
+    let finished = limit.min(Instant::now() + options.finish);
+    tokio::select! {
+        () = sleep_until(finished) => false,
+        () = ended(api) => false,
+        _ = next(stop) => true,
+    }
+}
+
+/// Until no sequence lives and nothing is to be answered.
+async fn ended(api: &Api) {
+    while api.metrics().live_sequences() > 0 || api.metrics().in_flight().get() > 0 {
+        sleep(LOOK).await;
+    }
+}

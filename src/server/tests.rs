@@ -1,0 +1,231 @@
+//! A server on ports of the system's choice, asked by real clients. There are no models here: what is served without any.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use super::*;
+use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::config::proto;
+
+struct Server {
+    running: Running,
+    stop: mpsc::Sender<Stop>,
+}
+
+fn serve_with(options: ServerOptions) -> Server {
+    let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: Some(local(0)) };
+    let listeners = Listeners::bind(&wanted).expect("ports");
+    let (stop, stopped) = mpsc::channel(2);
+    let running = start(listeners, options, Repository::empty(), Metrics::new(true), stopped);
+    Server { running, stop }
+}
+
+fn serve() -> Server {
+    let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
+    serve_with(ServerOptions { drain, ..ServerOptions::default() })
+}
+
+impl Server {
+    async fn channel(&self) -> Channel {
+        let address = self.running.addresses.grpc.expect("a port");
+        Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")
+    }
+
+    async fn kserve(&self) -> GrpcInferenceServiceClient<Channel> {
+        GrpcInferenceServiceClient::new(self.channel().await)
+    }
+
+    async fn http(&self, request: &str) -> String {
+        exchange(self.running.addresses.http.expect("a port"), request, "").await
+    }
+}
+
+/// Sends a request that closes its connection; the whole answer.
+async fn exchange(address: SocketAddr, request: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let length = body.len();
+    let text = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).await.expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    answer
+}
+
+fn code_and_body(answer: &str) -> (&str, &str) {
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.split_whitespace().nth(1).expect("a code"), body)
+}
+
+#[tokio::test]
+async fn one_port_answers_grpc_and_http() {
+    let server = serve();
+    let grpc = server.running.addresses.grpc.expect("a port");
+    assert_eq!(code_and_body(&exchange(grpc, "GET /v2/health/live", "").await), ("200", ""));
+    let http = server.running.addresses.http.expect("a port");
+    let channel =
+        Channel::from_shared(format!("http://{http}")).expect("an address").connect().await.expect("a connection");
+    let live =
+        GrpcInferenceServiceClient::new(channel).server_live(proto::ServerLiveRequest {}).await.expect("an answer");
+    assert!(live.into_inner().live);
+}
+
+#[tokio::test]
+async fn the_server_says_who_it_is_and_that_it_is_ready() {
+    let server = serve();
+    let metadata =
+        server.kserve().await.server_metadata(proto::ServerMetadataRequest {}).await.expect("an answer").into_inner();
+    assert_eq!((metadata.name.as_str(), metadata.version.as_str()), ("sequor", env!("CARGO_PKG_VERSION")));
+    let answer = server.http("GET /v2").await;
+    let (code, body) = code_and_body(&answer);
+    let said: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!((code, &said["name"], &said["extensions"][0]), ("200", &"sequor".into(), &"sequence".into()));
+    assert_eq!(code_and_body(&server.http("GET /v2/health/ready").await), ("200", ""));
+    let ready = server.kserve().await.server_ready(proto::ServerReadyRequest {}).await.expect("an answer");
+    assert!(ready.into_inner().ready);
+}
+
+#[tokio::test]
+async fn unknown_models_and_paths_and_verbs_are_refused() {
+    let server = serve();
+    let said = "Request for unknown model: 'nope' is not found";
+    let body = format!("{{\"error\":\"{said}\",\"reason\":\"not_served\"}}");
+    for path in ["GET /v2/models/nope", "GET /v2/models/nope/versions/1/ready", "GET /v2/models/nope/config"] {
+        let answer = server.http(path).await;
+        assert_eq!(code_and_body(&answer), ("404", body.as_str()), "{path}");
+        assert!(answer.contains("sequor-reason: not_served\r\n"), "{answer}");
+    }
+    assert_eq!(code_and_body(&server.http("POST /v2/models/nope/infer").await), ("404", body.as_str()));
+    assert_eq!(code_and_body(&server.http("GET /v2/nowhere").await), ("404", r#"{"error":"Not Found"}"#));
+    let verb = server.http("GET /v2/models/nope/infer").await;
+    assert_eq!(code_and_body(&verb), ("405", r#"{"error":"Method Not Allowed"}"#));
+
+    let request = proto::ModelInferRequest { model_name: "nope".to_owned(), ..Default::default() };
+    let status = server.kserve().await.model_infer(request).await.expect_err("refused");
+    assert_eq!((status.code(), status.message()), (Code::NotFound, said));
+    assert_eq!(status.metadata().get("sequor-reason").expect("a trailer"), "not_served");
+    let request = proto::ModelReadyRequest { name: "nope".to_owned(), version: String::new() };
+    assert_eq!(server.kserve().await.model_ready(request).await.expect_err("refused").code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn what_is_not_served_says_its_name() {
+    let server = serve();
+    let mut client = server.kserve().await;
+    let status = client.model_statistics(proto::ModelStatisticsRequest::default()).await.expect_err("refused");
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStatistics is not served here"));
+    let status = client.model_stream_infer(tokio_stream::empty()).await.expect_err("refused");
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStreamInfer is not served here"));
+
+    let path = "/tensorflow.serving.PredictionService/Predict".parse().expect("a path");
+    let mut grpc = tonic::client::Grpc::new(server.channel().await);
+    grpc.ready().await.expect("ready");
+    let codec = tonic_prost::ProstCodec::<proto::ServerLiveRequest, proto::ServerLiveResponse>::default();
+    let request = tonic::Request::new(proto::ServerLiveRequest {});
+    let status = grpc.unary(request, path, codec).await.expect_err("refused");
+    let said = "/tensorflow.serving.PredictionService/Predict is not served here";
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, said));
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_not_read() {
+    let limits = api::Limits { request: 100, ..api::Limits::default() };
+    let server = serve_with(ServerOptions { limits, ..ServerOptions::default() });
+    let request = proto::ModelInferRequest { model_name: "x".repeat(200), ..Default::default() };
+    let status = server.kserve().await.model_infer(request).await.expect_err("refused");
+    assert_eq!(status.code(), Code::OutOfRange);
+}
+
+#[tokio::test]
+async fn reflection_knows_the_services() {
+    let server = serve();
+    let list = MessageRequest::ListServices(String::new());
+    let request = ServerReflectionRequest { host: String::new(), message_request: Some(list) };
+    let mut client = ServerReflectionClient::new(server.channel().await);
+    let answers = client.server_reflection_info(tokio_stream::once(request)).await.expect("an answer");
+    let answer = answers.into_inner().next().await.expect("an answer").expect("an answer").message_response;
+    let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
+    let names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
+    for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
+        assert!(names.iter().any(|n| n == name), "{names:?}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_on_their_own_port() {
+    let server = serve();
+    server.http("POST /v2/models/nope/infer").await;
+    let address = server.running.addresses.metrics.expect("a port");
+    let answer = exchange(address, "GET /metrics", "").await;
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+    let line = r#"sequor_requests_total{model="",api="kserve_http",code="NOT_FOUND",reason="not_served"} 1"#;
+    assert!(answer.contains(line), "{answer}");
+    assert_eq!(code_and_body(&server.http("GET /metrics").await).0, "404");
+}
+
+// === the way out ===
+
+async fn health(server: &Server) -> i32 {
+    let mut client = HealthClient::new(server.channel().await);
+    client.check(HealthCheckRequest::default()).await.expect("an answer").into_inner().status
+}
+
+#[tokio::test]
+async fn a_draining_server_says_so_and_still_answers() {
+    let hour = Duration::from_secs(3600);
+    let drain = DrainOptions { announce: hour, finish: hour, exit_timeout: hour };
+    let server = serve_with(ServerOptions { drain, ..ServerOptions::default() });
+    assert_eq!(health(&server).await, ServingStatus::Serving as i32);
+    let mut client = HealthClient::new(server.channel().await);
+    let mut watched = client.watch(HealthCheckRequest::default()).await.expect("an answer").into_inner();
+    let mut next = async || watched.next().await.map(|told| told.expect("a status").status);
+    assert_eq!(next().await, Some(ServingStatus::Serving as i32));
+
+    server.stop.send(Stop::Drain).await.expect("sent");
+    assert_eq!(next().await, Some(ServingStatus::NotServing as i32));
+    assert_eq!(health(&server).await, ServingStatus::NotServing as i32);
+    assert_eq!(code_and_body(&server.http("GET /v2/health/ready").await), ("400", ""));
+    assert_eq!(code_and_body(&server.http("GET /v2/health/live").await), ("200", ""));
+
+    // A second wish does not wait for the hour; the watching stream ends, and so nothing has to be cut.
+    server.stop.send(Stop::Drain).await.expect("sent");
+    assert_eq!(next().await, None);
+    assert_eq!(server.running.join().await, Drained::Clean);
+}
+
+#[tokio::test]
+async fn a_server_that_is_idle_goes_out_at_once_and_frees_its_ports() {
+    let server = serve();
+    let (addresses, kept) = (server.running.addresses, server.kserve().await);
+    server.stop.send(Stop::Drain).await.expect("sent");
+    assert_eq!(server.running.join().await, Drained::Clean);
+    assert!(TcpStream::connect(addresses.http.expect("a port")).await.is_err());
+    drop(kept);
+    Listeners::bind(&addresses).expect("the ports are free");
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_is_cut() {
+    let server = serve();
+    // A body that never comes in whole.
+    let mut stream = TcpStream::connect(server.running.addresses.http.expect("a port")).await.expect("a connection");
+    let head = "POST /v2/models/m/infer HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("written");
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).await.expect("the server reads the body");
+    assert_eq!(&line, b"HTTP/1.1 100");
+    server.stop.send(Stop::Now).await.expect("sent");
+    server.stop.send(Stop::Now).await.expect("sent");
+    assert_eq!(server.running.join().await, Drained::Cut);
+}
