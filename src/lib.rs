@@ -1,8 +1,26 @@
-//! Sequor (Latin: I follow), an inference server for models that remember.
+//! Sequor (Latin: I follow), an inference server for models that remember. The library is the server's parts; `main.rs` only calls [`cli`].
+//!
+//! # Layout
+//!
+//! Rooms, each with what it may know of; `tests/imports.allow` is the rule and `tests/architecture.rs` the judge.
+//!
+//! - [`error`]: what can go wrong with a request or a model, in nobody's words.
+//! - [`config`]: the server's settings; a model's configuration from config.pbtxt, sequor.toml and its graph.
+//! - [`telemetry`]: metrics and logs.
+//! - [`tensor`]: tensors on host memory, rows ↔ tensors.
+//! - [`device`]: memory, host or accelerator, and moves within it.
+//! - [`state`]: the states of sequences between two steps.
+//! - [`batch`]: a batch's inputs and outputs.
+//! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
+//! - [`model`]: the repository, loads, instances: the way of a request.
+//! - [`api`]: surfaces: KServe v2 over gRPC and HTTP.
+//! - [`server`]: listeners, drain.
+//! - [`cli`]: one file a command.
 
 pub mod api;
 pub mod backend;
 pub mod batch;
+pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -53,6 +54,18 @@ struct Shared {
     /// Threads of instances, to be waited for at the end.
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     next_load: Mutex<u16>,
+    /// Somebody is loading what is wanted from the start.
+    loading: AtomicU32,
+}
+
+/// For as long as it lives, the repository is not ready.
+#[derive(Debug)]
+pub struct Loading(Repository);
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.0.0.loading.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -112,6 +125,7 @@ impl Repository {
             models: RwLock::default(),
             threads: Mutex::default(),
             next_load: Mutex::new(0),
+            loading: AtomicU32::new(0),
             options,
         };
         Ok(Repository(Arc::new(shared)))
@@ -153,9 +167,16 @@ impl Repository {
         }
     }
 
+    /// Says that what is wanted from the start is about to be loaded.
+    pub fn loading(&self) -> Loading {
+        self.0.loading.fetch_add(1, Ordering::AcqRel);
+        Loading(self.clone())
+    }
+
     /// Whether every model that is wanted is ready.
     pub fn ready(&self) -> bool {
-        self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
+        self.0.loading.load(Ordering::Acquire) == 0
+            && self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
     }
 
     /// What became of every model, by name.

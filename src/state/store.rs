@@ -356,7 +356,7 @@ impl Store {
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
         let Some(State { kind: Kind::Fixed { row, .. }, spec }) = self.states.get(state) else { return Ok(None) };
         // SAFETY: the run is over, and the bytes are copied at once.
-        let StateOut::Into { data, .. } = (unsafe { self.output(bound, state) }?) else { return Ok(None) };
+        let StateOut::Into { data, .. } = unsafe { self.output(bound, state) }? else { return Ok(None) };
         let count = bound.rows.len();
         // SAFETY: as above; read where the run wrote.
         let span = unsafe { Span::from_raw(data.place(), data.address(), data.len()) };

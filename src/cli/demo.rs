@@ -1,0 +1,261 @@
+//! `sequor demo`: real speech and noise through a real model on a server of its own, held against ONNX Runtime on the whole file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clap::{ArgMatches, Command};
+use sequor_core::{DataType, Shape};
+use tonic::transport::Channel;
+
+use super::{Failed, audio, chart, launch, serve};
+use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::backend::onnx::OnnxBackend;
+use crate::backend::{Backend, Feed, Fetch, LoadOptions};
+use crate::config::proto::infer_parameter::ParameterChoice;
+use crate::config::proto::model_infer_request::InferInputTensor;
+use crate::config::proto::{InferParameter, ModelInferRequest};
+use crate::config::server::{self, Given};
+use crate::device::{DeviceError, Pool, Pooled, Span};
+use crate::model::Availability;
+use crate::server::Stop;
+use crate::telemetry::Metrics;
+
+/// The model and the sounds are part of the program, so that the demo needs no folder.
+const MODEL: &[u8] = include_bytes!("../../models/vad/1/model.onnx");
+const CONFIG: &str = include_str!("../../models/vad/config.pbtxt");
+const SEQUOR: &str = include_str!("../../models/vad/sequor.toml");
+const SPEECH: &[u8] = include_bytes!("../../models/vad/samples/speech.wav");
+const NOISE: &[u8] = include_bytes!("../../models/vad/samples/noise.wav");
+
+/// Clients at once; each has two sequences, one of speech and one of noise.
+const CLIENTS: u64 = 4;
+
+pub(super) fn command() -> Command {
+    Command::new("demo").about("Stream speech and noise through a model that remembers, on a server of its own, and check every answer")
+}
+
+/// A sound, cut for the model.
+struct Sound {
+    name: &'static str,
+    chunks: Vec<Vec<f32>>,
+    seconds: f64,
+}
+
+/// What one sequence got, and how long each step took.
+struct Heard {
+    speech: bool,
+    probabilities: Vec<f32>,
+    waits: Vec<Duration>,
+}
+
+pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
+    let sounds = [sound("speech.wav", SPEECH)?, sound("noise.wav", NOISE)?];
+    let folder = tempfile::tempdir().map_err(|e| Failed::Failed(format!("no temporary folder: {e}")))?;
+    write_model(folder.path()).map_err(|e| Failed::Failed(e.to_string()))?;
+    let library = launch::find_runtime(Path::new(""))?;
+    let settings = server::load(None, &|name| quiet(name), &Given::default(), &serve::host())
+        .map_err(|_| Failed::Failed("the demo's own settings do not hold".to_owned()))?;
+    let metrics = Metrics::new(false);
+    let (heard, batch) = launch::sockets()?.block_on(async {
+        let listeners = launch::bind(&settings)?;
+        let (stop, stopped) = tokio::sync::mpsc::channel(1);
+        let repository = launch::repository(&library, &settings, &metrics)?;
+        let options = launch::server_options(&settings);
+        let running = crate::server::start(listeners, options, repository.clone(), metrics.clone(), stopped);
+        repository.load(&folder.path().join("vad"));
+        refuse_broken(&repository)?;
+        let port = running.addresses.grpc.map_or(0, |a| a.port());
+        let heard = listen(port, &sounds).await?;
+        let statistics = metrics.model("vad", 1).statistics();
+        let _ = stop.send(Stop::Now).await;
+        running.join().await;
+        let stopping = repository.clone();
+        let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
+        Ok((heard, statistics.inference_count as f64 / statistics.execution_count.max(1) as f64))
+    })?;
+    let whole = sounds.iter().map(|s| on_the_whole(&library.path, folder.path(), s)).collect::<Result<Vec<_>, _>>()?;
+    let (text, good) = verdict(&sounds, &heard, &whole, batch);
+    println!("{text}");
+    if good { Ok(()) } else { Err(Failed::Failed("the demo did not come out as it should".to_owned())) }
+}
+
+/// The demo's settings: any free port, on this machine only.
+fn quiet(name: &str) -> Option<String> {
+    match name {
+        "SEQUOR_HTTP_ADDRESS" | "SEQUOR_GRPC_ADDRESS" => Some("127.0.0.1".to_owned()),
+        "SEQUOR_HTTP_PORT" | "SEQUOR_GRPC_PORT" | "SEQUOR_METRICS_PORT" => Some("0".to_owned()),
+        _ => None,
+    }
+}
+
+fn sound(name: &'static str, wav: &[u8]) -> Result<Sound, Failed> {
+    let samples = audio::read(name, wav)?;
+    Ok(Sound { name, chunks: audio::chunks(&samples), seconds: samples.len() as f64 / f64::from(audio::RATE) })
+}
+
+fn write_model(folder: &Path) -> std::io::Result<()> {
+    let model = folder.join("vad");
+    fs_err::create_dir_all(model.join("1"))?;
+    fs_err::write(model.join("1/model.onnx"), MODEL)?;
+    fs_err::write(model.join("config.pbtxt"), CONFIG)?;
+    fs_err::write(model.join("sequor.toml"), SEQUOR)
+}
+
+fn refuse_broken(repository: &crate::model::Repository) -> Result<(), Failed> {
+    for status in repository.statuses() {
+        if let Availability::Failed(faults) = status.availability {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            return Err(Failed::Failed(faults.join("; ")));
+        }
+    }
+    Ok(())
+}
+
+// === the clients ===
+
+async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<Heard>, Failed> {
+    let mut tasks = Vec::new();
+    for client in 0..CLIENTS {
+        let address = format!("http://127.0.0.1:{port}");
+        let channel = Channel::from_shared(address).map_err(|e| Failed::Failed(e.to_string()))?;
+        let channel = channel.connect().await.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))?;
+        for (n, sound) in (0u64..).zip(sounds) {
+            let id = client * 2 + n + 1;
+            tasks.push(tokio::spawn(stream(channel.clone(), id, n == 0, sound.chunks.clone())));
+        }
+    }
+    let mut heard = Vec::new();
+    for task in tasks {
+        heard.push(task.await.map_err(|e| Failed::Failed(e.to_string()))??);
+    }
+    Ok(heard)
+}
+
+/// One sequence: a chunk after the other, each when the answer to the one before is here.
+async fn stream(channel: Channel, id: u64, speech: bool, chunks: Vec<Vec<f32>>) -> Result<Heard, Failed> {
+    let mut client = GrpcInferenceServiceClient::new(channel);
+    let last = chunks.len().saturating_sub(1);
+    let mut heard = Heard { speech, probabilities: Vec::new(), waits: Vec::new() };
+    for (n, chunk) in chunks.iter().enumerate() {
+        let began = Instant::now();
+        let answer = client.model_infer(request(id, chunk, n == 0, n == last)).await;
+        let answer = answer.map_err(|status| Failed::Failed(format!("sequence {id}, step {n}: {}", status.message())))?;
+        heard.waits.push(began.elapsed());
+        let raw = answer.into_inner().raw_output_contents.first().cloned().unwrap_or_default();
+        let value = raw.first_chunk::<4>().map(|b| f32::from_le_bytes(*b));
+        heard.probabilities.push(value.ok_or_else(|| Failed::Failed(format!("sequence {id}, step {n}: no answer")))?);
+    }
+    Ok(heard)
+}
+
+fn request(id: u64, chunk: &[f32], start: bool, end: bool) -> ModelInferRequest {
+    let parameter = |choice| InferParameter { parameter_choice: Some(choice) };
+    let id = parameter(ParameterChoice::Int64Param(i64::try_from(id).unwrap_or(i64::MAX)));
+    let flags = [("sequence_start", start), ("sequence_end", end)];
+    let flags = flags.map(|(name, is)| (name.to_owned(), parameter(ParameterChoice::BoolParam(is))));
+    ModelInferRequest {
+        model_name: "vad".to_owned(),
+        parameters: flags.into_iter().chain([("sequence_id".to_owned(), id)]).collect(),
+        inputs: vec![InferInputTensor {
+            name: "input".to_owned(),
+            datatype: "FP32".to_owned(),
+            shape: vec![1, i64::try_from(chunk.len()).unwrap_or(i64::MAX)],
+            ..InferInputTensor::default()
+        }],
+        raw_input_contents: vec![Bytes::from(bytes(chunk))],
+        ..ModelInferRequest::default()
+    }
+}
+
+// === the other way ===
+
+/// The whole sound through ONNX Runtime alone, its state carried by hand.
+fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>, Failed> {
+    let failed = |e: crate::backend::BackendError| Failed::Failed(e.to_string());
+    let backend = OnnxBackend::new(library).map_err(failed)?;
+    let options = LoadOptions { threads: 1, spinning: false };
+    let graph = backend.load(&folder.join("vad/1/model.onnx"), &options).map_err(failed)?;
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let inputs = names(&["input", "state", "sr"]);
+    let mut context = graph.context(&inputs, &names(&["output", "stateN"])).map_err(failed)?;
+    let [input, kept, scalar] = [Shape::of(&[1, 576]), Shape::of(&[2, 1, 128]), Shape::of(&[])];
+    let pool = Pool::new(1 << 20);
+    let rate = aligned(&pool, &i64::from(audio::RATE).to_le_bytes())?;
+    let mut state = aligned(&pool, &[0; 1024])?;
+    let mut out = Vec::new();
+    for chunk in &sound.chunks {
+        let chunk = aligned(&pool, &bytes(chunk))?;
+        let feeds = [
+            Feed { dtype: DataType::Fp32, shape: &input, data: Span::host(chunk.as_ref()) },
+            Feed { dtype: DataType::Fp32, shape: &kept, data: Span::host(state.as_ref()) },
+            Feed { dtype: DataType::Int64, shape: &scalar, data: Span::host(rate.as_ref()) },
+        ];
+        let mut fetches = [Fetch::New(None), Fetch::New(None)];
+        context.run(&feeds, &mut fetches).map_err(failed)?;
+        if let [Fetch::New(Some(output)), Fetch::New(Some(next))] = &fetches {
+            out.extend(floats(output.data.as_ref()));
+            state = aligned(&pool, next.data.as_ref())?;
+        }
+    }
+    Ok(out)
+}
+
+/// Values in memory that is aligned as a backend wants it.
+fn aligned(pool: &Pool, bytes: &[u8]) -> Result<Pooled, Failed> {
+    let failed = |e: DeviceError| Failed::Failed(e.to_string());
+    let mut memory = pool.take(bytes.len()).map_err(failed)?;
+    if let Some(place) = memory.write().map_err(failed)?.as_host_mut() {
+        place.copy_from_slice(bytes);
+    }
+    Ok(memory)
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).filter_map(|b| b.first_chunk::<4>()).map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+// === the verdict ===
+
+fn verdict(sounds: &[Sound; 2], heard: &[Heard], whole: &[Vec<f32>], batch: f64) -> (String, bool) {
+    let of = |speech: bool| heard.iter().filter(move |h| h.speech == speech);
+    let best = |h: &Heard| h.probabilities.iter().copied().fold(0.0, f32::max);
+    let half = |h: &Heard| 2 * h.probabilities.iter().filter(|p| **p > 0.5).count() > h.probabilities.len();
+    let spoken = of(true).filter(|h| best(h) >= 0.99 && half(h)).count();
+    let mistaken = of(false).filter(|h| best(h) > 0.10).count();
+    let equal = heard.iter().all(|h| whole.get(usize::from(!h.speech)).is_some_and(|w| same_bits(w, &h.probabilities)));
+    let mut waits: Vec<Duration> = heard.iter().flat_map(|h| h.waits.iter().copied()).collect();
+    waits.sort_unstable();
+    let at = |share: usize| waits.get(waits.len().saturating_sub(1) * share / 100).copied().unwrap_or_default();
+    let titles = sounds.iter().map(|s| format!("{}  {} {:.1} s", if s.name.starts_with("speech") { "speech" } else { "noise" }, s.name, s.seconds));
+    let curves: Vec<(String, &[f32])> =
+        titles.zip([true, false]).map(|(t, s)| (t, of(s).next().map_or(&[][..], |h| &h.probabilities))).collect();
+    let millis = |d: Duration| d.as_secs_f64() * 1e3;
+    let (all, noisy) = (of(true).count(), of(false).count());
+    let good = equal && spoken == all && mistaken == 0 && all > 0;
+    let mut text = chart::draw(&curves);
+    let _ = writeln!(
+        text,
+        "\n{} sequences of {CLIENTS} clients, {} steps, {batch:.1} a batch, state never left the server        p50 {:.1} ms  p99 {:.1} ms",
+        heard.len(),
+        waits.len(),
+        millis(at(50)),
+        millis(at(99))
+    );
+    let equals = if equal { "equal to" } else { "NOT equal to" };
+    let end = if good { "OK" } else { "FAILED" };
+    let _ = write!(
+        text,
+        "speech found in {spoken} of {all}, in noise {mistaken} of {noisy}; {equals} ONNX Runtime on the whole file, bit for bit       {end}"
+    );
+    (text, good)
+}
+
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+}

@@ -1,0 +1,76 @@
+//! From settings to a server that serves: ports, runtime, repository. Shared by `serve` and `demo`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Failed;
+use crate::api;
+use crate::backend::LoadOptions;
+use crate::backend::onnx::OnnxBackend;
+use crate::backend::onnx::library::{self, Library, System};
+use crate::config::model::draft;
+use crate::config::server::Settings;
+use crate::model::{Options, Repository};
+use crate::server::{Addresses, DrainOptions, Listeners, ServerOptions};
+use crate::telemetry::Metrics;
+
+/// Memory for answers that is kept for use again.
+const REPLY_POOL: usize = 64 << 20;
+
+/// Binds the ports, before anything that takes time.
+pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
+    let at = |address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
+        let ip: IpAddr = address
+            .parse()
+            .map_err(|_| Failed::Configuration(format!("\"{address}\" is not an IP address to listen on (as 0.0.0.0 or ::1)")))?;
+        Ok(Some(SocketAddr::new(ip, port)))
+    };
+    let wanted = Addresses {
+        http: at(&settings.http.address, settings.http.port)?,
+        grpc: at(&settings.grpc.address, settings.grpc.port)?,
+        metrics: at(&settings.http.address, settings.metrics.port)?,
+    };
+    Listeners::bind(&wanted).map_err(|e| Failed::Failed(e.to_string()))
+}
+
+/// Finds the ONNX Runtime library.
+pub(super) fn find_runtime(setting: &Path) -> Result<Library, Failed> {
+    let setting = (!setting.as_os_str().is_empty()).then_some(setting);
+    library::find(setting, &System).map_err(|e| Failed::Failed(e.to_string()))
+}
+
+/// An empty repository over that library.
+pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
+    let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
+    let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
+    let options = Options {
+        config: draft::Options::default(),
+        load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
+        state_limit: settings.limits.state.unwrap_or(u64::MAX),
+        reply_pool: REPLY_POOL,
+    };
+    Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
+}
+
+pub(super) fn server_options(settings: &Settings) -> ServerOptions {
+    ServerOptions {
+        limits: api::Limits {
+            request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
+            in_flight: settings.limits.in_flight as usize,
+            ..api::Limits::default()
+        },
+        drain: DrainOptions {
+            announce: settings.drain.announce.0,
+            finish: settings.drain.finish.0,
+            exit_timeout: settings.drain.exit_timeout.0,
+        },
+        keepalive: settings.grpc.keepalive.0,
+    }
+}
+
+/// The runtime for sockets.
+pub(super) fn sockets() -> Result<tokio::runtime::Runtime, Failed> {
+    let built = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sequor-socket").build();
+    built.map_err(|e| Failed::Failed(format!("no threads for sockets: {e}")))
+}

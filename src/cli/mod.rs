@@ -1,0 +1,76 @@
+//! The command line: one file a command. Here is what they share: the list, the exit codes, the look-up of the environment.
+//!
+//! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server.
+
+mod audio;
+mod chart;
+mod demo;
+mod launch;
+mod report;
+mod runtime;
+mod serve;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+/// How a command ended, if not well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// What was to be done could not be done.
+    #[error("{0}")]
+    Failed(String),
+    /// The configuration is wrong; one line for each fault.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+impl Failed {
+    fn code(&self) -> u8 {
+        match self {
+            Failed::Failed(_) => 1,
+            Failed::Configuration(_) => 3,
+        }
+    }
+}
+
+type Run = fn(&ArgMatches) -> Result<(), Failed>;
+
+/// Every command: what it is called with, and what runs it.
+fn commands() -> [(Command, Run); 3] {
+    [(serve::command(), serve::run), (demo::command(), demo::run), (runtime::command(), runtime::run)]
+}
+
+/// Parses these arguments and runs the command they name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let about = "Sequor, an inference server for models that remember";
+    let program = Command::new("sequor")
+        .about(about)
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(commands().map(|(command, _)| command));
+    let matches = match program.try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let named = matches.subcommand();
+    let found = commands().into_iter().find(|(command, _)| named.is_some_and(|(name, _)| name == command.get_name()));
+    let (Some((_, run)), Some((_, matches))) = (found, named) else { return ExitCode::from(2) };
+    match run(matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("sequor: {failed}");
+            ExitCode::from(failed.code())
+        }
+    }
+}
+
+/// A variable of the environment, if it is set and readable.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

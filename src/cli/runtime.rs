@@ -1,0 +1,50 @@
+//! `sequor runtime install | path`: the ONNX Runtime library, fetched or found.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use super::Failed;
+use crate::backend::onnx::install::{self, Installed, Progress};
+use crate::backend::onnx::library::{self, System};
+
+pub(super) fn command() -> Command {
+    let to = Arg::new("to")
+        .long("to")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .default_value(library::LOCAL)
+        .help("Where to put the library");
+    Command::new("runtime")
+        .about("The ONNX Runtime library: install it, or say which one is used")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(Command::new("install").about("Fetch the pinned version from the Python package index").arg(to))
+        .subcommand(Command::new("path").about("Print the library that would be used; exit 1 and say what was tried if there is none"))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    match matches.subcommand() {
+        Some(("install", matches)) => install(matches),
+        _ => path(),
+    }
+}
+
+fn install(matches: &ArgMatches) -> Result<(), Failed> {
+    let target = matches.get_one::<PathBuf>("to").cloned().unwrap_or_default();
+    let done = install::install(&target, &mut |progress| match progress {
+        Progress::Downloading(version) => eprintln!("fetching onnxruntime {version} with pip (24 MB) ..."),
+        Progress::Extracting { bytes } => eprintln!("extracting {} MB ...", bytes / 1_000_000),
+    });
+    match done.map_err(|e| Failed::Failed(e.to_string()))? {
+        Installed::Now { path, version } => println!("onnxruntime {version} is now {}", path.display()),
+        Installed::Already { path, version } => println!("onnxruntime {version} is already {}", path.display()),
+    }
+    Ok(())
+}
+
+fn path() -> Result<(), Failed> {
+    let library = library::find(None, &System).map_err(|e| Failed::Failed(e.to_string()))?;
+    println!("{}", library.path.display());
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! `sequor serve`: serves a model repository until it is told to stop.
+
+use std::path::Path;
+use std::time::Instant;
+
+use clap::{ArgMatches, Command};
+
+use super::{Failed, launch, report, variable};
+use crate::config::Fault;
+use crate::config::server::file::LogFormat as Format;
+use crate::config::server::{self, Given, Host, Settings};
+use crate::model::{Availability, Repository};
+use crate::server::drain;
+use crate::telemetry::Metrics;
+use crate::telemetry::log::{self, LogFormat};
+
+pub(super) fn command() -> Command {
+    Command::new("serve").about("Serve a model repository").args(server::args())
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let began = Instant::now();
+    let given = Given::from_matches(matches);
+    let settings = settings(&given)?;
+    if settings.model.repository.is_empty() {
+        let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
+        return Err(Failed::Configuration(what.to_owned()));
+    }
+    let format = match settings.log.format {
+        Format::Text => LogFormat::Text,
+        Format::Json => LogFormat::Json,
+    };
+    log::init(format, &settings.log.level, variable("RUST_LOG").as_deref()).map_err(|e| Failed::Configuration(e.to_string()))?;
+    launch::sockets()?.block_on(serve(&settings, &given, began))
+}
+
+async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(), Failed> {
+    let listeners = launch::bind(settings)?;
+    let stop = drain::signals().map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
+    let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
+    let metrics = Metrics::new(settings.metrics.triton_names);
+    let repository = launch::repository(&library, settings, &metrics)?;
+    let loading = repository.loading();
+    let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
+    let config = server::config_path(&variable, given);
+    println!("{}", report::head(config.as_deref(), &library));
+    load(&repository, settings).await?;
+    drop(loading);
+    print!("{}", report::models(&repository));
+    println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
+    if settings.exit_on_error && !repository.ready() {
+        return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
+    }
+    running.join().await;
+    let stopping = repository.clone();
+    let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
+    Ok(())
+}
+
+async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
+    for directory in &settings.model.repository {
+        let (repository, directory) = (repository.clone(), directory.clone());
+        let loaded = tokio::task::spawn_blocking(move || repository.load_all(&directory)).await;
+        match loaded {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(Failed::Configuration(format!("the model repository cannot be read: {error}"))),
+            Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
+        }
+    }
+    for status in repository.statuses() {
+        if let Availability::Failed(faults) = &status.availability {
+            for fault in faults {
+                tracing::error!(model = status.name, "{fault}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The settings that file, environment and flags make together.
+fn settings(given: &Given) -> Result<Settings, Failed> {
+    let path = server::config_path(&variable, given);
+    let text = match &path {
+        None => None,
+        Some(path) => Some(fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?),
+    };
+    let file = path.as_deref().zip(text.as_deref());
+    server::load(file, &variable, given, &host()).map_err(|faults| Failed::Configuration(lines(&faults)))
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect::<Vec<_>>().join("\nsequor: ")
+}
+
+/// This machine: its name and its memory.
+pub(super) fn host() -> Host {
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
+    let name = read("/proc/sys/kernel/hostname").map(|n| n.trim().to_owned()).unwrap_or_default();
+    let kib = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    Host { name, memory: kib.map(|kib| kib * 1024) }
+}
