@@ -19,7 +19,9 @@ pub use wiring::{Sink, Source, Wiring};
 pub enum BatchError {
     #[error(transparent)]
     Device(#[from] crate::device::DeviceError),
-    #[error("failed to split the output tensor '{output}' in responses: expected batch size of at least {want} in model output, got {got}")]
+    #[error(
+        "failed to split the output tensor '{output}' in responses: expected batch size of at least {want} in model output, got {got}"
+    )]
     TooFewRows { output: String, want: u64, got: u64 },
     #[error("output tensor '{output}' is not found")]
     Missing { output: String },

@@ -33,7 +33,13 @@ impl Written {
 }
 
 /// Cuts an output into parts of so many rows each, along its first dimension. Rows beyond the last part are dropped.
-pub fn split(name: &str, dtype: DataType, shape: &Shape, data: Written, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
+pub fn split(
+    name: &str,
+    dtype: DataType,
+    shape: &Shape,
+    data: Written,
+    parts: &[u64],
+) -> Result<Vec<Tensor>, BatchError> {
     let want: u64 = parts.iter().sum();
     let got = shape.0.first().copied().unwrap_or(0);
     if got < want {

@@ -108,7 +108,9 @@ impl Staging {
 impl Wiring {
     /// Whether a request leaves out an input that this wiring feeds.
     pub fn lacks(&self, inputs: &[Option<Tensor>]) -> bool {
-        self.inputs.iter().any(|source| matches!(source, Source::Client(n) if inputs.get(*n).is_none_or(Option::is_none)))
+        self.inputs
+            .iter()
+            .any(|source| matches!(source, Source::Client(n) if inputs.get(*n).is_none_or(Option::is_none)))
     }
 }
 
@@ -159,7 +161,12 @@ impl Staged {
         if want == Some(self.len as u64) { Ok(()) } else { Err(BatchError::Unfit { input: format!("#{n}") }) }
     }
 
-    fn fill_control(&mut self, control: &Control, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
+    fn fill_control(
+        &mut self,
+        control: &Control,
+        batch: &[Option<BatchRow<'_>>],
+        batching: bool,
+    ) -> Result<(), BatchError> {
         self.scratch.clear();
         for row in batch {
             push_control(&control.kind, row.as_ref(), &mut self.scratch);

@@ -33,7 +33,8 @@ const NOISE: &[u8] = include_bytes!("../../models/vad/samples/noise.wav");
 const CLIENTS: u64 = 4;
 
 pub(super) fn command() -> Command {
-    Command::new("demo").about("Stream speech and noise through a model that remembers, on a server of its own, and check every answer")
+    Command::new("demo")
+        .about("Stream speech and noise through a model that remembers, on a server of its own, and check every answer")
 }
 
 /// A sound, cut for the model.
@@ -120,7 +121,8 @@ async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<Heard>, Failed> {
     for client in 0..CLIENTS {
         let address = format!("http://127.0.0.1:{port}");
         let channel = Channel::from_shared(address).map_err(|e| Failed::Failed(e.to_string()))?;
-        let channel = channel.connect().await.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))?;
+        let channel =
+            channel.connect().await.map_err(|e| Failed::Failed(format!("the demo's server does not answer: {e}")))?;
         for (n, sound) in (0u64..).zip(sounds) {
             let id = client * 2 + n + 1;
             tasks.push(tokio::spawn(stream(channel.clone(), id, n == 0, sound.chunks.clone())));
@@ -141,7 +143,8 @@ async fn stream(channel: Channel, id: u64, speech: bool, chunks: Vec<Vec<f32>>) 
     for (n, chunk) in chunks.iter().enumerate() {
         let began = Instant::now();
         let answer = client.model_infer(request(id, chunk, n == 0, n == last)).await;
-        let answer = answer.map_err(|status| Failed::Failed(format!("sequence {id}, step {n}: {}", status.message())))?;
+        let answer =
+            answer.map_err(|status| Failed::Failed(format!("sequence {id}, step {n}: {}", status.message())))?;
         heard.waits.push(began.elapsed());
         let raw = answer.into_inner().raw_output_contents.first().cloned().unwrap_or_default();
         let value = raw.first_chunk::<4>().map(|b| f32::from_le_bytes(*b));
@@ -232,7 +235,9 @@ fn verdict(sounds: &[Sound; 2], heard: &[Heard], whole: &[Vec<f32>], batch: f64)
     let mut waits: Vec<Duration> = heard.iter().flat_map(|h| h.waits.iter().copied()).collect();
     waits.sort_unstable();
     let at = |share: usize| waits.get(waits.len().saturating_sub(1) * share / 100).copied().unwrap_or_default();
-    let titles = sounds.iter().map(|s| format!("{}  {} {:.1} s", if s.name.starts_with("speech") { "speech" } else { "noise" }, s.name, s.seconds));
+    let titles = sounds.iter().map(|s| {
+        format!("{}  {} {:.1} s", if s.name.starts_with("speech") { "speech" } else { "noise" }, s.name, s.seconds)
+    });
     let curves: Vec<(String, &[f32])> =
         titles.zip([true, false]).map(|(t, s)| (t, of(s).next().map_or(&[][..], |h| &h.probabilities))).collect();
     let millis = |d: Duration| d.as_secs_f64() * 1e3;

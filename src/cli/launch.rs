@@ -21,9 +21,9 @@ const REPLY_POOL: usize = 64 << 20;
 /// Binds the ports, before anything that takes time.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
     let at = |address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
-        let ip: IpAddr = address
-            .parse()
-            .map_err(|_| Failed::Configuration(format!("\"{address}\" is not an IP address to listen on (as 0.0.0.0 or ::1)")))?;
+        let ip: IpAddr = address.parse().map_err(|_| {
+            Failed::Configuration(format!("\"{address}\" is not an IP address to listen on (as 0.0.0.0 or ::1)"))
+        })?;
         Ok(Some(SocketAddr::new(ip, port)))
     };
     let wanted = Addresses {
@@ -58,7 +58,6 @@ pub(super) fn server_options(settings: &Settings) -> ServerOptions {
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
-            ..api::Limits::default()
         },
         drain: DrainOptions {
             announce: settings.drain.announce.0,

@@ -20,7 +20,10 @@ pub(super) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(Command::new("install").about("Fetch the pinned version from the Python package index").arg(to))
-        .subcommand(Command::new("path").about("Print the library that would be used; exit 1 and say what was tried if there is none"))
+        .subcommand(
+            Command::new("path")
+                .about("Print the library that would be used; exit 1 and say what was tried if there is none"),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {

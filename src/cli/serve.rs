@@ -30,7 +30,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         Format::Text => LogFormat::Text,
         Format::Json => LogFormat::Json,
     };
-    log::init(format, &settings.log.level, variable("RUST_LOG").as_deref()).map_err(|e| Failed::Configuration(e.to_string()))?;
+    log::init(format, &settings.log.level, variable("RUST_LOG").as_deref())
+        .map_err(|e| Failed::Configuration(e.to_string()))?;
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }
 
@@ -63,7 +64,9 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         let loaded = tokio::task::spawn_blocking(move || repository.load_all(&directory)).await;
         match loaded {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(Failed::Configuration(format!("the model repository cannot be read: {error}"))),
+            Ok(Err(error)) => {
+                return Err(Failed::Configuration(format!("the model repository cannot be read: {error}")));
+            }
             Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
         }
     }

@@ -147,7 +147,11 @@ pub fn human(bytes: u64) -> String {
     let (name, unit) = SIZES.into_iter().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1));
     #[allow(clippy::cast_precision_loss, reason = "one decimal is shown")]
     let value = bytes as f64 / unit as f64;
-    if unit == 1 || bytes.is_multiple_of(unit) { format!("{} {name}", bytes / unit) } else { format!("{value:.1} {name}") }
+    if unit == 1 || bytes.is_multiple_of(unit) {
+        format!("{} {name}", bytes / unit)
+    } else {
+        format!("{value:.1} {name}")
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ impl Buffer {
     /// The bytes, if they lie on the host.
     pub fn host(&mut self) -> Option<&mut [u8]> {
         // SAFETY: host memory of `len` bytes, initialised by the allocation; the exclusive borrow keeps everybody else away.
-        (self.place() == Place::Host).then(|| unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
+        (self.place() == Place::Host)
+            .then(|| unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
     }
 
     /// Part of the buffer, for a backend to read.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sequor_core::{
-    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Refusal, Req, RowEnd, Seq, Slab, Submit, Time, Usage, Why,
+    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Refusal, Req, RowEnd, Seq, Slab, Submit, Time, Usage,
+    Why,
 };
 use tokio::sync::oneshot;
 
@@ -72,6 +73,7 @@ enum Told {
 #[derive(Debug, Default)]
 struct Acts {
     refused: Vec<(Box<Job>, Refusal)>,
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     released: Vec<Box<Job>>,
     wake: Vec<Instance>,
     told: Vec<(Arc<Loaded>, Told)>,
@@ -129,9 +131,9 @@ impl Model {
     }
 
     /// Takes a load into service.
-    pub(super) fn add(self: &Arc<Self>, load: Arc<Loaded>) {
+    pub(super) fn add(self: &Arc<Self>, load: &Arc<Loaded>) {
         let spec = load.spec();
-        self.loads.rcu(|loads| loads.iter().cloned().chain([Arc::clone(&load)]).collect::<Vec<_>>());
+        self.loads.rcu(|loads| loads.iter().cloned().chain([Arc::clone(load)]).collect::<Vec<_>>());
         self.apply(Event::Loaded(load.key, spec));
     }
 
@@ -148,7 +150,11 @@ impl Model {
     // === a request ===
 
     /// Checks a request and puts it in its queue.
-    pub(super) fn submit(self: &Arc<Self>, mut request: InferRequest, version: Option<u64>) -> Result<Pending, Failure> {
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        mut request: InferRequest,
+        version: Option<u64>,
+    ) -> Result<Pending, Failure> {
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
@@ -182,7 +188,14 @@ impl Model {
         })
     }
 
-    fn event(&self, load: &Loaded, request: &InferRequest, version: Option<u64>, accepted: &Accepted, now: Time) -> Submit {
+    fn event(
+        &self,
+        load: &Loaded,
+        request: &InferRequest,
+        version: Option<u64>,
+        accepted: &Accepted,
+        now: Time,
+    ) -> Submit {
         use crate::config::model::settings::Scheduling;
         let sequence = match &load.settings.scheduling {
             Scheduling::Sequence(sequence) => Some(sequence),
@@ -195,7 +208,11 @@ impl Model {
             // Set when the request is put into its table.
             req: Req::new(0, std::num::NonZeroU32::MIN),
             id: step.id.clone(),
-            fresh_id: if step.id == Id::None && step.start { self.fresh_ids.fetch_add(1, Ordering::Relaxed) } else { 0 },
+            fresh_id: if step.id == Id::None && step.start {
+                self.fresh_ids.fetch_add(1, Ordering::Relaxed)
+            } else {
+                0
+            },
             start: step.start,
             end: step.end,
             step: step.step,
@@ -256,7 +273,13 @@ impl Model {
     }
 
     /// Gives a batch's requests back and takes the next step, in one lock section. `rows` are in the order of the batch's real rows.
-    pub(super) fn complete(self: &Arc<Self>, who: Instance, batch: &Batch, jobs: Vec<(Req, Box<Job>)>, rows: Vec<RowEnd>) -> Step {
+    pub(super) fn complete(
+        self: &Arc<Self>,
+        who: Instance,
+        batch: &Batch,
+        jobs: Vec<(Req, Box<Job>)>,
+        rows: Vec<RowEnd>,
+    ) -> Step {
         let now = self.now();
         let mut inner = self.inner.lock();
         for (req, job) in jobs {
@@ -312,7 +335,8 @@ impl Model {
         for load in self.loads().iter() {
             let usage = self.usage(load.key);
             load.metrics.set_backlogged(usage.backlog as usize);
-            load.metrics.set_slots(u64::from(usage.slots_used), u64::from(usage.slots.saturating_sub(usage.slots_used)));
+            load.metrics
+                .set_slots(u64::from(usage.slots_used), u64::from(usage.slots.saturating_sub(usage.slots_used)));
             load.metrics.set_state_bytes(u64::from(usage.live).saturating_mul(load.state_bytes()));
         }
     }
@@ -373,7 +397,8 @@ impl Inner {
                 Effect::Note(note) => acts.told.extend(self.told(note)),
                 // Requests do not count their steps yet, so that none repeats one.
                 Effect::Replay(req, _) => {
-                    acts.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, Refusal::StepGone { want: 0 })));
+                    acts.refused
+                        .extend(self.jobs.remove(req).flatten().map(|job| (job, Refusal::StepGone { want: 0 })));
                 }
                 // No load names these stages yet.
                 Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) | Effect::Consult => {}

@@ -1,10 +1,11 @@
 //! One instance's means of running batches: staging, states and a context. Validates, commits and cuts; knows no lock and no client.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor_core::{Id, Shape, SlotOp};
 
-use crate::backend::{BackendError, Context, Feed, Fetch};
+use crate::backend::{BackendError, Context, Feed, Fetch, Produced};
 use crate::batch::outputs::{Written, split, whole};
 use crate::batch::{BatchError, BatchRow, Sink, Source, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, reshaped};
@@ -13,7 +14,6 @@ use crate::state::{Bound, Fresh, StateError, StateOut, Store};
 use crate::tensor::Tensor;
 
 use super::loaded::Loaded;
-use std::sync::Arc;
 
 /// Why a run gave nothing. Clients read the text.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -66,7 +66,13 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    pub(super) fn new(load: Arc<Loaded>, device: &Arc<dyn Device>, pool: Pool, slots: u32, sided: bool) -> Result<Executor, RunError> {
+    pub(super) fn new(
+        load: Arc<Loaded>,
+        device: &Arc<dyn Device>,
+        pool: Pool,
+        slots: u32,
+        sided: bool,
+    ) -> Result<Executor, RunError> {
         let staging = Staging::new(device, &load.settings)?;
         let store = Store::new(device, load.states.clone(), slots, sided)?;
         let context = load.graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
@@ -88,10 +94,6 @@ impl Executor {
         Ok(())
     }
 
-    pub(super) fn store(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
     /// Runs a batch once. All rows or none: an error leaves every state as it was.
     pub(super) fn run(&mut self, batch: &[Option<Work>], spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
         let began = Instant::now();
@@ -110,7 +112,8 @@ impl Executor {
     fn prepare(&mut self, batch: &[Option<Work>]) -> Result<Bound, RunError> {
         let rows: Vec<Option<BatchRow<'_>>> = batch.iter().map(|row| row.as_ref().map(Work::row)).collect();
         self.staging.fill(&rows)?;
-        let slots = if self.load.states.is_empty() { Vec::new() } else { batch.iter().map(|row| row.as_ref()?.slot).collect() };
+        let slots =
+            if self.load.states.is_empty() { Vec::new() } else { batch.iter().map(|row| row.as_ref()?.slot).collect() };
         let bound = self.store.bind(slots)?;
         self.store.ready(&bound)?;
         Ok(bound)
@@ -132,12 +135,7 @@ impl Executor {
     }
 
     /// Runs the graph; the clients' outputs by their place in the settings, and the states that the backend allocated.
-    fn run_context(
-        &mut self,
-        at: usize,
-        batch: &[Option<Work>],
-        bound: &Bound,
-    ) -> Result<(Vec<Option<(Shape, Written)>>, Vec<Option<Fresh>>), RunError> {
+    fn run_context(&mut self, at: usize, batch: &[Option<Work>], bound: &Bound) -> Result<Collected, RunError> {
         let settings = &self.load.settings;
         let rows = batch_rows(batch);
         let Some((wiring, context)) = self.contexts.get_mut(at) else { return Ok(Default::default()) };
@@ -151,8 +149,7 @@ impl Executor {
             fetches.push(fetch(&self.store, bound, *sink, place)?);
         }
         context.run(&feeds, &mut fetches)?;
-        let fresh: Vec<Fetch<'_>> = fetches;
-        let produced: Vec<Option<crate::backend::Produced>> = fresh
+        let produced: Vec<Option<Produced>> = fetches
             .into_iter()
             .map(|fetch| match fetch {
                 Fetch::New(produced) => produced,
@@ -186,7 +183,11 @@ impl Executor {
     }
 
     /// The outputs of each real row, in the order of the settings.
-    fn cut(&self, batch: &[Option<Work>], outputs: Vec<Option<(Shape, Written)>>) -> Result<Vec<Vec<Tensor>>, RunError> {
+    fn cut(
+        &self,
+        batch: &[Option<Work>],
+        outputs: Vec<Option<(Shape, Written)>>,
+    ) -> Result<Vec<Vec<Tensor>>, RunError> {
         let settings = &self.load.settings;
         let mut rows: Vec<Vec<Tensor>> = batch.iter().flatten().map(|_| Vec::with_capacity(outputs.len())).collect();
         let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();
@@ -218,7 +219,13 @@ fn batch_rows(batch: &[Option<Work>]) -> u64 {
     batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).sum()
 }
 
-fn feed<'a>(staging: &'a Staging, store: &'a Store, bound: &Bound, source: Source, name: &str) -> Result<Feed<'a>, RunError> {
+fn feed<'a>(
+    staging: &'a Staging,
+    store: &'a Store,
+    bound: &Bound,
+    source: Source,
+    name: &str,
+) -> Result<Feed<'a>, RunError> {
     if let Source::State(n) = source {
         // SAFETY: the store is not changed before the run is over.
         let (shape, data) = unsafe { store.input(bound, n) }?;
@@ -254,7 +261,12 @@ fn pooled_outputs(
     Ok(out)
 }
 
-fn fetch<'a>(store: &'a Store, bound: &Bound, sink: Sink, place: &'a mut Option<(Shape, Pooled)>) -> Result<Fetch<'a>, RunError> {
+fn fetch<'a>(
+    store: &'a Store,
+    bound: &Bound,
+    sink: Sink,
+    place: &'a mut Option<(Shape, Pooled)>,
+) -> Result<Fetch<'a>, RunError> {
     if let Some(n) = sink.state {
         // SAFETY: the store is not changed before the run is over.
         return Ok(match unsafe { store.output(bound, n) }? {
@@ -276,7 +288,7 @@ fn collect(
     bound: &Bound,
     wiring: &Wiring,
     pooled: Vec<Option<(Shape, Pooled)>>,
-    produced: Vec<Option<crate::backend::Produced>>,
+    produced: Vec<Option<Produced>>,
     outputs: usize,
     states: usize,
 ) -> Result<Collected, RunError> {
@@ -302,7 +314,12 @@ fn collect(
 }
 
 /// Gives a client the shape it was promised, where the graph's differs.
-fn reshape_output(settings: &ModelSettings, reshape: Option<&sequor_core::Dims>, dims: &sequor_core::Dims, tensor: &mut Tensor) {
+fn reshape_output(
+    settings: &ModelSettings,
+    reshape: Option<&sequor_core::Dims>,
+    dims: &sequor_core::Dims,
+    tensor: &mut Tensor,
+) {
     let Some(from) = reshape else { return };
     let batching = settings.max_batch_size > 0;
     let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };

@@ -32,7 +32,7 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 sleep(model, until);
                 model.next(who)
             }
-            Step::Gone => return,
+            Step::Gone => return model.forget(load.key),
         };
     }
 }
@@ -79,8 +79,14 @@ fn work(batch: &sequor_core::Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn run_all(load: &Loaded, executor: &mut Executor, work: Vec<Option<Work>>, spent: &mut Spent) -> Vec<Result<Outcome, RunError>> {
-    let brings: Vec<bool> = work.iter().flatten().map(|w| load.settings.inputs.is_empty() || !w.inputs.is_empty()).collect();
+fn run_all(
+    load: &Loaded,
+    executor: &mut Executor,
+    work: Vec<Option<Work>>,
+    spent: &mut Spent,
+) -> Vec<Result<Outcome, RunError>> {
+    let brings: Vec<bool> =
+        work.iter().flatten().map(|w| load.settings.inputs.is_empty() || !w.inputs.is_empty()).collect();
     let run = runnable(load, work);
     let mut ran = run_or_retry(load, executor, run, spent).into_iter();
     // An END without inputs runs nothing and is answered with nothing.
@@ -99,7 +105,12 @@ fn runnable(load: &Loaded, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
 }
 
 /// One result for each real row.
-fn run_or_retry(load: &Loaded, executor: &mut Executor, work: Vec<Option<Work>>, spent: &mut Spent) -> Vec<Result<Outcome, RunError>> {
+fn run_or_retry(
+    load: &Loaded,
+    executor: &mut Executor,
+    work: Vec<Option<Work>>,
+    spent: &mut Spent,
+) -> Vec<Result<Outcome, RunError>> {
     if work.iter().flatten().next().is_none() {
         return Vec::new();
     }

@@ -1,6 +1,8 @@
 //! A request on its way through the server: what it brought, who waits for it, and what its run has left.
 
-use sequor_core::{Id, Load, Refusal, Time};
+use std::sync::Arc;
+
+use sequor_core::{Id, Refusal, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
@@ -9,7 +11,6 @@ use crate::tensor::{Named, Tensor};
 
 use super::loaded::Loaded;
 use super::request::InferAnswer;
-use std::sync::Arc;
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -33,10 +34,6 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn key(&self) -> Load {
-        self.load.key
-    }
-
     /// Sends what the run has left.
     pub(super) fn release(self) {
         let answer = match self.answer {

@@ -122,12 +122,9 @@ fn strategy(settings: &ModelSettings) -> Strategy {
                 delay: *delay,
                 min_use: *min_use,
             },
-            SequenceStrategy::Oldest { slots, preferred, delay, in_order } => Strategy::Oldest {
-                slots: *slots,
-                preferred: preferred.clone(),
-                delay: *delay,
-                in_order: *in_order,
-            },
+            SequenceStrategy::Oldest { slots, preferred, delay, in_order } => {
+                Strategy::Oldest { slots: *slots, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
+            }
         },
     }
 }

@@ -254,7 +254,10 @@ impl Repository {
                 for load in model.loads().iter() {
                     load.metrics.loaded(took);
                 }
-                Entry { model: Some(model), status: ModelStatus { name, availability: Availability::Ready(ready), took } }
+                Entry {
+                    model: Some(model),
+                    status: ModelStatus { name, availability: Availability::Ready(ready), took },
+                }
             }
             Err(faults) => {
                 Entry { model: None, status: ModelStatus { name, availability: Availability::Failed(faults), took } }
@@ -270,7 +273,9 @@ impl Repository {
             .map_err(|e| vec![LoadError::File { path: directory.to_owned(), what: e.to_string() }])?;
         let wanted = draft.versions.choose(&there);
         if wanted.is_empty() {
-            let what = "has no version to serve: a directory with a number for its name that the version policy chooses".to_owned();
+            let what =
+                "has no version to serve: a directory with a number for its name that the version policy chooses"
+                    .to_owned();
             return Err(vec![LoadError::File { path: directory.to_owned(), what }]);
         }
         let shared = &self.0;
@@ -317,7 +322,7 @@ impl Repository {
             let executor = Executor::new(Arc::clone(&load), &shared.device, shared.pool.clone(), slots, sided);
             executors.push(executor.map_err(|e| failed(&e))?);
         }
-        model.add(Arc::clone(&load));
+        model.add(&load);
         let mut threads = Vec::new();
         for (n, executor) in (0u16..).zip(executors) {
             let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: key, n });

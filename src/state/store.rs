@@ -54,8 +54,19 @@ struct State {
 #[derive(Debug)]
 enum Kind {
     /// In the arena, under this number. The buffers take the rows of a batch that cannot be bound.
-    Fixed { index: usize, layout: Layout, given: Buffer, taken: Buffer, shape: Shape, row: Shape },
-    Loose { slots: Vec<Option<Loose>>, given: Owned, shape: Shape },
+    Fixed {
+        index: usize,
+        layout: Layout,
+        given: Buffer,
+        taken: Buffer,
+        shape: Shape,
+        row: Shape,
+    },
+    Loose {
+        slots: Vec<Option<Loose>>,
+        given: Owned,
+        shape: Shape,
+    },
 }
 
 /// How a batch was bound; to be handed back to [`Store::commit`].
@@ -68,7 +79,10 @@ pub struct Bound {
 /// Where a state's output goes.
 #[derive(Debug)]
 pub enum StateOut<'a> {
-    Into { shape: &'a Shape, data: SpanMut<'a> },
+    Into {
+        shape: &'a Shape,
+        data: SpanMut<'a>,
+    },
     /// The backend allocates.
     New,
 }
@@ -255,7 +269,8 @@ impl Store {
     /// Copies the rows of the batch into the buffers that the run reads.
     fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
         let (count, slots) = (rows.len(), &self.slots);
-        let firsts = if rows.iter().flatten().any(|slot| view_of(slots, *slot).fresh) { Some(self.first_rows()?) } else { None };
+        let firsts =
+            if rows.iter().flatten().any(|slot| view_of(slots, *slot).fresh) { Some(self.first_rows()?) } else { None };
         for state in &mut self.states {
             if let Kind::Fixed { layout, given, taken, .. } = &mut state.kind {
                 given.ensure(layout.row().saturating_mul(count))?;
@@ -405,8 +420,13 @@ impl Store {
     /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
     pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
         let takes = |n: usize| good.get(n).copied().unwrap_or(false);
-        let taken: Vec<(usize, u32)> =
-            bound.rows.iter().enumerate().filter_map(|(n, row)| row.map(|s| (n, s))).filter(|(n, _)| takes(*n)).collect();
+        let taken: Vec<(usize, u32)> = bound
+            .rows
+            .iter()
+            .enumerate()
+            .filter_map(|(n, row)| row.map(|s| (n, s)))
+            .filter(|(n, _)| takes(*n))
+            .collect();
         // Whatever can fail comes before whatever changes a slot.
         let split = self.split(bound, fresh)?;
         let in_place = matches!(bound.way, Way::InPlace { .. });
@@ -433,7 +453,11 @@ impl Store {
                     let torn = || StateError::Torn { state: state.spec.output.clone() };
                     let row = state.spec.row_of(&shape, count as u64).ok_or_else(torn)?;
                     let one = count == 1;
-                    Some(if one { vec![Loose { shape: row, data }] } else { loose::split(&state.spec, &row, count, &data)? })
+                    Some(if one {
+                        vec![Loose { shape: row, data }]
+                    } else {
+                        loose::split(&state.spec, &row, count, &data)?
+                    })
                 }
                 _ => None,
             });

@@ -52,7 +52,7 @@ fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape
         // FP32 as a number that FP16 can keep, so that both storages agree.
         Some(_) if spec.dtype == DataType::Fp32 => {
             let add = |b: &[u8]| (f32::from_le_bytes(b.try_into().unwrap()) + f32::from(salt % 4)).to_le_bytes();
-            (shape.clone(), bytes.chunks(4).flat_map(|b| add(b)).collect())
+            (shape.clone(), bytes.chunks(4).flat_map(add).collect())
         }
         Some(_) => (shape.clone(), bytes.iter().map(|b| b.wrapping_add(salt)).collect()),
         None => {
@@ -63,7 +63,14 @@ fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape
 }
 
 /// Runs a batch as a backend would: reads what is bound, writes where it is told.
-fn run(store: &mut Store, specs: &[StateSpec], batch: &[Option<u32>], salts: &[u8], good: &[bool], seen: &mut Vec<Values>) {
+fn run(
+    store: &mut Store,
+    specs: &[StateSpec],
+    batch: &[Option<u32>],
+    salts: &[u8],
+    good: &[bool],
+    seen: &mut Vec<Values>,
+) {
     let bound = store.bind(batch.to_vec()).unwrap();
     store.ready(&bound).unwrap();
     let count = batch.len();
@@ -76,7 +83,8 @@ fn run(store: &mut Store, specs: &[StateSpec], batch: &[Option<u32>], salts: &[u
         let row = spec.row_of(shape, count as u64).unwrap();
         let axis = spec.batch_axis.unwrap();
         let parts = rows::split(spec.dtype, &row, axis, count, span.as_host().unwrap()).unwrap();
-        let next: Values = parts.iter().zip(salts).map(|(p, salt)| step(spec, &(row.clone(), p.clone()), *salt)).collect();
+        let next: Values =
+            parts.iter().zip(salts).map(|(p, salt)| step(spec, &(row.clone(), p.clone()), *salt)).collect();
         for (place, part) in seen.iter_mut().zip(&parts) {
             place.push((row.clone(), part.clone()));
         }
@@ -230,9 +238,10 @@ fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() 
 
 #[test]
 fn a_state_of_another_shape_is_named_and_nothing_is_taken() {
-    let specs = vec![spec("a", DataType::Int32, &[-1], 0)];
+    let specs = [spec("a", DataType::Int32, &[-1], 0)];
     let device: Arc<dyn Device> = Arc::new(Host);
-    let mut store = Store::new(&device, vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }], 1, false).unwrap();
+    let mut store =
+        Store::new(&device, vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }], 1, false).unwrap();
     store.init(0).unwrap();
     let bound = store.bind(vec![Some(0)]).unwrap();
     let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]) };

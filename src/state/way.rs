@@ -92,7 +92,10 @@ mod tests {
         let mut slots = live(&[0, 1, 1]);
         slots[1].fresh = true;
         slots[2].live = false;
-        assert_eq!(choose(&[Some(0), Some(1), None], &slots, DIRECT), Way::InPlace { first: 0, side: 0, carry: vec![] });
+        assert_eq!(
+            choose(&[Some(0), Some(1), None], &slots, DIRECT),
+            Way::InPlace { first: 0, side: 0, carry: vec![] }
+        );
     }
 
     #[test]
