@@ -3,14 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use sequor_core::{
-    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Refusal, Req, RowEnd, Seq, Slab, Submit, Time, Usage,
-    Why,
-};
+use sequor_core::{Batch, Event, Id, Instance, Load, Refusal, Req, RowEnd, Seq, StateAt, Submit, Time, Usage};
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
@@ -25,13 +21,14 @@ use super::job::Job;
 use super::loaded::Loaded;
 use super::pending::Pending;
 use super::request::InferRequest;
+use super::table::{Acts, Import, Step, Table, Told};
 use super::timer::Timer;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) name: String,
-    inner: Mutex<Inner>,
+    table: Mutex<Table>,
     /// The loads that are there, newest last. Read without the lock.
     loads: ArcSwap<Vec<Arc<Loaded>>>,
     clock: Clock,
@@ -43,65 +40,11 @@ pub(super) struct Model {
     fresh_ids: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    core: Core,
-    /// `None` while the request runs and its thread has it.
-    jobs: Slab<Req, Option<Box<Job>>>,
-    /// What live sequences hold, by the index of their key.
-    live: Vec<Option<Live>>,
-    effects: Vec<Effect>,
-}
-
-/// A live sequence: its load, and its state memory.
-#[derive(Debug)]
-struct Live {
-    load: Arc<Loaded>,
-    #[allow(dead_code, reason = "only its drop matters")]
-    ticket: Option<Ticket>,
-}
-
-/// What happened to a sequence, for the metrics.
-#[derive(Debug)]
-enum Told {
-    Started,
-    Ended(Why),
-    Slotted(Duration),
-}
-
-/// What is to be done after the lock is given back.
-#[derive(Debug, Default)]
-struct Acts {
-    refused: Vec<(Box<Job>, Refusal)>,
-    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
-    released: Vec<Box<Job>>,
-    wake: Vec<Instance>,
-    told: Vec<(Arc<Loaded>, Told)>,
-    due: Option<Time>,
-}
-
-/// A batch with the requests it runs.
-#[derive(Debug)]
-pub(super) struct Task {
-    pub(super) batch: Batch,
-    /// One for each row; `None` is padding.
-    pub(super) jobs: Vec<Option<(Req, Box<Job>)>>,
-}
-
-/// What an instance's thread does next.
-#[derive(Debug)]
-pub(super) enum Step {
-    Run(Task),
-    Tidy(Vec<sequor_core::SlotOp>),
-    Sleep(Option<Time>),
-    Gone,
-}
-
 impl Model {
     pub(super) fn new(name: String, clock: Clock, timer: Timer, budget: Budget, first_id: u64) -> Model {
         Model {
             name,
-            inner: Mutex::default(),
+            table: Mutex::default(),
             loads: ArcSwap::default(),
             clock,
             timer,
@@ -127,7 +70,7 @@ impl Model {
     }
 
     pub(super) fn usage(&self, load: Load) -> Usage {
-        self.inner.lock().core.usage(load)
+        self.table.lock().core.usage(load)
     }
 
     /// Takes a load into service.
@@ -159,7 +102,7 @@ impl Model {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
         if self.loads().len() > 1 {
-            let route = self.inner.lock().core.route(&request.sequence.id, version, request.sequence.start);
+            let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads().iter().find(|l| l.key == key).cloned()).unwrap_or(load);
         }
         let accepted = intake::accept(&load.settings, &mut request)
@@ -215,6 +158,7 @@ impl Model {
             },
             start: step.start,
             end: step.end,
+            adopt: None,
             step: step.step,
             version,
             dialect: sequence.and_then(|s| s.dialect).unwrap_or(request.dialect),
@@ -228,15 +172,13 @@ impl Model {
         }
     }
 
-    fn enqueue(self: &Arc<Self>, job: Job, mut submit: Submit, now: Time) -> Req {
+    fn enqueue(self: &Arc<Self>, job: Job, submit: Submit, now: Time) -> Req {
         let metrics = Arc::clone(&job.load.metrics);
         metrics.queued();
-        let mut inner = self.inner.lock();
-        let req = inner.jobs.insert(Some(Box::new(job)));
-        submit.req = req;
-        inner.apply(now, Event::Submit(submit));
-        let acts = inner.settle();
-        drop(inner);
+        let mut table = self.table.lock();
+        let req = table.submit(now, Box::new(job), submit);
+        let acts = table.settle();
+        drop(table);
         self.act(acts, now);
         req
     }
@@ -253,21 +195,43 @@ impl Model {
 
     fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
-        let mut inner = self.inner.lock();
-        inner.apply(now, event);
-        let acts = inner.settle();
-        drop(inner);
+        let mut table = self.table.lock();
+        table.apply(now, event);
+        let acts = table.settle();
+        drop(table);
         self.act(acts, now);
+    }
+
+    // === a sequence's state ===
+
+    /// Where the state of this sequence lies.
+    pub(super) fn state_of(&self, id: &Id, version: Option<u64>) -> Option<(Seq, Option<StateAt>)> {
+        let table = self.table.lock();
+        table.core.find(id, version).map(|seq| (seq, table.core.state_of(seq)))
+    }
+
+    /// Where the state of this very sequence lies, if it is still there.
+    pub(super) fn state_now(&self, seq: Seq) -> Option<StateAt> {
+        self.table.lock().core.state_of(seq)
+    }
+
+    /// Keeps a state for the next step of a sequence. False if that lives here.
+    pub(super) fn adopt(&self, id: Id, import: Import) -> bool {
+        self.table.lock().import(id, import)
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     // === an instance ===
 
     pub(super) fn next(self: &Arc<Self>, who: Instance) -> Step {
         let now = self.now();
-        let mut inner = self.inner.lock();
-        let step = inner.next(now, who);
-        let acts = inner.settle();
-        drop(inner);
+        let mut table = self.table.lock();
+        let step = table.next(now, who);
+        let acts = table.settle();
+        drop(table);
         self.act(acts, now);
         step
     }
@@ -281,16 +245,14 @@ impl Model {
         rows: Vec<RowEnd>,
     ) -> Step {
         let now = self.now();
-        let mut inner = self.inner.lock();
+        let mut table = self.table.lock();
         for (req, job) in jobs {
-            if let Some(place) = inner.jobs.get_mut(req) {
-                *place = Some(job);
-            }
+            table.put_back(req, job);
         }
-        inner.apply(now, Event::Ran { batch: batch.id, rows });
-        let step = inner.next(now, who);
-        let acts = inner.settle();
-        drop(inner);
+        table.apply(now, Event::Ran { batch: batch.id, rows });
+        let step = table.next(now, who);
+        let acts = table.settle();
+        drop(table);
         self.act(acts, now);
         step
     }
@@ -349,90 +311,6 @@ impl Model {
     }
 }
 
-impl Inner {
-    fn apply(&mut self, now: Time, event: Event) {
-        self.core.apply(now, event, &mut self.effects);
-    }
-
-    fn next(&mut self, now: Time, who: Instance) -> Step {
-        match self.core.next(now, who, &mut self.effects) {
-            Next::Run(batch) => Step::Run(self.task(now, batch)),
-            Next::Tidy(ops) => Step::Tidy(ops),
-            Next::Sleep(until) => Step::Sleep(until),
-            Next::Gone => Step::Gone,
-            // No load has an external policy yet; if one had, the built-in would serve.
-            Next::Ask(round) => {
-                let said = sequor_core::Said::Plan(Ok(sequor_core::Decision::Default));
-                match self.core.answer(now, round, said, &mut self.effects) {
-                    Next::Run(batch) => Step::Run(self.task(now, batch)),
-                    _ => Step::Sleep(Some(now)),
-                }
-            }
-        }
-    }
-
-    fn task(&mut self, now: Time, batch: Batch) -> Task {
-        let lend = |row: &sequor_core::Row| match row {
-            sequor_core::Row::Pad => None,
-            sequor_core::Row::Real(real) => {
-                let mut job = self.jobs.get_mut(real.req)?.take()?;
-                job.taken = now;
-                Some((real.req, job))
-            }
-        };
-        let jobs = batch.rows.iter().map(lend).collect();
-        Task { batch, jobs }
-    }
-
-    /// Turns effects into what is to be done without the lock.
-    fn settle(&mut self) -> Acts {
-        let mut acts = Acts { due: self.core.due(), ..Acts::default() };
-        for effect in std::mem::take(&mut self.effects) {
-            match effect {
-                Effect::Refuse(req, refusal) => {
-                    acts.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal)));
-                }
-                Effect::Release(req) => acts.released.extend(self.jobs.remove(req).flatten()),
-                Effect::Wake(instance) => acts.wake.push(instance),
-                Effect::Note(note) => acts.told.extend(self.told(note)),
-                // Requests do not count their steps yet, so that none repeats one.
-                Effect::Replay(req, _) => {
-                    acts.refused
-                        .extend(self.jobs.remove(req).flatten().map(|job| (job, Refusal::StepGone { want: 0 })));
-                }
-                // No load names these stages yet.
-                Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) | Effect::Consult => {}
-            }
-        }
-        acts
-    }
-
-    fn told(&mut self, note: Note) -> Option<(Arc<Loaded>, Told)> {
-        match note {
-            Note::Started(seq, req) => {
-                let job = self.jobs.get_mut(req).and_then(Option::as_mut)?;
-                let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
-                self.put(seq, Some(Live { load: Arc::clone(&load), ticket }));
-                Some((load, Told::Started))
-            }
-            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, Told::Ended(why))),
-            Note::Slotted(seq, _, _, waited) => {
-                let live = self.live.get(seq.ix as usize)?.as_ref()?;
-                Some((Arc::clone(&live.load), Told::Slotted(waited)))
-            }
-            Note::Fault(_) | Note::Fallback | Note::Stale(_) => None,
-        }
-    }
-
-    fn put(&mut self, seq: Seq, live: Option<Live>) -> Option<Live> {
-        let ix = seq.ix as usize;
-        if self.live.len() <= ix {
-            self.live.resize_with(ix + 1, || None);
-        }
-        std::mem::replace(self.live.get_mut(ix)?, live)
-    }
-}
-
 fn job(
     load: &Arc<Loaded>,
     request: &mut InferRequest,
@@ -451,7 +329,11 @@ fn job(
         arrived: now,
         taken: now,
         ticket,
+        seq: None,
+        counted: request.sequence.step.is_some(),
+        snapshot: None,
         answer: None,
+        replayed: false,
         reply,
     }
 }

@@ -1,16 +1,18 @@
 //! One instance's means of running batches: staging, states and a context. Validates, commits and cuts; knows no lock and no client.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor_core::{Id, Shape, SlotOp};
+use bytes::Bytes;
+use sequor_core::{Id, Req, Shape, SlotOp};
 
 use crate::backend::{BackendError, Context, Feed, Fetch, Produced};
 use crate::batch::outputs::{Written, split, whole};
 use crate::batch::{BatchError, BatchRow, Sink, Source, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, reshaped};
 use crate::device::{Device, Pool, Pooled};
-use crate::state::{Bound, Fresh, StateError, StateOut, Store};
+use crate::state::{Bound, Fresh, SnapshotError, StateError, StateOut, Store};
 use crate::tensor::Tensor;
 
 use super::loaded::Loaded;
@@ -26,6 +28,14 @@ pub(super) enum RunError {
     State(#[from] StateError),
     #[error(transparent)]
     Device(#[from] crate::device::DeviceError),
+    #[error("the state that was kept is not taken: {0}")]
+    Snapshot(#[from] Arc<SnapshotError>),
+}
+
+impl From<SnapshotError> for RunError {
+    fn from(error: SnapshotError) -> RunError {
+        RunError::Snapshot(Arc::new(error))
+    }
 }
 
 /// A row to run; `None` in a batch is padding.
@@ -80,18 +90,26 @@ impl Executor {
         Ok(Executor { load, staging, store, contexts, pool })
     }
 
-    /// Does what must be done to slots before a run, in order.
-    pub(super) fn slot_ops(&mut self, ops: &[SlotOp]) -> Result<(), StateError> {
+    /// Does what must be done to slots before a run, in order. `kept` finds the state that a request brought for its sequence.
+    pub(super) fn slot_ops(&mut self, ops: &[SlotOp], kept: impl Fn(Req) -> Option<Bytes>) -> Result<(), RunError> {
         for op in ops {
             match op {
                 SlotOp::Init(slot, _) => self.store.init(slot.ix)?,
                 SlotOp::Free(slot) => self.store.free(slot.ix)?,
-                // No load names the stages that lead here yet.
-                SlotOp::Adopt(slot, _) => self.store.init(slot.ix)?,
+                SlotOp::Adopt(slot, req) => match kept(*req) {
+                    Some(snapshot) => self.store.restore(slot.ix, &snapshot)?,
+                    None => self.store.init(slot.ix)?,
+                },
+                // No load names the stage that leads here yet.
                 SlotOp::Spill(..) => {}
             }
         }
         Ok(())
+    }
+
+    /// The state of a slot as a file. Nothing of the instance may be running.
+    pub(super) fn snapshot(&mut self, slot: u32, header: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
+        self.store.snapshot(slot, header)
     }
 
     /// Runs a batch once. All rows or none: an error leaves every state as it was.

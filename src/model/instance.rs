@@ -8,22 +8,26 @@ use sequor_core::{Instance, Req, RowEnd, Time};
 use crate::backend::BackendError;
 use crate::telemetry::BatchTimes;
 
-use super::driver::{Model, Step, Task};
+use super::driver::Model;
 use super::execute::{Executor, Outcome, RunError, Spent, Work};
 use super::job::Job;
 use super::loaded::Loaded;
+use super::table::{Step, Task};
 
 /// Pulls until the load is gone.
 pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut executor: Executor) {
     let mut step = model.next(who);
     loop {
+        if let Some(mail) = load.mail.get(usize::from(who.n)) {
+            mail.serve(model, &mut executor);
+        }
         step = match step {
             Step::Run(task) => {
                 let (batch, jobs, rows) = execute(load, &mut executor, task);
                 model.complete(who, &batch, jobs, rows)
             }
             Step::Tidy(ops) => {
-                if let Err(error) = executor.slot_ops(&ops) {
+                if let Err(error) = executor.slot_ops(&ops, |_| None) {
                     tracing::error!(model = model.name, %error, "a slot was not tidied");
                 }
                 model.next(who)
@@ -32,7 +36,12 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 sleep(model, until);
                 model.next(who)
             }
-            Step::Gone => return model.forget(load.key),
+            Step::Gone => {
+                if let Some(mail) = load.mail.get(usize::from(who.n)) {
+                    mail.close();
+                }
+                return model.forget(load.key);
+            }
         };
     }
 }
@@ -51,10 +60,11 @@ fn execute(load: &Loaded, executor: &mut Executor, task: Task) -> Done {
     let Task { batch, mut jobs } = task;
     let mut spent = Spent::default();
     let work = work(&batch, &mut jobs);
+    let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
     let requests = batch.real().count();
     load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
-    let results: Vec<Result<Outcome, RunError>> = match executor.slot_ops(&batch.ops) {
-        Err(error) => (0..requests).map(|_| Err(error.clone().into())).collect(),
+    let results: Vec<Result<Outcome, RunError>> = match executor.slot_ops(&batch.ops, kept) {
+        Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
         Ok(()) => run_all(load, executor, work, &mut spent),
     };
     let mut rows = Vec::with_capacity(results.len());

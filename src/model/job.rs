@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sequor_core::{Id, Refusal, Time};
+use bytes::Bytes;
+use sequor_core::{Id, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
@@ -10,7 +11,7 @@ use crate::state::budget::Ticket;
 use crate::tensor::{Named, Tensor};
 
 use super::loaded::Loaded;
-use super::request::InferAnswer;
+use super::request::{InferAnswer, Parameter};
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -28,8 +29,16 @@ pub(super) struct Job {
     pub(super) taken: Time,
     /// State memory for the sequence it starts.
     pub(super) ticket: Option<Ticket>,
+    /// Known once it runs.
+    pub(super) seq: Option<Seq>,
+    /// Whether the client counts its steps.
+    pub(super) counted: bool,
+    /// The state its sequence goes on from, if that was kept elsewhere.
+    pub(super) snapshot: Option<Bytes>,
     /// What its run has left.
     pub(super) answer: Option<Result<Vec<Tensor>, String>>,
+    /// The answer is that of an earlier request of the same step.
+    pub(super) replayed: bool,
     pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,
 }
 
@@ -41,6 +50,8 @@ impl Job {
             Some(Err(text)) => Err(Failure::Run(text)),
             None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
         };
+        let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
+        let parameters = replayed.into_iter().collect();
         let answer = answer.map(|tensors| {
             let name = |n: &usize| self.load.settings.outputs.get(*n).map(|o| o.name.clone());
             let of = |n: &usize| Some(Named { name: name(n)?, tensor: tensors.get(*n)?.clone() });
@@ -49,7 +60,7 @@ impl Job {
                 version: self.load.version,
                 id: self.mark,
                 outputs: self.outputs.iter().filter_map(of).collect(),
-                parameters: Vec::new(),
+                parameters,
             }
         });
         // Nobody may be listening any more; that is no fault.

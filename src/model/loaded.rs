@@ -14,6 +14,7 @@ use crate::error::{Failure, LoadError, Refused};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
+use super::keep::Mailbox;
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct Loaded {
     pub(super) metrics: Arc<ModelMetrics>,
     /// The instances' threads, to be woken.
     pub(super) threads: OnceLock<Vec<Thread>>,
+    /// What else an instance's thread is asked to do, by instance.
+    pub(super) mail: Vec<Mailbox>,
 }
 
 impl Loaded {
@@ -43,8 +46,9 @@ impl Loaded {
         let states = states.iter().map(|s| state_spec(s, batching)).collect::<Result<Vec<_>, _>>()?;
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
+        let mail = std::iter::repeat_with(Mailbox::default).take(usize::from(settings.instances.max(1))).collect();
         let settings = Arc::new(settings);
-        Ok(Loaded { key, version, settings, graph, wiring, states, metadata, metrics, threads: OnceLock::new() })
+        Ok(Loaded { key, version, settings, graph, wiring, states, metadata, metrics, threads: OnceLock::new(), mail })
     }
 
     /// Bytes a sequence holds.

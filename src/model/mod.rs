@@ -5,8 +5,9 @@
 //! - [`request`]: a request and its answer, in no wire's terms.
 //! - [`repository`]: which models there are, and their loading.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
-//! - `driver`: a core and its requests under one lock · `job`: a request on its way · `pending`: how its surface holds it.
+//! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
+//! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time.
 
 mod clock;
@@ -15,14 +16,19 @@ mod execute;
 mod instance;
 mod intake;
 mod job;
+mod keep;
 mod loaded;
 mod pending;
 pub mod repository;
 pub mod request;
+mod table;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use sequor_core::{DataType, Dims};
 
+pub use keep::KeepError;
 pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use sequor_core::{Instance, Load};
+use sequor_core::{Id, Instance, Load};
 
 use crate::backend::{Backend, Graph, LoadOptions, Signature};
 use crate::config::model::settings::ModelSettings;
@@ -21,6 +21,7 @@ use crate::telemetry::Metrics;
 use super::clock::Clock;
 use super::driver::Model;
 use super::execute::Executor;
+use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::timer::Timer;
 use super::{InferRequest, Metadata, Pending, instance};
@@ -366,6 +367,16 @@ impl Served {
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
         self.model.submit(request, self.version)
+    }
+
+    /// The state of a live sequence as a `.safetensors` file. Waits until no batch of its instance runs.
+    pub fn export(&self, id: &Id) -> Result<Vec<u8>, KeepError> {
+        self.model.export(id, self.version)
+    }
+
+    /// Keeps a state for a sequence that does not live here; its next step goes on from there.
+    pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), KeepError> {
+        self.model.import(&self.load, id, file)
     }
 }
 

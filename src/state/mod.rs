@@ -21,7 +21,7 @@ mod store;
 mod tests;
 mod way;
 
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{Initial, StateSpec};
 pub use store::{Bound, Fresh, StateError, StateOut, Store};
 pub use way::{SlotView, Way, choose};

@@ -45,24 +45,37 @@ impl Store {
 
     /// Gives a slot the states of a snapshot, all of them or none.
     pub fn restore(&mut self, slot: u32, file: &[u8]) -> Result<(), SnapshotError> {
-        let (_, header) = SafeTensors::read_metadata(file)?;
-        let notes = header.metadata().clone().unwrap_or_default();
-        let tensors = SafeTensors::deserialize(file)?;
-        let mut values = Vec::new();
-        for spec in self.specs() {
-            let view = tensors.tensor(&spec.input).map_err(|_| SnapshotError::Missing(spec.input.clone()))?;
-            let shape = match stored(spec.dtype) {
-                Some(dtype) if dtype == view.dtype() => Shape(view.shape().iter().map(|d| *d as u64).collect()),
-                Some(_) => return Err(differs(spec, format!("{:?}", view.dtype()))),
-                None => notes.get(&format!("{SHAPE_OF}{}", spec.input)).and_then(|s| parse(s)).unwrap_or_default(),
-            };
-            if !spec.dims.matches(&shape) {
-                return Err(differs(spec, shape.to_string()));
-            }
-            values.push((shape, view.data().to_vec()));
-        }
+        let values = read(self.specs(), file)?;
         Ok(self.set_values(slot, values)?)
     }
+}
+
+/// The header of a snapshot, if it fits these states.
+pub fn check(specs: &[StateSpec], file: &[u8]) -> Result<BTreeMap<String, String>, SnapshotError> {
+    read(specs.iter(), file)?;
+    let (_, header) = SafeTensors::read_metadata(file)?;
+    Ok(header.metadata().clone().unwrap_or_default().into_iter().collect())
+}
+
+/// The values of a snapshot in the order of these states.
+fn read<'a>(specs: impl Iterator<Item = &'a StateSpec>, file: &[u8]) -> Result<Vec<(Shape, Vec<u8>)>, SnapshotError> {
+    let (_, header) = SafeTensors::read_metadata(file)?;
+    let notes = header.metadata().clone().unwrap_or_default();
+    let tensors = SafeTensors::deserialize(file)?;
+    let mut values = Vec::new();
+    for spec in specs {
+        let view = tensors.tensor(&spec.input).map_err(|_| SnapshotError::Missing(spec.input.clone()))?;
+        let shape = match stored(spec.dtype) {
+            Some(dtype) if dtype == view.dtype() => Shape(view.shape().iter().map(|d| *d as u64).collect()),
+            Some(_) => return Err(differs(spec, format!("{:?}", view.dtype()))),
+            None => notes.get(&format!("{SHAPE_OF}{}", spec.input)).and_then(|s| parse(s)).unwrap_or_default(),
+        };
+        if !spec.dims.matches(&shape) {
+            return Err(differs(spec, shape.to_string()));
+        }
+        values.push((shape, view.data().to_vec()));
+    }
+    Ok(values)
 }
 
 fn differs(spec: &StateSpec, got: String) -> SnapshotError {

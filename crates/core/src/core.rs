@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{Effect, Event, Note, Refusal, Tombstone, Why};
-use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq};
+use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::LoadState;
 use crate::moves::Moves;
@@ -52,6 +52,15 @@ pub struct Usage {
     pub slots: u32,
     /// Ready requests that wait for an instance.
     pub ready: u32,
+}
+
+/// Where the state of a sequence lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateAt {
+    pub instance: Instance,
+    pub slot: Slot,
+    /// The last committed step.
+    pub step: u64,
 }
 
 impl Core {
@@ -109,11 +118,11 @@ impl Core {
         self.seqs.get(seq).map(|s| &s.id)
     }
 
-    /// The load that a sequence lives on, and where it sits.
-    pub fn seat_of(&self, seq: Seq) -> Option<(Instance, Option<crate::ids::Slot>)> {
-        let s = self.seqs.get(seq)?;
-        let n = s.seat.map_or(0, |(n, _)| n);
-        Some((Instance { load: s.load, n }, s.seat.map(|(_, slot)| slot)))
+    /// Where a sequence's state lies, once its first request has been handed out to be run.
+    pub fn state_of(&self, seq: Seq) -> Option<StateAt> {
+        let s = self.seqs.get(seq).filter(|s| s.ran)?;
+        let (n, slot) = s.seat?;
+        Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
     }
 
     /// Tombstones kept.

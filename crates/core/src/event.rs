@@ -18,6 +18,9 @@ pub struct Submit {
     pub fresh_id: u64,
     pub start: bool,
     pub end: bool,
+    /// The driver holds the state of this sequence, which no load knows, as of this step: the request goes on from there.
+    /// Without a meaning on a START, or where the sequence lives.
+    pub adopt: Option<u64>,
     /// The client's number of this step, where it counts them: START is 1 unless it says otherwise.
     pub step: Option<u64>,
     /// The version the client named; `None` leaves the choice to the server.

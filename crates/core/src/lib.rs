@@ -36,7 +36,7 @@ pub mod time;
 mod timer;
 mod tomb;
 
-pub use crate::core::{Core, Usage};
+pub use crate::core::{Core, StateAt, Usage};
 pub use dtype::DataType;
 pub use event::{
     Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,

@@ -215,10 +215,11 @@ impl Core {
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
         let spec = self.load(load).map(|l| (l.spec.stages.activate, l.spec.limits.tomb_age));
-        let Some((true, _)) = spec else {
+        let kept = submit.adopt.is_some() || spec.is_some_and(|(activates, _)| activates);
+        if !kept {
             let fresh = |stone: &crate::event::Tombstone| spec.is_some_and(|(_, age)| now - stone.at <= age);
             return Err(Refusal::Unknown(self.tombs.find(&id).filter(fresh)));
-        };
+        }
         self.may_start(load, &Found::default(), submit)?;
         self.begin(now, load, id, submit, out);
         Ok(())
@@ -228,7 +229,8 @@ impl Core {
     fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.live += 1;
-        let first = submit.step.unwrap_or(1);
+        let adopts = submit.adopt.filter(|_| !submit.start);
+        let first = submit.step.or(adopts.map(|step| step.saturating_add(1))).unwrap_or(1);
         let older = self.ids.get(&id).copied();
         let sequence = Sequence {
             id: id.clone(),
@@ -242,7 +244,7 @@ impl Core {
             leaving: None,
             ran: false,
             adopted: !submit.start,
-            announced: submit.start,
+            announced: submit.start || adopts.is_some(),
             next_step: first,
             step: first.saturating_sub(1),
             touched: now,
@@ -257,7 +259,7 @@ impl Core {
         let seq = self.seqs.insert(sequence);
         self.ids.insert(id, seq);
         self.queue(now, seq, load, submit);
-        if submit.start {
+        if submit.start || adopts.is_some() {
             self.note(load, Note::Started(seq, submit.req), out);
         }
         if self.reqs.get(submit.req).is_some_and(|r| r.prepared) {
@@ -286,8 +288,9 @@ impl Core {
         if let Some(until) = submit.backlog_until {
             s.backlog_until = s.backlog_until.min(until);
         }
-        let first = submit.start || (s.adopted && !s.announced && s.queue.is_empty());
-        let prepared = !(stages.pre || (first && (stages.activate || stages.initialize)));
+        let first = submit.start || (s.adopted && !s.ran && s.queue.is_empty() && s.seat.is_none());
+        let made = submit.adopt.is_some() && !submit.start;
+        let prepared = !(stages.pre || (first && !made && (stages.activate || stages.initialize)));
         self.req_links.push_back(&mut s.queue, submit.req.ix);
         self.reqs.insert(request_of(now, load, Some(seq), step, prepared, submit));
         self.arm_request(submit);

@@ -85,6 +85,7 @@ impl Rig {
             fresh_id: 0,
             start,
             end,
+            adopt: None,
             step: None,
             version: None,
             dialect: Dialect::TRITON,
@@ -319,6 +320,19 @@ fn counted_steps_are_taken_once() {
         (rig.answers[&gap], rig.answers[&gone]),
         (Err(Refusal::StepGap { want: 3 }), Err(Refusal::StepGone { want: 3 }))
     );
+}
+
+#[test]
+fn a_step_goes_on_from_a_state_that_the_driver_holds() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let goes_on = rig.submit_with(1, false, false, |s| (s.adopt, s.step) = (Some(41), Some(42)));
+    let batch = rig.batch().unwrap();
+    assert!(matches!(batch.ops[..], [SlotOp::Adopt(..)]), "{:?}", batch.ops);
+    rig.ran(&batch);
+    let again = rig.submit_with(1, false, true, |s| s.step = Some(43));
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!((rig.answers[&goes_on], rig.answers[&again]), (Ok(()), Ok(())));
+    assert_eq!(rig.core.tombstone(&Id::Int(1)).map(|t| t.step), Some(43));
 }
 
 #[test]

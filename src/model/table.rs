@@ -1,0 +1,229 @@
+//! What one model's lock guards: the core, the requests, and what live sequences hold. Turns effects into what is to be done without the lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{
+    Batch, Core, Decision, Effect, Event, Id, Instance, Next, Note, Refusal, Req, Row, Said, Seq, Slab, SlotOp, Submit,
+    Time, Why,
+};
+
+use crate::state::budget::Ticket;
+use crate::tensor::Tensor;
+
+use super::job::Job;
+use super::loaded::Loaded;
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) core: Core,
+    /// `None` while the request runs and its thread has it.
+    jobs: Slab<Req, Option<Box<Job>>>,
+    /// What live sequences hold, by the index of their key.
+    live: Vec<Option<Live>>,
+    /// States that wait for the next step of a sequence that does not live here.
+    imports: HashMap<Id, Import>,
+    effects: Vec<Effect>,
+    acts: Acts,
+}
+
+/// A live sequence: its load, its state memory, and its last answer where the client counts its steps.
+#[derive(Debug)]
+struct Live {
+    load: Arc<Loaded>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    ticket: Option<Ticket>,
+    kept: Option<Vec<Tensor>>,
+}
+
+/// A state that was given to the server.
+#[derive(Debug)]
+pub(super) struct Import {
+    /// The step it is as of.
+    pub(super) step: u64,
+    pub(super) snapshot: Bytes,
+    pub(super) ticket: Ticket,
+}
+
+/// What happened to a sequence, for the metrics.
+#[derive(Debug)]
+pub(super) enum Told {
+    Started,
+    Ended(Why),
+    Slotted(Duration),
+}
+
+/// What is to be done after the lock is given back.
+#[derive(Debug, Default)]
+pub(super) struct Acts {
+    pub(super) refused: Vec<(Box<Job>, Refusal)>,
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
+    pub(super) released: Vec<Box<Job>>,
+    pub(super) wake: Vec<Instance>,
+    pub(super) told: Vec<(Arc<Loaded>, Told)>,
+    /// When something is due next.
+    pub(super) due: Option<Time>,
+}
+
+/// A batch with the requests it runs.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) batch: Batch,
+    /// One for each row; `None` is padding.
+    pub(super) jobs: Vec<Option<(Req, Box<Job>)>>,
+}
+
+/// What an instance's thread does next.
+#[derive(Debug)]
+pub(super) enum Step {
+    Run(Task),
+    Tidy(Vec<SlotOp>),
+    Sleep(Option<Time>),
+    Gone,
+}
+
+impl Table {
+    pub(super) fn apply(&mut self, now: Time, event: Event) {
+        self.core.apply(now, event, &mut self.effects);
+        self.digest();
+    }
+
+    /// Enters a request and puts it in its queue.
+    pub(super) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
+        if submit.start {
+            self.imports.remove(&submit.id);
+        } else if let Some(import) = self.imports.remove(&submit.id) {
+            submit.adopt = Some(import.step);
+            (job.snapshot, job.ticket) = (Some(import.snapshot), Some(import.ticket));
+        }
+        let req = self.jobs.insert(Some(job));
+        submit.req = req;
+        self.apply(now, Event::Submit(submit));
+        req
+    }
+
+    /// Keeps a state for the next step of this sequence, which must not live here.
+    pub(super) fn import(&mut self, id: Id, import: Import) -> bool {
+        let free = self.core.find(&id, None).is_none();
+        if free {
+            self.imports.insert(id, import);
+        }
+        free
+    }
+
+    /// Puts back a request whose run is over.
+    pub(super) fn put_back(&mut self, req: Req, job: Box<Job>) {
+        if let Some(place) = self.jobs.get_mut(req) {
+            *place = Some(job);
+        }
+    }
+
+    pub(super) fn next(&mut self, now: Time, who: Instance) -> Step {
+        let next = self.core.next(now, who, &mut self.effects);
+        // No load has an external policy yet; were there one, the built-in would take the round.
+        let next = match next {
+            Next::Ask(round) => self.core.answer(now, round, Said::Plan(Ok(Decision::Default)), &mut self.effects),
+            next => next,
+        };
+        // Before requests are lent: what the effects say of a request is noted in it.
+        self.digest();
+        match next {
+            Next::Run(batch) => Step::Run(self.lend(now, batch)),
+            Next::Tidy(ops) => Step::Tidy(ops),
+            Next::Sleep(until) => Step::Sleep(until),
+            Next::Ask(_) => Step::Sleep(Some(now)),
+            Next::Gone => Step::Gone,
+        }
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    pub(super) fn settle(&mut self) -> Acts {
+        Acts { due: self.core.due(), ..std::mem::take(&mut self.acts) }
+    }
+
+    fn lend(&mut self, now: Time, batch: Batch) -> Task {
+        let lend = |row: &Row| match row {
+            Row::Pad => None,
+            Row::Real(real) => {
+                let mut job = self.jobs.get_mut(real.req)?.take()?;
+                job.taken = now;
+                job.seq = real.seat.map(|(seq, _)| seq);
+                Some((real.req, job))
+            }
+        };
+        let jobs = batch.rows.iter().map(lend).collect();
+        Task { batch, jobs }
+    }
+
+    fn digest(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Refuse(req, refusal) => {
+                    self.acts.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal)));
+                }
+                Effect::Release(req) => self.release(req),
+                Effect::Replay(req, seq) => self.replay(req, seq),
+                Effect::Wake(instance) => self.acts.wake.push(instance),
+                Effect::Note(note) => self.hear(note),
+                // No load names the stages that these belong to.
+                Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) | Effect::Consult => {}
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn release(&mut self, req: Req) {
+        let Some(job) = self.jobs.remove(req).flatten() else { return };
+        if let (true, Some(Ok(tensors))) = (job.counted, &job.answer)
+            && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+        {
+            live.kept = Some(tensors.clone());
+        }
+        self.acts.released.push(job);
+    }
+
+    /// Answers a repeated step with the answer that was kept of it.
+    fn replay(&mut self, req: Req, seq: Seq) {
+        let Some(mut job) = self.jobs.remove(req).flatten() else { return };
+        match self.live_mut(seq).and_then(|live| live.kept.clone()) {
+            Some(kept) => {
+                job.answer = Some(Ok(kept));
+                job.replayed = true;
+                self.acts.released.push(job);
+            }
+            None => self.acts.refused.push((job, Refusal::StepGone { want: 0 })),
+        }
+    }
+
+    fn hear(&mut self, note: Note) {
+        let told = match note {
+            Note::Started(seq, req) => {
+                let Some(job) = self.jobs.get_mut(req).and_then(Option::as_mut) else { return };
+                let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
+                self.put(seq, Some(Live { load: Arc::clone(&load), ticket, kept: None }));
+                Some((load, Told::Started))
+            }
+            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, Told::Ended(why))),
+            Note::Slotted(seq, _, _, waited) => {
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Slotted(waited)))
+            }
+            Note::Fault(_) | Note::Fallback | Note::Stale(_) => None,
+        };
+        self.acts.told.extend(told);
+    }
+
+    fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
+        self.live.get_mut(seq.ix as usize)?.as_mut()
+    }
+
+    fn put(&mut self, seq: Seq, live: Option<Live>) -> Option<Live> {
+        let ix = seq.ix as usize;
+        if self.live.len() <= ix {
+            self.live.resize_with(ix + 1, || None);
+        }
+        std::mem::replace(self.live.get_mut(ix)?, live)
+    }
+}

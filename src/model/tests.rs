@@ -1,0 +1,138 @@
+//! Whole models over the stand-in backend: what only shows where the core, the store and the threads meet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sequor_core::{DataType, Dialect, Id, Refusal, Shape};
+use tempfile::TempDir;
+
+use super::*;
+use crate::backend::LoadOptions;
+use crate::backend::mock::MockBackend;
+use crate::config::model::draft;
+use crate::error::Failure;
+use crate::telemetry::Metrics;
+
+const CONFIG: &str = r#"
+    backend: "onnxruntime" max_batch_size: 4
+    input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU count: 1 } ]
+    sequence_batching { oldest { max_candidate_sequences: 4 } state [
+        { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
+"#;
+
+/// A repository of one model, `sum`, and what it lives in.
+struct House {
+    repository: Repository,
+    _folder: TempDir,
+}
+
+impl House {
+    fn new(state_limit: u64) -> House {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("sum");
+        fs_err::create_dir_all(model.join("1")).unwrap();
+        fs_err::write(model.join("config.pbtxt"), CONFIG).unwrap();
+        fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
+        let options = Options {
+            config: draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit,
+            reply_pool: 1 << 20,
+        };
+        let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+        load(&repository, &model);
+        House { repository, _folder: folder }
+    }
+
+    fn send(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> Result<InferAnswer, Failure> {
+        let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
+        change(&mut sequence);
+        let data = Bytes::copy_from_slice(&value.to_le_bytes());
+        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+        let request = InferRequest {
+            model: "sum".to_owned(),
+            version: String::new(),
+            id: String::new(),
+            sequence,
+            priority: 0,
+            timeout: None,
+            inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            dialect: Dialect::TRITON,
+        };
+        let pending = self.repository.submit(request)?;
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
+    }
+
+    fn sum(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> i32 {
+        let answer = self.send(id, value, change).unwrap();
+        i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.repository.stop();
+    }
+}
+
+fn load(repository: &Repository, model: &Path) {
+    repository.load(model);
+    let status = repository.statuses().remove(0);
+    assert!(matches!(status.availability, Availability::Ready(_)), "{status:?}");
+}
+
+#[test]
+fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
+    let (here, there) = (House::new(u64::MAX), House::new(u64::MAX));
+    here.sum(7, 40, |s| s.start = true);
+    assert_eq!(here.sum(7, 1, |_| {}), 41);
+    let id = Id::from(7);
+    let file = here.repository.find("sum", "").unwrap().export(&id).unwrap();
+    let served = there.repository.find("sum", "").unwrap();
+    served.import(id.clone(), file.clone()).unwrap();
+    assert_eq!(there.sum(7, 1, |s| s.step = Some(3)), 42);
+    assert!(matches!(served.import(id, file), Err(KeepError::Live { .. })));
+    assert_eq!(here.sum(7, 100, |_| {}), 141, "the original lives on");
+}
+
+#[test]
+fn what_is_no_state_of_the_model_is_not_imported() {
+    let house = House::new(u64::MAX);
+    let served = house.repository.find("sum", "").unwrap();
+    assert!(matches!(served.import(Id::from(1), b"no such file".to_vec()), Err(KeepError::Snapshot(_))));
+    assert!(matches!(served.export(&Id::from(1)), Err(KeepError::Unknown { .. })));
+    assert!(house.send(1, 1, |_| {}).is_err());
+}
+
+#[test]
+fn a_counted_step_that_comes_twice_gets_its_answer_twice_and_is_run_once() {
+    let house = House::new(u64::MAX);
+    let step = |n| move |s: &mut SequenceStep| (s.start, s.step) = (n == 1, Some(n));
+    house.sum(9, 5, step(1));
+    assert_eq!(house.sum(9, 6, step(2)), 11);
+    let again = house.send(9, 6, step(2)).unwrap();
+    assert_eq!(again.outputs[0].tensor.data[..], 11i32.to_le_bytes());
+    assert_eq!(again.parameters, [("sequor_replayed".to_owned(), Parameter::Bool(true))]);
+    assert_eq!(house.sum(9, 1, step(3)), 12);
+    let Err(Failure::Refused(gap)) = house.send(9, 1, step(9)) else { panic!() };
+    assert_eq!(gap.refusal, Refusal::StepGap { want: 4 });
+}
+
+#[test]
+fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
+    let house = House::new(8);
+    house.sum(1, 1, |s| s.start = true);
+    house.sum(2, 1, |s| s.start = true);
+    let Err(Failure::StateMemory { wanted: 4, used: 8, .. }) = house.send(3, 1, |s| s.start = true) else { panic!() };
+    assert_eq!(house.sum(1, 1, |s| s.end = true), 2, "live sequences are not affected");
+    assert_eq!(house.sum(3, 1, |s| s.start = true), 1);
+    // A START on a live id holds its memory twice until it runs, and once from then on.
+    house.sum(3, 1, |s| s.end = true);
+    assert_eq!(house.sum(2, 7, |s| s.start = true), 7);
+    assert_eq!(house.repository.state_bytes(), (4, 8));
+}
