@@ -7,13 +7,14 @@
 //! - [`way`]: the cheapest way to give a batch its states, as a pure function.
 //! - [`arena`]: states of a fixed size, in chunks of slots.
 //! - [`loose`]: states whose size changes, each in memory of its own.
-//! - [`store`]: all states of an instance: initialise, bind, commit or drop, free.
+//! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind, check, commit or drop.
 //! - [`snapshot`]: a sequence's states as a `.safetensors` file.
 //! - [`budget`]: bytes of state held against the server's limit.
 
 mod arena;
 pub mod budget;
 mod loose;
+mod run;
 mod snapshot;
 mod spec;
 mod store;
@@ -21,7 +22,8 @@ mod store;
 mod tests;
 mod way;
 
+pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{Initial, StateSpec};
-pub use store::{Bound, Fresh, StateError, StateOut, Store};
+pub use store::{StateError, Store};
 pub use way::{SlotView, Way, choose};

@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sequor_core::{DataType, Shape};
 
+use crate::device::Owned;
+
+use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
-use super::store::{StateError, Store};
+use super::store::{Kind, StateError, Store};
+use super::way::Way;
 
 /// Why a snapshot is not made or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,56 @@ impl Store {
     pub fn restore(&mut self, slot: u32, file: &[u8]) -> Result<(), SnapshotError> {
         let values = read(self.specs(), file)?;
         Ok(self.set_values(slot, values)?)
+    }
+}
+
+impl Store {
+    /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
+    fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
+        let bound = self.bind_moved(slot)?;
+        let mut values = Vec::with_capacity(self.states.len());
+        for (n, state) in self.states.iter().enumerate() {
+            // SAFETY: copied before anything else happens to the store.
+            let (_, span) = unsafe { self.input(&bound, n) }?;
+            let row = match &state.kind {
+                Kind::Fixed { row, .. } => row.clone(),
+                Kind::Loose { slots, .. } => {
+                    slots.get(slot as usize).and_then(|s| s.as_ref()).map(|l| l.shape.clone()).unwrap_or_default()
+                }
+            };
+            values.push((row, span.as_host().unwrap_or_default().to_vec()));
+        }
+        Ok(values)
+    }
+
+    /// Sets a slot's states to these values, each as [`Store::values`] gives it. Shapes were checked.
+    fn set_values(&mut self, slot: u32, values: Vec<(Shape, Vec<u8>)>) -> Result<(), StateError> {
+        self.init(slot)?;
+        let bound = self.bind_moved(slot)?;
+        let mut fresh = Vec::new();
+        for (state, (shape, bytes)) in self.states.iter_mut().zip(values) {
+            fresh.push(match &mut state.kind {
+                Kind::Fixed { taken, .. } => {
+                    let place = taken.host().and_then(|b| b.get_mut(..bytes.len()));
+                    place.ok_or(StateError::NoSlot(slot))?.copy_from_slice(&bytes);
+                    None
+                }
+                Kind::Loose { .. } => {
+                    Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes) })
+                }
+            });
+        }
+        self.commit(&bound, fresh, &[true])
+    }
+
+    fn bind_moved(&mut self, slot: u32) -> Result<Bound, StateError> {
+        let rows = vec![Some(slot)];
+        if slot as usize >= self.slots.len() {
+            return Err(StateError::NoSlot(slot));
+        }
+        self.gather(&rows)?;
+        self.shape_batch(&rows)?;
+        Ok(Bound { rows, way: Way::Moved })
     }
 }
 

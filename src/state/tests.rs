@@ -9,8 +9,7 @@ use sequor_core::{DataType, Dims, Shape};
 use crate::device::{Device, Host, Owned};
 use crate::tensor::rows;
 
-use super::store::{Fresh, StateOut};
-use super::{Initial, StateSpec, Store};
+use super::{Fresh, Initial, StateOut, StateSpec, Store};
 
 fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
     let dims = Dims::from_wire(dims);
