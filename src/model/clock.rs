@@ -1,25 +1,59 @@
-//! The one clock that the cores are driven by: nanoseconds since the server began.
-
-use std::time::Instant;
+//! The one clock that the cores are driven by: nanoseconds since the server began. Where interleavings are tried it is a count, so that a
+//! schedule can be run again.
 
 use sequor_core::Time;
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
-    zero: Instant,
+#[cfg(not(feature = "shuttle"))]
+pub(super) use real::Clock;
+
+#[cfg(feature = "shuttle")]
+pub(super) use counted::Clock;
+
+#[cfg(not(feature = "shuttle"))]
+mod real {
+    use std::time::Instant;
+
+    use super::Time;
+
+    #[derive(Debug, Clone)]
+    pub(in crate::model) struct Clock {
+        zero: Instant,
+    }
+
+    impl Clock {
+        pub(in crate::model) fn start() -> Clock {
+            Clock { zero: Instant::now() }
+        }
+
+        pub(in crate::model) fn now(&self) -> Time {
+            Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        }
+
+        /// When this time comes, as the operating system counts.
+        pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
+            self.zero.checked_add(std::time::Duration::from_nanos(at.0))
+        }
+    }
 }
 
-impl Clock {
-    pub(super) fn start() -> Clock {
-        Clock { zero: Instant::now() }
-    }
+#[cfg(feature = "shuttle")]
+mod counted {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
-    pub(super) fn now(self) -> Time {
-        Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
+    use super::Time;
 
-    /// When this time comes, as the operating system counts.
-    pub(super) fn instant(self, at: Time) -> Option<Instant> {
-        self.zero.checked_add(std::time::Duration::from_nanos(at.0))
+    /// A microsecond passes with every look.
+    #[derive(Debug, Clone)]
+    pub(in crate::model) struct Clock(Arc<AtomicU64>);
+
+    impl Clock {
+        pub(in crate::model) fn start() -> Clock {
+            Clock(Arc::default())
+        }
+
+        pub(in crate::model) fn now(&self) -> Time {
+            Time(self.0.fetch_add(1000, Ordering::Relaxed))
+        }
     }
 }

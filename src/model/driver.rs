@@ -2,10 +2,9 @@
 //! Under the lock: no I/O, no payload is read, no log, nobody is woken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use sequor_core::{Batch, Event, Id, Instance, Load, Refusal, Req, RowEnd, Seq, StateAt, Submit, Time, Usage};
 use tokio::sync::oneshot;
 
@@ -21,6 +20,7 @@ use super::job::Job;
 use super::loaded::Loaded;
 use super::pending::Pending;
 use super::request::InferRequest;
+use super::sync::{AtomicU64, Mutex};
 use super::table::{Acts, Import, Step, Table, Told};
 use super::timer::Timer;
 

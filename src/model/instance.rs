@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sequor_core::{Instance, Req, RowEnd, Time};
+use sequor_core::{Instance, Req, RowEnd};
 
 use crate::backend::BackendError;
 use crate::telemetry::BatchTimes;
@@ -12,6 +12,7 @@ use super::driver::Model;
 use super::execute::{Executor, Outcome, RunError, Spent, Work};
 use super::job::Job;
 use super::loaded::Loaded;
+use super::sync;
 use super::table::{Step, Task};
 
 /// Pulls until the load is gone.
@@ -33,7 +34,7 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 model.next(who)
             }
             Step::Sleep(until) => {
-                sleep(model, until);
+                sync::park(until.map(|until| until - model.now()));
                 model.next(who)
             }
             Step::Gone => {
@@ -43,13 +44,6 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 return model.forget(load.key);
             }
         };
-    }
-}
-
-fn sleep(model: &Model, until: Option<Time>) {
-    match until {
-        Some(until) => std::thread::park_timeout(until - model.now()),
-        None => std::thread::park(),
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use sequor_core::{Id, Seq};
 
 use crate::state::budget::NoRoom;
@@ -15,6 +14,7 @@ use crate::state::{SnapshotError, check_snapshot};
 use super::driver::Model;
 use super::execute::Executor;
 use super::loaded::Loaded;
+use super::sync::Mutex;
 use super::table::Import;
 
 /// Why a state does not go out or in. Nothing was changed.

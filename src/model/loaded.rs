@@ -1,7 +1,6 @@
 //! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
 
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 use std::time::Duration;
 
 use sequor_core::{Dim, Expiry, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
@@ -15,6 +14,7 @@ use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
 use super::keep::Mailbox;
+use super::sync::Thread;
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]

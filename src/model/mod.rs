@@ -8,21 +8,26 @@
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
 //! - `keep`: a sequence's state, out as a file and in again.
-//! - `clock`, `timer`: real time.
+//! - `clock`, `timer`: real time · `sync`: locks and threads.
 
 mod clock;
 mod driver;
 mod execute;
 mod instance;
 mod intake;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod job;
 mod keep;
 mod loaded;
 mod pending;
 pub mod repository;
 pub mod request;
+mod sync;
 mod table;
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
 

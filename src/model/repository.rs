@@ -24,7 +24,7 @@ use super::execute::Executor;
 use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, instance};
+use super::{InferRequest, Metadata, Pending, instance, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ struct Shared {
     pool: Pool,
     models: RwLock<BTreeMap<String, Entry>>,
     /// Threads of instances, to be waited for at the end.
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<sync::JoinHandle<()>>>,
     next_load: Mutex<u16>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
@@ -119,8 +119,8 @@ impl Repository {
             backend,
             device: Arc::new(Host),
             metrics,
+            timer: Timer::start(clock.clone())?,
             clock,
-            timer: Timer::start(clock)?,
             budget: Budget::new(options.state_limit),
             pool: Pool::new(options.reply_pool),
             models: RwLock::default(),
@@ -188,6 +188,16 @@ impl Repository {
     /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
         self.find(&request.model, &request.version)?.submit(request)
+    }
+
+    /// Does what has come due, as the timer would.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(super) fn tick(&self) {
+        for entry in self.0.models.read().values() {
+            if let Some(model) = &entry.model {
+                model.tick();
+            }
+        }
     }
 
     /// Live sequences of all models.
@@ -280,7 +290,7 @@ impl Repository {
             return Err(vec![LoadError::File { path: directory.to_owned(), what }]);
         }
         let shared = &self.0;
-        let (clock, timer, budget) = (shared.clock, shared.timer.clone(), shared.budget.clone());
+        let (clock, timer, budget) = (shared.clock.clone(), shared.timer.clone(), shared.budget.clone());
         let model = Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id()));
         let mut ready = Vec::new();
         for version in wanted {
@@ -327,8 +337,9 @@ impl Repository {
         let mut threads = Vec::new();
         for (n, executor) in (0u16..).zip(executors) {
             let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: key, n });
-            let thread = std::thread::Builder::new().name(format!("{}.{n}", load.settings.name));
-            threads.push(thread.spawn(move || instance::run(&model, &load, who, executor)).map_err(|e| failed(&e))?);
+            let name = format!("{}.{n}", load.settings.name);
+            let spawned = sync::spawn(name, move || instance::run(&model, &load, who, executor));
+            threads.push(spawned.map_err(|e| failed(&e))?);
         }
         // A thread that sleeps before this is known here is not woken: wake them all once.
         let _ = load.threads.set(threads.iter().map(|t| t.thread().clone()).collect());

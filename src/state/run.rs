@@ -43,6 +43,10 @@ impl Store {
         if let Some(slot) = rows.iter().flatten().find(|slot| **slot as usize >= self.slots.len()) {
             return Err(StateError::NoSlot(*slot));
         }
+        // The core gives a slot its first state before it lets it run; anything else would read another sequence's.
+        if let Some(slot) = rows.iter().flatten().find(|slot| !self.view(**slot).live) {
+            return Err(StateError::NotLive(*slot));
+        }
         let way = choose(&rows, &self.slots, self.terms);
         match &way {
             Way::InPlace { side, carry, .. } => self.carry(&rows, *side, carry)?,

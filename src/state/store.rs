@@ -6,7 +6,6 @@ use sequor_core::Shape;
 
 use crate::device::{self, Buffer, Convert, Device, DeviceError, Move, Owned, RawMove};
 
-
 use super::arena::Arena;
 use super::loose::Loose;
 use super::run::view_of;
@@ -20,6 +19,10 @@ pub enum StateError {
     Device(#[from] DeviceError),
     #[error("slot {0} is beyond the store")]
     NoSlot(u32),
+    #[error("slot {0} runs without a state of its own")]
+    NotLive(u32),
+    #[error("slot {0} is freed without a state of its own")]
+    NotHeld(u32),
     /// The model gave a state that the configuration does not allow.
     #[error("state output '{state}' has shape {got}, but {want} is expected for a batch of {rows}")]
     Shape { state: String, got: Shape, want: String, rows: u64 },
@@ -139,7 +142,7 @@ impl Store {
     pub fn free(&mut self, slot: u32) -> Result<(), StateError> {
         let view = self.slots.get_mut(slot as usize).ok_or(StateError::NoSlot(slot))?;
         if !std::mem::take(view).live {
-            return Ok(());
+            return Err(StateError::NotHeld(slot));
         }
         for state in &mut self.states {
             if let Kind::Loose { slots, .. } = &mut state.kind

@@ -35,6 +35,7 @@ fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
     phases.check("tests", || tally::run(&mut tests(), tally));
+    phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
@@ -65,6 +66,13 @@ fn tests() -> Command {
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
     with_environment(&mut tests);
+    tests
+}
+
+/// The driver's lock under a scheduler that tries interleavings: a build of its own, for its locks are that scheduler's.
+fn interleavings() -> Command {
+    let mut tests = process::cargo();
+    tests.args(["test", "--locked", "--package", "sequor", "--lib", "--features", "shuttle", "interleavings"]);
     tests
 }
 

@@ -66,7 +66,7 @@ impl Core {
         let Some(state) = load_in(&mut self.loads, s.load) else { return };
         state.live = state.live.saturating_sub(1);
         if let Some(seat) = s.seat {
-            state.release(seat, out);
+            state.release(seat, s.ran, out);
         }
         self.wake_if_over(s.load, out);
     }

@@ -141,8 +141,8 @@ impl LoadState {
         Some((i, Slot::new(n, slot.generation)))
     }
 
-    /// Takes the slot back and leaves its state to be dropped by its thread. A stale slot frees nothing.
-    pub(crate) fn free_slot(&mut self, instance: u16, slot: Slot) {
+    /// Takes the slot back and, if it was given a state, leaves that to be dropped by its thread. A stale slot frees nothing.
+    pub(crate) fn free_slot(&mut self, instance: u16, slot: Slot, ran: bool) {
         let Some(owner) = self.instances.get_mut(usize::from(instance)) else { return };
         let Some(state) = owner.slots.get_mut(slot.ix as usize) else { return };
         if state.generation != slot.generation || state.seq.is_none() {
@@ -151,7 +151,9 @@ impl LoadState {
         state.seq = None;
         // Wrapping is safe: nobody keeps a slot for four thousand million uses of it.
         state.generation = state.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        owner.ops.push(SlotOp::Free(slot));
+        if ran {
+            owner.ops.push(SlotOp::Free(slot));
+        }
         self.free.push(Reverse((slot.ix, instance)));
         self.used = self.used.saturating_sub(1);
     }
@@ -219,8 +221,8 @@ mod tests {
         let mut load = load(1, 1);
         let seq = Seq::make(0, NonZeroU32::MIN);
         let (i, slot) = load.take_slot(seq, None).unwrap();
-        load.free_slot(i, slot);
-        load.free_slot(i, slot);
+        load.free_slot(i, slot, true);
+        load.free_slot(i, slot, true);
         assert_eq!((load.used, load.room(), load.instances[0].ops.len()), (0, vec![1], 1));
         let (_, again) = load.take_slot(seq, None).unwrap();
         assert_ne!(again, slot);

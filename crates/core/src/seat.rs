@@ -200,8 +200,8 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
 }
 
 impl LoadState {
-    pub(crate) fn release(&mut self, seat: (u16, Slot), out: &mut Vec<Effect>) {
-        self.free_slot(seat.0, seat.1);
+    pub(crate) fn release(&mut self, seat: (u16, Slot), ran: bool, out: &mut Vec<Effect>) {
+        self.free_slot(seat.0, seat.1, ran);
         // The owner may sleep for long: its thread drops the state now, so that memory comes back.
         wake(self, seat.0, out);
     }

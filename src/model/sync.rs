@@ -1,0 +1,64 @@
+//! What the driver of a core locks, wakes and waits with: the operating system's means, or those of a scheduler that tries interleavings.
+
+#[cfg(not(feature = "shuttle"))]
+pub(super) use real::{AtomicU64, JoinHandle, Mutex, Thread, park, spawn};
+
+#[cfg(feature = "shuttle")]
+pub(super) use tried::{AtomicU64, JoinHandle, Mutex, Thread, park, spawn};
+
+#[cfg(not(feature = "shuttle"))]
+mod real {
+    pub(in crate::model) use std::sync::atomic::AtomicU64;
+    pub(in crate::model) use std::thread::{JoinHandle, Thread};
+    use std::time::Duration;
+
+    pub(in crate::model) use parking_lot::Mutex;
+
+    pub(in crate::model) fn spawn(
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name(name).spawn(run)
+    }
+
+    /// Sleeps until it is woken, or for this long.
+    pub(in crate::model) fn park(span: Option<Duration>) {
+        match span {
+            Some(span) => std::thread::park_timeout(span),
+            None => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(feature = "shuttle")]
+mod tried {
+    use std::time::Duration;
+
+    pub(in crate::model) use shuttle::sync::atomic::AtomicU64;
+    pub(in crate::model) use shuttle::thread::{JoinHandle, Thread};
+
+    /// With the interface of the real one.
+    #[derive(Debug, Default)]
+    pub(in crate::model) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(in crate::model) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+    }
+
+    pub(in crate::model) fn spawn(
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        shuttle::thread::Builder::new().name(name).spawn(run)
+    }
+
+    /// Time stands still where every interleaving is tried: to wait for a while is to let the others go first.
+    pub(in crate::model) fn park(span: Option<Duration>) {
+        match span {
+            Some(_) => shuttle::thread::yield_now(),
+            None => shuttle::thread::park(),
+        }
+    }
+}
