@@ -204,7 +204,8 @@ impl Core {
             return;
         }
         s.armed = Time::NEVER;
-        if deadline > now {
+        // Overtaken: it waits for its turn again, so that even a late tick does what is due in the order of the deadlines.
+        if deadline > at {
             return self.arm_sequence(seq);
         }
         if s.stage == Some(Stage::Backlogged) {
@@ -238,14 +239,15 @@ impl Core {
             return;
         }
         state.armed = Time::NEVER;
-        match state.retired {
-            Some(until) if until <= now => self.end_all(now, load, out),
-            Some(until) => {
-                self.timers.arm(&mut state.armed, until, Due::Load(load));
-                self.admit_waiting(now, load, out);
-            }
-            None => self.admit_waiting(now, load, out),
+        if state.retired.is_some_and(|until| until <= at && !state.ended) {
+            state.ended = true;
+            self.end_all(now, load, out);
+        } else if self.admits_at(load).is_some_and(|admits| admits <= at) {
+            self.admit_waiting(now, load, out);
+        } else if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {
+            self.announce_consult(load, out);
         }
+        self.arm_load(load, at);
     }
 
     // === loads ===
@@ -255,13 +257,13 @@ impl Core {
         state.retired = Some(until);
         self.timers.arm(&mut state.armed, until, Due::Load(load));
         self.wake_if_over(load, out);
-        if until <= now {
-            self.expire(now, out);
-        }
+        self.expire(now, out);
     }
 
+    /// Ends whatever lives on a load; first those that wait, so that nobody is given a slot to lose it at once.
     fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let all: Vec<Seq> = self.seqs.iter().filter(|(_, s)| s.load == load).map(|(key, _)| key).collect();
+        let here = |seated: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == seated);
+        let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
         for seq in all {
             self.leave(now, seq, Why::Drained, Refusal::Ended(Why::Drained), out);
         }

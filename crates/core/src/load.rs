@@ -45,6 +45,8 @@ pub(crate) struct LoadState {
     pub(crate) turns: VecDeque<(Option<Req>, bool)>,
     pub(crate) first_turn: u64,
     pub(crate) retired: Option<Time>,
+    /// The limit of its retirement has come.
+    pub(crate) ended: bool,
     pub(crate) armed: Time,
     pub(crate) notes: Vec<Note>,
     pub(crate) lost: bool,
@@ -103,6 +105,7 @@ impl LoadState {
             turns: VecDeque::new(),
             first_turn: 0,
             retired: None,
+            ended: false,
             armed: Time::NEVER,
             notes: Vec::new(),
             lost: false,

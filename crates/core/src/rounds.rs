@@ -188,24 +188,11 @@ impl Core {
 
     // === admit ===
 
-    /// Tells the driver that an admission question waits, if one does and none is out.
-    pub(crate) fn announce_consult(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let Some(state) = self.load(load) else { return };
-        let Some(head) = self.backlog_head(load).and_then(|seq| self.seqs.get(seq)) else { return };
-        let limit = head.backlogged_at + state.spec.limits.max_wait;
-        if limit <= now {
-            // The policy has let the head wait for too long: it goes in as it would without the policy.
-            self.note(load, Note::Fallback, out);
-            return self.admit_in_order(now, load, out);
-        }
-        self.arm_load(load, limit);
-        if self.load(load).is_some_and(|l| l.has_free_slot() || !l.idle.is_empty()) {
-            self.announce_consult_now(load, out);
-        }
-    }
-
-    pub(crate) fn announce_consult_now(&mut self, load: Load, out: &mut Vec<Effect>) {
+    /// Tells the driver that an admission question waits, if there is something to decide.
+    pub(crate) fn announce_consult(&mut self, load: Load, out: &mut Vec<Effect>) {
         if let Some(state) = load_in(&mut self.loads, load)
+            && !state.backlog.is_empty()
+            && (state.has_free_slot() || !state.idle.is_empty())
             && !std::mem::replace(&mut state.consulting, true)
         {
             out.push(Effect::Consult);
