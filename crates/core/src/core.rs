@@ -30,6 +30,7 @@ pub struct Core {
     pub(crate) tombs: Tombs,
     pub(crate) timers: Timers,
     pub(crate) moves: Moves,
+    pub(crate) born: u64,
     births: u64,
 }
 

@@ -59,6 +59,9 @@ impl Core {
             self.bury(now, seq, why);
         }
         let Some(s) = self.seqs.remove(seq) else { return };
+        if s.leaving.is_some() {
+            self.tombs.amend(&s.id, s.born, s.step);
+        }
         self.moves.count(s.stage, None);
         if s.announced {
             self.note(s.load, Note::Ended(seq, why), out);
@@ -125,7 +128,7 @@ impl Core {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombs) else { return };
         if s.announced {
-            self.tombs.bury(s.id.clone(), Tombstone { why, at: now, step: s.step }, limit);
+            self.tombs.bury(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
         }
     }
 

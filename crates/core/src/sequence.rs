@@ -11,6 +11,8 @@ use crate::time::Time;
 pub(crate) struct Sequence {
     pub(crate) id: Id,
     pub(crate) load: Load,
+    /// Counts sequences: later is larger.
+    pub(crate) born: u64,
     /// Instance and slot; `None` until it has one.
     pub(crate) seat: Option<(u16, Slot)>,
     /// `None` until its first stage.

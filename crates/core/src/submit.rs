@@ -220,11 +220,13 @@ impl Core {
     fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.live += 1;
+        self.born += 1;
         let first = submit.step.unwrap_or(1);
         let older = self.ids.get(&id).copied();
         let sequence = Sequence {
             id: id.clone(),
             load,
+            born: self.born,
             seat: None,
             stage: None,
             queue: List::default(),
