@@ -198,6 +198,9 @@ impl Core {
         let Some(r) = self.reqs.remove(req) else { return };
         self.turn_done(&r, true, out);
         if let Some(seq) = r.seq {
+            if let (true, Some(s)) = (r.start, self.seqs.get_mut(seq)) {
+                s.starts = s.starts.saturating_sub(1);
+            }
             self.complete(now, seq, out);
         }
     }

@@ -164,7 +164,7 @@ impl Core {
     fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {
         let r = self.reqs.get_mut(req)?;
         r.stage = At::Running;
-        let (load, start, end) = (r.load, r.start, r.end);
+        let (load, start, end, step) = (r.load, r.start, r.end, r.step);
         let Some(seq) = r.seq else {
             let state = load_in(&mut self.loads, load)?;
             self.req_links.remove(&mut state.ready, req.ix);
@@ -172,6 +172,7 @@ impl Core {
         };
         let bytes = r.traits.bytes;
         self.unlist(seq);
+        let first = self.load(load)?.spec.initial_state_shape;
         let s = self.seqs.get_mut(seq)?;
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(bytes);
@@ -179,6 +180,8 @@ impl Core {
         let (_, slot) = s.seat?;
         let ran = std::mem::replace(&mut s.ran, true);
         if start {
+            // Nothing of the new life is committed yet: should this START fail, its state is the first one.
+            (s.step, s.state_shape) = (step.saturating_sub(1), first);
             ops.push(SlotOp::Init(slot, req));
         } else if s.adopted && !ran {
             ops.push(SlotOp::Adopt(slot, req));

@@ -36,6 +36,10 @@ pub(crate) struct Sequence {
     pub(crate) announced: bool,
     /// The number the next request has.
     pub(crate) next_step: u64,
+    /// The number of the last START that was admitted: its life's numbers count from there.
+    pub(crate) first: u64,
+    /// STARTs that wait or are not through: until they are, no number of the last life is answered.
+    pub(crate) starts: u32,
     /// The last committed step.
     pub(crate) step: u64,
     /// The later of the last arrival and the last completion.

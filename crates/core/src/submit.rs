@@ -149,17 +149,25 @@ impl Core {
     fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
         let Some(step) = submit.step else { return Ok(Repeated::No) };
         // A START begins a new count, unless it can only be the last START once more.
-        let repeats_start = submit.start && s.next_step == step.saturating_add(1);
+        let repeats_start = step == s.first && s.next_step == step.saturating_add(1);
         if step == s.next_step || (submit.start && !repeats_start) {
             return Ok(Repeated::No);
         }
         if step > s.next_step {
             return Err(Refusal::StepGap { want: s.next_step });
         }
-        if step > s.step {
+        let current = s.current.and_then(|req| self.reqs.get(req));
+        let unanswered = current.is_some_and(|r| matches!(r.stage, request::Stage::Sealing | request::Stage::Posting));
+        let through = match (s.starts, unanswered) {
+            (0, false) => s.step,
+            (0, true) => s.step.saturating_sub(1),
+            _ => s.first.saturating_sub(1),
+        };
+        if step > through && (s.current.is_some() || !s.queue.is_empty()) {
             return Err(Refusal::StepBusy { step });
         }
-        if step == s.step { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
+        let kept = step == s.step && s.starts == 0 && !unanswered;
+        if kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
     }
 
     // === an id that does not live ===
@@ -238,6 +246,8 @@ impl Core {
             adopted: !submit.start,
             announced: submit.start,
             next_step: first,
+            first,
+            starts: 0,
             step: first.saturating_sub(1),
             touched: now,
             idle: state.idle_of(submit),
@@ -272,6 +282,10 @@ impl Core {
             None => s.next_step,
         };
         s.next_step = step.saturating_add(1);
+        if submit.start {
+            s.first = step;
+            s.starts += 1;
+        }
         s.touched = now;
         s.bytes = s.bytes.saturating_add(submit.traits.bytes);
         if submit.end {
