@@ -168,29 +168,10 @@ impl Core {
             if r.start && !r.dialect.keep_failed_start {
                 self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
             } else if r.counted {
-                self.expect_again(now, seq, r.step, out);
+                self.expect_again(seq, None, r.step, out);
             }
         }
         self.answer_row(now, req, out);
-    }
-
-    /// A counted step failed: it is expected again, and what was counted on behind it cannot run before it.
-    fn expect_again(&mut self, now: Time, seq: Seq, step: u64, out: &mut Vec<Effect>) {
-        loop {
-            let Some(s) = self.seqs.get(seq) else { return };
-            let head = s.queue.front().and_then(|ix| self.reqs.at(ix));
-            match head {
-                Some(r) if r.counted && !r.start => {
-                    let key = r.key;
-                    self.drop_step(now, seq, key, Refusal::StepGap { want: step }, out);
-                }
-                Some(_) => return,
-                None => break,
-            }
-        }
-        if let Some(s) = self.seqs.get_mut(seq) {
-            s.next_step = step;
-        }
     }
 
     /// Lets the answer leave in its turn, and the sequence go on.

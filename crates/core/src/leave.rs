@@ -157,7 +157,7 @@ impl Core {
         out.push(Effect::Refuse(req, told));
     }
 
-    /// Takes one step out of the queue of its sequence, which lives on.
+    /// Takes one step out of the queue of its sequence, which lives on. If its client counts, the step is expected again.
     pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let head = s.queue.front() == Some(req.ix);
@@ -165,23 +165,58 @@ impl Core {
         if head && was == Some(Stage::Ready) {
             self.unlist(seq);
         }
+        if let Some(step) = self.reqs.get(req).filter(|r| r.counted).map(|r| r.step) {
+            self.expect_again(seq, Some(req), step, out);
+        }
+        self.take_out(seq, req, told, out);
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.touched = now;
+        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
+            self.advance(now, seq, out);
+        }
+    }
+
+    /// A counted step will not be: it is expected again, and what was counted on behind it (`None`: the whole queue) cannot run before it.
+    pub(crate) fn expect_again(&mut self, seq: Seq, dropped: Option<Req>, step: u64, out: &mut Vec<Effect>) {
+        loop {
+            let Some(s) = self.seqs.get_mut(seq) else { return };
+            let next = match dropped {
+                Some(req) => self.req_links.after(req.ix),
+                None => s.queue.front(),
+            };
+            match next.and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.counted && !r.start)) {
+                Some((key, true)) => self.take_out(seq, key, Refusal::StepGap { want: step }, out),
+                Some(_) => return,
+                None => {
+                    s.next_step = step;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Refuses a request that waits in the queue of a sequence.
+    fn take_out(&mut self, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+        let superseded = self.reqs.get(req).is_some_and(|r| r.end) && self.is_superseded(seq);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let Some(r) = self.reqs.remove(req) else { return };
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.traits.bytes);
         if r.end {
-            s.ending = None;
+            // Its END is not to be; but nobody can reach it any more if its id has gone to a younger sequence.
+            s.ending = superseded.then_some(Why::Restarted);
         }
-        if was == Some(Stage::Backlogged)
+        if s.stage == Some(Stage::Backlogged)
             && let Some(state) = load_in(&mut self.loads, s.load)
         {
             state.backlog_bytes = state.backlog_bytes.saturating_sub(r.traits.bytes);
         }
-        s.touched = now;
         out.push(Effect::Refuse(req, told));
-        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
-            self.advance(now, seq, out);
-        }
+    }
+
+    /// Whether a younger sequence has this one's id.
+    fn is_superseded(&self, seq: Seq) -> bool {
+        self.seqs.get(seq).and_then(|s| self.ids.get(&s.id)).is_some_and(|youngest| *youngest != seq)
     }
 
     // === deadlines ===
