@@ -15,34 +15,35 @@ impl Core {
         if r.prepared || r.stage != At::Queued {
             return;
         }
-        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let (seq, load, bytes) = (r.seq, r.load, r.traits.bytes);
         let traits = match result {
             Ok(traits) => traits,
             Err(refusal) => return self.unprepared(now, req, refusal, out),
         };
         (r.prepared, r.traits) = (true, traits);
-        let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
+        let Some(seq) = seq else {
+            self.wants_no_room(load);
+            return self.stateless_ready(now, req, out);
+        };
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.bytes = s.bytes.saturating_sub(bytes).saturating_add(traits.bytes);
         if s.adopted && !s.announced {
             s.announced = true;
-            let load = s.load;
             self.note(load, crate::event::Note::Started(seq, req), out);
         }
         match self.seqs.get(seq).and_then(|s| s.seat) {
             Some(_) => self.advance(now, seq, out),
-            None => self.seat_or_wait(now, seq, out),
+            None => {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            }
         }
     }
 
     /// A preparation failed: a first request takes its sequence with it, a later one goes alone.
     fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
-        let Some(seq) = r.seq else {
-            self.reqs.remove(req);
-            out.push(Effect::Refuse(req, refusal));
-            return;
-        };
+        let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
         let first = r.start || self.seqs.get(seq).is_some_and(|s| !s.announced);
         if !first {
             return self.drop_step(now, seq, req, refusal, out);
@@ -150,8 +151,9 @@ impl Core {
     }
 
     pub(crate) fn posted(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
-        if self.reqs.get(req).is_some_and(|r| r.stage == At::Posting) {
+        if let Some(load) = self.reqs.get(req).filter(|r| r.stage == At::Posting).map(|r| r.load) {
             self.answer_row(now, req, out);
+            self.wake_if_over(load, out);
         }
     }
 

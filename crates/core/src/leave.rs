@@ -66,6 +66,9 @@ impl Core {
         if s.announced {
             self.note(s.load, Note::Ended(seq, why), out);
         }
+        if s.stage == Some(Stage::Preparing) && s.seat.is_none() {
+            self.wants_no_room(s.load);
+        }
         let Some(state) = load_in(&mut self.loads, s.load) else { return };
         state.live = state.live.saturating_sub(1);
         if let Some(seat) = s.seat {
@@ -147,14 +150,15 @@ impl Core {
         if ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
     }
 
-    fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.remove(req) else { return };
-        if r.prepared
-            && let Some(state) = load_in(&mut self.loads, r.load)
-        {
+        if !r.prepared {
+            self.wants_no_room(r.load);
+        } else if let Some(state) = load_in(&mut self.loads, r.load) {
             self.req_links.remove(&mut state.ready, req.ix);
         }
         out.push(Effect::Refuse(req, told));
+        self.wake_if_over(r.load, out);
     }
 
     /// Takes one step out of the queue of its sequence, which lives on. If its client counts, the step is expected again.

@@ -37,6 +37,8 @@ pub(crate) struct LoadState {
     /// Sequences that wait for a slot, in the order of their START.
     pub(crate) backlog: List,
     pub(crate) backlog_bytes: u64,
+    /// Sequences, or stateless requests, that are being prepared before they may have a slot or be ready: they will want room.
+    pub(crate) preparing: u32,
     /// Sequences with a slot and nothing to do, longest idle first.
     pub(crate) idle: List,
     /// Ready stateless requests.
@@ -87,7 +89,7 @@ impl LoadState {
         let slots = spec.slots();
         let empty = || SlotState { generation: NonZeroU32::MIN, seq: None };
         let instance = || InstanceState { slots: (0..slots).map(|_| empty()).collect(), ..InstanceState::default() };
-        let free = (0..slots).flat_map(|n| (0..spec.instances).map(move |i| Reverse((n, i)))).collect();
+        let free = (0..slots).flat_map(|n| (0..spec.instances.max(1)).map(move |i| Reverse((n, i)))).collect();
         LoadState {
             key,
             born,
@@ -100,6 +102,7 @@ impl LoadState {
             live: 0,
             backlog: List::default(),
             backlog_bytes: 0,
+            preparing: 0,
             idle: List::default(),
             ready: List::default(),
             turns: VecDeque::new(),
@@ -120,6 +123,10 @@ impl LoadState {
 
     pub(crate) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
+    }
+
+    pub(crate) fn free_slots(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
     }
 
     /// Free slots of each instance.

@@ -73,7 +73,7 @@ impl Core {
         if state.has_free_slot() {
             return true;
         }
-        match self.victim(state).filter(|victim| self.soft_idle(*victim, state).is_some_and(|at| at <= now)) {
+        match self.evictable(now, state) {
             // Freeing alone must not admit the backlog's head: the caller is about to seat somebody.
             Some(victim) => {
                 self.vacate(now, victim, Why::Evicted, out);
@@ -87,6 +87,11 @@ impl Core {
     pub(crate) fn victim(&self, load: &LoadState) -> Option<Seq> {
         load.spec.idle_soft?;
         load.idle.front().and_then(|ix| self.seqs.key_at(ix))
+    }
+
+    /// The victim, if it has been idle for long enough.
+    pub(crate) fn evictable(&self, now: Time, load: &LoadState) -> Option<Seq> {
+        self.victim(load).filter(|victim| self.soft_idle(*victim, load).is_some_and(|at| at <= now))
     }
 
     /// When this idle sequence may be evicted.
