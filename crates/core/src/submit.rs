@@ -92,6 +92,7 @@ impl Core {
     fn join(&mut self, now: Time, seq: Seq, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         if self.check_join(seq, submit)? == Repeated::LastStep {
             out.push(Effect::Replay(submit.req, seq));
+            self.touch(now, seq);
             return Ok(());
         }
         let Some(s) = self.seqs.get(seq) else { return Err(Refusal::Unknown(None)) };
@@ -119,6 +120,16 @@ impl Core {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Its client is there: the idle time begins anew.
+    fn touch(&mut self, now: Time, seq: Seq) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.touched = now;
+        if let (Some(Stage::Idle), Some(state)) = (s.stage, load_in(&mut self.loads, s.load)) {
+            self.seq_links.remove(&mut state.idle, seq.ix);
+            self.seq_links.push_back(&mut state.idle, seq.ix);
+        }
     }
 
     /// Checks a request for a live sequence without changing anything.

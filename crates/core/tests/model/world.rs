@@ -594,7 +594,7 @@ impl World {
 
     fn retires(&mut self) -> Checked {
         let open: Vec<usize> = (0..self.refer.loads.len()).filter(|l| !self.refer.loads[*l].gone).collect();
-        if open.len() < 2 && self.rng.percent(80) {
+        if open.is_empty() || (open.len() < 2 && self.rng.percent(80)) {
             return self.loads();
         }
         let load = Load(*self.rng.pick(&open) as u16);
