@@ -96,6 +96,11 @@ impl Core {
                 self.fall_back(now, who, out)
             }
             Ok(Decision::Default) => self.built_in_turn(now, who, out),
+            Ok(Decision::Wait(until)) if until <= now => {
+                // A wait that is over decides nothing; asking again at once would ask for ever.
+                self.reject(now, round, out);
+                self.built_in_turn(now, who, out)
+            }
             Ok(Decision::Wait(until)) => {
                 self.reject(now, round, out);
                 self.hold(who, until);
