@@ -171,7 +171,10 @@ impl Core {
         for instance in &mut state.instances {
             instance.hold = None;
         }
-        if let Some(n) = state.instances.iter().position(|i| i.asleep).and_then(|n| u16::try_from(n).ok()) {
+        // One that has all it may have in flight could do nothing with it.
+        let depth = state.spec.depth.max(1);
+        let able = state.instances.iter().position(|i| i.asleep && i.in_flight < depth);
+        if let Some(n) = able.and_then(|n| u16::try_from(n).ok()) {
             wake(state, n, out);
         }
     }
