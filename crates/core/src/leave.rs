@@ -3,6 +3,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Tombstone, Why};
 use crate::ids::{Load, Req, Seq};
+use crate::load::Consulting;
 use crate::policy::Hooks;
 use crate::request;
 use crate::seat::wake;
@@ -327,7 +328,7 @@ impl Core {
         state.external = hooks;
         state.notes.clear();
         state.lost = true;
-        state.consulting = false;
+        state.consulting = Consulting::No;
         for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
             wake(state, n, out);
         }

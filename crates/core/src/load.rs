@@ -52,8 +52,7 @@ pub(crate) struct LoadState {
     pub(crate) armed: Time,
     pub(crate) notes: Vec<Note>,
     pub(crate) lost: bool,
-    /// An admission question is out, or was announced.
-    pub(crate) consulting: bool,
+    pub(crate) consulting: Consulting,
     // Kept from plan to plan for their memory.
     pub(crate) see: Columns,
     pub(crate) picks: Picks,
@@ -76,6 +75,16 @@ pub(crate) struct InstanceState {
     pub(crate) asked: Option<RoundId>,
     /// The external policy wants nothing before this, unless something arrives or completes.
     pub(crate) hold: Option<Time>,
+}
+
+/// Where the admission question to an external policy stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Consulting {
+    No,
+    /// The driver was told to fetch it.
+    Announced,
+    /// It is being pondered; and whether something has changed meanwhile that it does not show.
+    Out { round: RoundId, news: bool },
 }
 
 #[derive(Debug)]
@@ -112,7 +121,7 @@ impl LoadState {
             armed: Time::NEVER,
             notes: Vec::new(),
             lost: false,
-            consulting: false,
+            consulting: Consulting::No,
             see: Columns::default(),
             picks: Picks::default(),
             keys: Vec::new(),
@@ -178,7 +187,13 @@ impl LoadState {
         }
     }
 
-    pub(crate) fn free_instances(&self) -> u32 {
+    /// What every round says of its load.
+    pub(crate) fn describe(&self, now: Time, see: &mut Columns) {
+        (see.now, see.max_batch) = (now.0, self.spec.max_batch.max(1));
+        (see.live, see.backlog, see.free_instances) = (self.live, self.backlog.len(), self.free_instances());
+    }
+
+    fn free_instances(&self) -> u32 {
         u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
     }
 

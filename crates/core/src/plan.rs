@@ -43,7 +43,7 @@ impl Core {
                 _ => Planned::Ask(self.ask(now, who, hooks)),
             };
         }
-        if overdue && state.external.is_some() {
+        if overdue && state.external.is_some_and(|h| h.plan) {
             self.note(who.load, Note::Fallback, out);
         }
         self.plan_built_in(now, who, overdue)
@@ -91,8 +91,7 @@ impl Core {
         let Some(state) = self.load(who.load) else { return };
         let limits = &state.spec.limits;
         let window = if hooks.window == 0 { limits.candidates } else { hooks.window } as usize;
-        (see.now, see.max_batch) = (now.0, state.spec.max_batch.max(1));
-        (see.live, see.backlog, see.free_instances) = (state.live, state.backlog.len(), state.free_instances());
+        state.describe(now, see);
         let ready = match state.instances.get(usize::from(who.n)) {
             Some(instance) if state.spec.is_stateful() => {
                 for ix in self.seq_links.iter(&instance.ready).take(window) {

@@ -4,6 +4,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Next, Note, Refusal, Why};
 use crate::ids::{Instance, Load, Req, Seq};
+use crate::load::Consulting;
 use crate::plan::Planned;
 use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
 use crate::request::Stage as At;
@@ -18,7 +19,9 @@ impl Core {
         let id = self.rounds.insert(who);
         let mut round = self.round(who.load, id, Asked::Plan(who));
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
-        self.fill(now, who, hooks, &mut see, &mut keys);
+        let limit = self.load(who.load).map_or(0, |l| l.spec.limits.candidates);
+        let window = if hooks.window == 0 { limit } else { hooks.window.min(limit) };
+        self.fill(now, who, Hooks { window, ..hooks }, &mut see, &mut keys);
         (round.see, round.keys) = (see, keys);
         if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
         {
@@ -195,20 +198,31 @@ impl Core {
 
     /// Tells the driver that an admission question waits, if there is something to decide.
     pub(crate) fn announce_consult(&mut self, load: Load, out: &mut Vec<Effect>) {
-        if let Some(state) = load_in(&mut self.loads, load)
-            && !state.backlog.is_empty()
-            && (state.has_free_slot() || !state.idle.is_empty())
-            && !std::mem::replace(&mut state.consulting, true)
-        {
-            out.push(Effect::Consult);
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        if state.backlog.is_empty() || !(state.has_free_slot() || !state.idle.is_empty()) {
+            return;
+        }
+        match &mut state.consulting {
+            Consulting::No => {
+                state.consulting = Consulting::Announced;
+                out.push(Effect::Consult);
+            }
+            Consulting::Announced => {}
+            Consulting::Out { news, .. } => *news = true,
         }
     }
 
     /// An admission question that waits, if any; to be answered with [`Core::answer`].
     pub fn consult(&mut self, now: Time) -> Option<Box<Round>> {
-        let waits =
-            |l: &&crate::load::LoadState| l.consulting && !l.backlog.is_empty() && l.external.is_some_and(|h| h.admit);
-        let (load, hooks) = self.loads.iter().flatten().find(waits).map(|l| (l.key, l.external.unwrap_or_default()))?;
+        // Whoever was to be decided about may be gone: then the announcement was for nothing.
+        for state in self.loads.iter_mut().flatten() {
+            let moot = state.backlog.is_empty() || !state.external.is_some_and(|h| h.admit);
+            if moot && state.consulting == Consulting::Announced {
+                state.consulting = Consulting::No;
+            }
+        }
+        let waits = self.loads.iter().flatten().find(|l| l.consulting == Consulting::Announced)?;
+        let (load, hooks) = (waits.key, waits.external.unwrap_or_default());
         let state = self.load(load)?;
         let room = state.room();
         let window = state.spec.limits.candidates as usize;
@@ -230,8 +244,11 @@ impl Core {
         for ix in heads {
             self.show(ix, true, hooks.columns, &mut see, &mut keys);
         }
-        see.now = now.0;
+        let state = load_in(&mut self.loads, load)?;
+        state.consulting = Consulting::Out { round: id, news: false };
+        state.describe(now, &mut see);
         see.len = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        see.not_shown = state.backlog.len().saturating_sub(see.len);
         (round.see, round.keys) = (see, keys);
         Some(round)
     }
@@ -254,16 +271,38 @@ impl Core {
         said: Result<Vec<Admission>, Fault>,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(state) = load_in(&mut self.loads, load) {
-            state.consulting = false;
+        let mut news = false;
+        if let Some(state) = load_in(&mut self.loads, load)
+            && let Consulting::Out { round: asked, news: more } = state.consulting
+            && asked == round.id
+        {
+            (state.consulting, news) = (Consulting::No, more);
         }
+        self.admit(now, load, round, said, out);
+        if news {
+            self.announce_consult(load, out);
+        }
+    }
+
+    fn admit(
+        &mut self,
+        now: Time,
+        load: Load,
+        round: &Round,
+        said: Result<Vec<Admission>, Fault>,
+        out: &mut Vec<Effect>,
+    ) {
         let answers = match said {
             Ok(answers) if answers.len() <= round.keys.len() => answers,
             Ok(_) => return self.admit_fault(now, load, Fault::TooMany, out),
             Err(fault) => return self.admit_fault(now, load, fault, out),
         };
-        let unknown =
-            |a: &Admission| matches!(a, Admission::Evict { victim } if *victim as usize >= round.victims.len());
+        let instances = self.load(load).map_or(0, |l| l.instances.len());
+        let unknown = |a: &Admission| match a {
+            Admission::Evict { victim } => *victim as usize >= round.victims.len(),
+            Admission::Take { instance } => usize::from(*instance) >= instances,
+            Admission::Defer | Admission::Reject(_) => false,
+        };
         if answers.iter().any(unknown) {
             return self.admit_fault(now, load, Fault::Index, out);
         }

@@ -15,6 +15,15 @@ use super::workload::{self, Taste};
 use super::{Broken, Checked, broken, policy};
 use crate::hold;
 
+struct Question {
+    round: Box<Round>,
+    load: usize,
+    heads: Vec<Req>,
+    victims: Vec<N>,
+    /// Its policy was replaced since.
+    old: bool,
+}
+
 pub struct World {
     pub core: Core,
     pub refer: Refer,
@@ -31,7 +40,7 @@ pub struct World {
     seals: Vec<BatchId>,
     /// Admission questions that were announced and not fetched.
     consults: u32,
-    questions: Vec<(Box<Round>, usize, Vec<Req>, Vec<N>)>,
+    questions: Vec<Question>,
     /// What each load's policy was last asked about: the latest arrival in the backlog, the latest idle sequence, free slots.
     asked: Vec<Option<(u64, u64, u32)>>,
     fresh: u64,
@@ -306,7 +315,7 @@ impl World {
         let mut due = Vec::new();
         for load in 0..self.refer.loads.len() {
             let l = &self.refer.loads[load];
-            if l.gone || !self.refer.asks_admit(load) || self.questions.iter().any(|q| q.1 == load) {
+            if l.gone || !self.refer.asks_admit(load) || self.questions.iter().any(|q| q.load == load && !q.old) {
                 continue;
             }
             let (last, idle, free) = self.news(load);
@@ -468,7 +477,7 @@ impl World {
             return broken("a policy that admits is asked", format!("{:?}", round.asked));
         };
         let load = usize::from(load.0);
-        let doubled = self.questions.iter().any(|q| q.1 == load);
+        let doubled = self.questions.iter().any(|q| q.load == load && !q.old);
         hold!(!doubled, "one admission question at a time", "load {load}");
         let window = self.refer.loads[load].spec.limits.candidates as usize;
         let heads: Vec<Req> =
@@ -486,7 +495,7 @@ impl World {
         let shown: Vec<super::refer::Shown> = heads.iter().map(|r| self.refer.show(*r)).collect();
         self.same_heads(&round, &shown, load)?;
         self.asked[load] = Some(self.news(load));
-        self.questions.push((round, load, heads, idle));
+        self.questions.push(Question { round, load, heads, victims: idle, old: false });
         Ok(())
     }
 
@@ -505,7 +514,7 @@ impl World {
     }
 
     fn admits(&mut self) -> Checked {
-        let (round, load, heads, victims) = self.questions.swap_remove(self.rng.index(self.questions.len()));
+        let Question { round, load, heads, victims, .. } = self.questions.swap_remove(self.rng.index(self.questions.len()));
         let Asked::Admit { room, .. } = &round.asked else { return Ok(()) };
         let said = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
         self.trace(|| format!("load {load} admits {said:?} of {heads:?}, victims {victims:?}"));
@@ -566,6 +575,9 @@ impl World {
             return Ok(());
         }
         self.asked[load] = None;
+        for question in self.questions.iter_mut().filter(|q| q.load == load) {
+            question.old = true;
+        }
         self.apply(Event::Attach(Load(load as u16), hooks))
     }
 
