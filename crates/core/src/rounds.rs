@@ -278,7 +278,9 @@ impl Core {
         {
             (state.consulting, news) = (Consulting::No, more);
         }
-        self.admit(now, load, round, said, out);
+        if self.load(load).is_some() {
+            self.admit(now, load, round, said, out);
+        }
         if news {
             self.announce_consult(load, out);
         }

@@ -177,7 +177,7 @@ impl Core {
         if step > through && (s.current.is_some() || !s.queue.is_empty()) {
             return Err(Refusal::StepBusy { step });
         }
-        let kept = step == s.step && s.starts == 0 && !unanswered;
+        let kept = step == s.step && s.starts == 0 && !unanswered && s.announced;
         if kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
     }
 

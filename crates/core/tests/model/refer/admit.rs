@@ -150,7 +150,7 @@ impl Refer {
         if step > through && !pending.is_empty() {
             return Err(Refusal::StepBusy { step });
         }
-        if step == s.step && !restarts && !unanswered { Ok(Step::Replay) } else { Err(Refusal::StepGone { want: s.next_step }) }
+        if step == s.step && !restarts && !unanswered && s.announced { Ok(Step::Replay) } else { Err(Refusal::StepGone { want: s.next_step }) }
     }
 
     // === an id that does not live ===

@@ -82,6 +82,9 @@ impl Refer {
         said: Result<Vec<Admission>, Fault>,
     ) {
         self.expire(now);
+        if self.loads[load].gone {
+            return;
+        }
         let instances = self.loads[load].inst.len();
         let fault = match &said {
             Err(fault) => Some(*fault),
