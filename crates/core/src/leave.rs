@@ -328,7 +328,11 @@ impl Core {
         state.external = hooks;
         state.notes.clear();
         state.lost = true;
+        // What a replaced policy still ponders is void.
         state.consulting = Consulting::No;
+        for instance in &mut state.instances {
+            instance.asked = None;
+        }
         for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
             wake(state, n, out);
         }

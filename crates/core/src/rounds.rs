@@ -87,9 +87,9 @@ impl Core {
         said: Result<Decision, Fault>,
         out: &mut Vec<Effect>,
     ) -> Next {
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
-            instance.asked = None;
+        let instance = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)));
+        if instance.and_then(|i| i.asked.take()) != Some(round.id) {
+            return self.next(now, who, out);
         }
         let max_batch = self.load(who.load).map_or(1, |l| l.spec.max_batch.max(1));
         let checked = said.and_then(|decision| check(&round.picks, &round.keys, max_batch).map(|()| decision));
@@ -271,16 +271,13 @@ impl Core {
         said: Result<Vec<Admission>, Fault>,
         out: &mut Vec<Effect>,
     ) {
-        let mut news = false;
-        if let Some(state) = load_in(&mut self.loads, load)
-            && let Consulting::Out { round: asked, news: more } = state.consulting
-            && asked == round.id
-        {
-            (state.consulting, news) = (Consulting::No, more);
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        let Consulting::Out { round: asked, news } = state.consulting else { return };
+        if asked != round.id {
+            return;
         }
-        if self.load(load).is_some() {
-            self.admit(now, load, round, said, out);
-        }
+        state.consulting = Consulting::No;
+        self.admit(now, load, round, said, out);
         if news {
             self.announce_consult(load, out);
         }

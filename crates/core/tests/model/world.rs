@@ -514,12 +514,12 @@ impl World {
     }
 
     fn admits(&mut self) -> Checked {
-        let Question { round, load, heads, victims, .. } = self.questions.swap_remove(self.rng.index(self.questions.len()));
+        let Question { round, load, heads, victims, old } = self.questions.swap_remove(self.rng.index(self.questions.len()));
         let Asked::Admit { room, .. } = &round.asked else { return Ok(()) };
         let said = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
         self.trace(|| format!("load {load} admits {said:?} of {heads:?}, victims {victims:?}"));
         let mine = said.clone();
-        self.refer_call(|refer, now| refer.answer_admit(now, load, &heads, &victims, mine));
+        self.refer_call(|refer, now| refer.answer_admit(now, load, &heads, &victims, mine, old));
         let mut out = Vec::new();
         let next = self.core.answer(self.now, round, Said::Admit(said), &mut out);
         hold!(matches!(next, Next::Sleep(None)), "an admission is answered with sleep", "{next:?}");

@@ -223,7 +223,7 @@ impl Refer {
         }
         self.loads[load].external = hooks;
         for inst in &mut self.loads[load].inst {
-            inst.hold = None;
+            (inst.hold, inst.asked) = (None, false);
         }
         self.admit_waiting(now, load);
     }

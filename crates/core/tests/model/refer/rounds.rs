@@ -14,7 +14,10 @@ impl Refer {
         said: Result<Decision, Fault>,
     ) -> RNext {
         self.expire(now);
-        self.loads[load].inst[inst].asked = false;
+        // What a replaced policy says is void.
+        if !std::mem::take(&mut self.loads[load].inst[inst].asked) {
+            return self.next(now, load, inst);
+        }
         let max = self.loads[load].spec.max_batch.max(1);
         let decision = match said.and_then(|d| check(shown, picks, max).map(|()| d)) {
             Err(fault) => {
@@ -80,9 +83,10 @@ impl Refer {
         heads: &[Req],
         victims: &[N],
         said: Result<Vec<Admission>, Fault>,
+        old: bool,
     ) {
         self.expire(now);
-        if self.loads[load].gone {
+        if self.loads[load].gone || old {
             return;
         }
         let instances = self.loads[load].inst.len();
