@@ -48,12 +48,37 @@ impl Core {
         if !first {
             return self.drop_step(now, seq, req, refusal, out);
         }
-        if let Some(s) = self.seqs.get_mut(seq) {
-            self.req_links.remove(&mut s.queue, req.ix);
+        if !self.start_after_all(now, seq, refusal, out) {
+            self.take_out(seq, req, refusal, out);
+            self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
         }
-        self.reqs.remove(req);
-        out.push(Effect::Refuse(req, refusal));
-        self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+    }
+
+    /// The id of a step was not found, but a START has followed the step: that one opens the sequence. False if none has.
+    fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
+        let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
+        let load = s.load;
+        while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
+            let (key, start, prepared) = (head.key, head.start, head.prepared);
+            if !start {
+                self.take_out(seq, key, told, out);
+                told = Refusal::Ended(Why::Failed);
+                continue;
+            }
+            if let Some(s) = self.seqs.get_mut(seq) {
+                (s.adopted, s.announced) = (false, true);
+            }
+            self.note(load, crate::event::Note::Started(seq, key), out);
+            if prepared {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            } else {
+                self.set_stage(seq, Stage::Preparing);
+                out.push(Effect::Prepare(key, Some(seq)));
+            }
+            return true;
+        }
+        false
     }
 
     pub(crate) fn ran(&mut self, now: Time, batch: BatchId, rows: &[RowEnd], out: &mut Vec<Effect>) {

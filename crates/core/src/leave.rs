@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Refuses a request that waits in the queue of a sequence.
-    fn take_out(&mut self, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn take_out(&mut self, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let superseded = self.reqs.get(req).is_some_and(|r| r.end) && self.is_superseded(seq);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let Some(r) = self.reqs.remove(req) else { return };

@@ -13,11 +13,14 @@ use crate::time::Time;
 impl Core {
     /// Says what this instance's thread shall do next. Only that thread may call it, and it must do what it is told.
     pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
+        // It is awake already: what expires must not wake it once more.
+        if let Some(instance) = self.instance_mut(who) {
+            instance.asleep = false;
+        }
         self.expire(now, out);
         let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };
         let depth = state.spec.depth.max(1);
         let Some(instance) = state.instances.get_mut(usize::from(who.n)) else { return Next::Gone };
-        instance.asleep = false;
         if instance.in_flight >= depth || instance.asked.is_some() {
             return self.rest(who, None);
         }
@@ -156,8 +159,7 @@ impl Core {
     }
 
     fn take_ops(&mut self, who: Instance) -> Vec<SlotOp> {
-        let instance = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)));
-        instance.map(|i| std::mem::take(&mut i.ops)).unwrap_or_default()
+        self.instance_mut(who).map(|i| std::mem::take(&mut i.ops)).unwrap_or_default()
     }
 
     fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {

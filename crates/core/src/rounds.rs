@@ -23,8 +23,7 @@ impl Core {
         let window = if hooks.window == 0 { limit } else { hooks.window.min(limit) };
         self.fill(now, who, Hooks { window, ..hooks }, &mut see, &mut keys);
         (round.see, round.keys) = (see, keys);
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
+        if let Some(instance) = self.instance_mut(who) {
             instance.asked = Some(id);
         }
         round
@@ -87,8 +86,7 @@ impl Core {
         said: Result<Decision, Fault>,
         out: &mut Vec<Effect>,
     ) -> Next {
-        let instance = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)));
-        if instance.and_then(|i| i.asked.take()) != Some(round.id) {
+        if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
             return self.next(now, who, out);
         }
         let max_batch = self.load(who.load).map_or(1, |l| l.spec.max_batch.max(1));
@@ -160,8 +158,7 @@ impl Core {
     }
 
     fn hold(&mut self, who: Instance, until: Time) {
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
+        if let Some(instance) = self.instance_mut(who) {
             instance.hold = Some(until);
         }
     }
@@ -189,7 +186,7 @@ impl Core {
             Planned::Ask(_) | Planned::Nothing(None) => self.rest(who, None),
             Planned::Nothing(Some(until)) => {
                 self.hold(who, until);
-                self.rest(who, Some(until))
+                self.rest(who, self.held_until(who))
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Why};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
-use crate::load::LoadState;
+use crate::load::{Consulting, LoadState};
 use crate::sequence::Stage;
 use crate::time::Time;
 use crate::timer::Due;
@@ -191,7 +191,8 @@ impl Core {
     pub(crate) fn arm_load(&mut self, load: Load, now: Time) {
         let Some(state) = self.load(load) else { return };
         let until = state.retired.filter(|_| !state.ended);
-        let victim = self.victim(state).filter(|_| !state.backlog.is_empty());
+        let asks = !state.backlog.is_empty() && state.consulting != Consulting::Announced;
+        let victim = self.victim(state).filter(|_| asks);
         let soft = victim.and_then(|victim| self.soft_idle(victim, state)).filter(|at| *at > now);
         let Some(at) = [until, self.admits_at(load), soft].into_iter().flatten().min() else { return };
         if let Some(state) = load_in(&mut self.loads, load) {

@@ -56,7 +56,7 @@ pub(crate) struct Sequence {
 }
 
 // ## (START)    => Preparing | Backlogged | Ready
-// ## Preparing  => Backlogged | Ready | Idle | (ended)
+// ## Preparing  => Preparing | Backlogged | Ready | Idle | (ended)
 // ## Backlogged => Ready | (ended)
 // ## Idle       => Preparing | Ready | (ended)
 // ## Ready      => Running | Preparing | Ready | Idle | (ended)

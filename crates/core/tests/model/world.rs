@@ -138,10 +138,12 @@ impl World {
     fn ticked(&mut self, out: &[Effect]) -> Checked {
         let due = self.core.due();
         hold!(due.is_none_or(|at| at > self.now), "a tick leaves nothing due", "due {due:?} at {:?}", self.now);
-        if out.is_empty() {
+        // While a question is out, a victim that may go by now is news for the next one.
+        let asked = self.questions.iter().any(|q| !q.old);
+        if out.is_empty() && !asked {
             self.credit -= 1;
             hold!(self.credit >= 0, "ticks for nothing are bounded", "one more than {} armed", self.core.armed());
-        } else {
+        } else if !out.is_empty() {
             self.credit = i64::try_from(self.core.armed()).unwrap_or(i64::MAX);
         }
         Ok(())

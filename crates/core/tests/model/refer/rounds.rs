@@ -69,10 +69,7 @@ impl Refer {
         }
         match self.built_in(now, load, &ready, false) {
             Ok(reqs) => self.take(load, inst, &reqs),
-            Err(until) => {
-                self.loads[load].inst[inst].hold = Some(until);
-                self.rest(load, inst, Some(until))
-            }
+            Err(until) => self.holds(load, inst, until),
         }
     }
 
