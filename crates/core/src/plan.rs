@@ -6,6 +6,7 @@ use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
 use crate::request::Stage as At;
 use crate::round::Candidate;
+use crate::seat::wake_one;
 use crate::sequence::Stage;
 use crate::spec::{Rows, Strategy};
 use crate::time::Time;
@@ -154,7 +155,7 @@ impl Core {
             }
         }
         self.arrange(&mut batch);
-        self.depart(id, &batch);
+        self.depart(id, &batch, out);
         batch
     }
 
@@ -213,7 +214,7 @@ impl Core {
         batch.rows = rows;
     }
 
-    fn depart(&mut self, id: BatchId, batch: &Batch) {
+    fn depart(&mut self, id: BatchId, batch: &Batch, out: &mut Vec<Effect>) {
         let who = batch.instance;
         let reqs: Vec<Req> = batch.real().map(|row| row.req).collect();
         let Some(state) = load_in(&mut self.loads, who.load) else { return };
@@ -229,6 +230,10 @@ impl Core {
         }
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
             instance.in_flight += 1;
+        }
+        // What this batch left over is for whoever sleeps.
+        if !state.ready.is_empty() {
+            wake_one(state, out);
         }
         if let Some(flight) = self.batches.get_mut(id) {
             flight.reqs = reqs;

@@ -171,12 +171,7 @@ impl Core {
         for instance in &mut state.instances {
             instance.hold = None;
         }
-        // One that has all it may have in flight could do nothing with it.
-        let depth = state.spec.depth.max(1);
-        let able = state.instances.iter().position(|i| i.asleep && i.in_flight < depth);
-        if let Some(n) = able.and_then(|n| u16::try_from(n).ok()) {
-            wake(state, n, out);
-        }
+        wake_one(state, out);
     }
 
     /// Arms the deadline of a sequence for the stage it is in.
@@ -215,6 +210,15 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
         if std::mem::take(&mut instance.asleep) {
             out.push(Effect::Wake(Instance { load, n }));
         }
+    }
+}
+
+/// Wakes an instance for the ready stateless requests: one that may have more in flight, and whose policy does not hold it.
+pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
+    let depth = state.spec.depth.max(1);
+    let able = state.instances.iter().position(|i| i.asleep && i.in_flight < depth && i.hold.is_none());
+    if let Some(n) = able.and_then(|n| u16::try_from(n).ok()) {
+        wake(state, n, out);
     }
 }
 

@@ -55,7 +55,10 @@ fn the_core_keeps_its_promises() {
                 }
                 match run(seed) {
                     Ok(outcome) => mine.add(&outcome),
-                    Err(_) => return Err(seed),
+                    Err(_) => {
+                        next.store(SEEDS, Ordering::Relaxed);
+                        return Err(seed);
+                    }
                 }
             }
         };
@@ -65,7 +68,6 @@ fn the_core_keeps_its_promises() {
             match thread.join().expect("no panic") {
                 Ok(outcome) => total.add(&outcome),
                 Err(seed) => {
-                    next.store(SEEDS, Ordering::Relaxed);
                     panic!("{}\nrerun with SEQUOR_SEED={seed}", story(seed));
                 }
             }

@@ -338,10 +338,10 @@ impl World {
     }
 
     fn news(&self, load: usize) -> (u64, u64, u32) {
-        let latest = |stage: Stage| self.refer.of_load(load).filter(|s| s.stage == stage).map(|s| s.turn).max().unwrap_or(0);
+        let of = |stage: Stage| self.refer.of_load(load).filter(move |s| s.stage == stage);
         let evicts = self.refer.loads[load].spec.idle_soft.is_some();
-        let idle = if evicts { latest(Stage::Idle) } else { 0 };
-        (latest(Stage::Backlogged), idle, self.refer.free(load))
+        let idle = of(Stage::Idle).filter(|_| evicts).map(|s| s.idled).max().unwrap_or(0);
+        (of(Stage::Backlogged).map(|s| s.turn).max().unwrap_or(0), idle, self.refer.free(load))
     }
 
     // === one step ===

@@ -199,6 +199,7 @@ impl Refer {
             seat: None,
             stage: Stage::Preparing,
             turn: 0,
+            idled: 0,
             queue: Vec::new(),
             current: None,
             ending: None,

@@ -33,6 +33,8 @@ pub struct RSeq {
     pub stage: Stage,
     /// Its place among those that are in the same stage: later is larger.
     pub turn: u64,
+    /// When it became idle, in turns.
+    pub idled: u64,
     pub queue: Vec<Req>,
     pub current: Option<Req>,
     pub ending: Option<Why>,

@@ -82,7 +82,7 @@ impl Refer {
                 Some(why) => self.finish(now, n, why),
                 None => {
                     let s = self.seq_mut(n);
-                    (s.stage, s.turn) = (Stage::Idle, turn);
+                    (s.stage, s.turn, s.idled) = (Stage::Idle, turn, turn);
                 }
             }
             return;
