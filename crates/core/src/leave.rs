@@ -10,7 +10,6 @@ use crate::seat::wake;
 use crate::sequence::Stage;
 use crate::spec::Expiry;
 use crate::time::Time;
-use crate::timer::Due;
 
 impl Core {
     // === sequences ===
@@ -298,7 +297,7 @@ impl Core {
     pub(crate) fn retire(&mut self, now: Time, load: Load, until: Time, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.retired = Some(until);
-        self.timers.arm(&mut state.armed, until, Due::Load(load));
+        self.arm_load(load, now);
         self.wake_if_over(load, out);
         self.expire(now, out);
     }

@@ -109,11 +109,14 @@ impl World {
         self.counts.events += 1;
         self.trace_event(&event);
         let tick = matches!(event, Event::Tick);
+        let limits = |world: &World| world.refer.loads.iter().filter(|l| l.ended).count();
+        let before = limits(self);
         self.refer_call(|refer, now| refer.apply(now, &event));
         let mut out = Vec::new();
         self.core.apply(self.now, event, &mut out);
         if tick {
-            self.ticked(&out)?;
+            // What is told to leave while it runs leaves in silence.
+            self.ticked(out.is_empty() && before == limits(self))?;
         }
         let credit = self.credit;
         self.settle(out)?;
@@ -135,15 +138,15 @@ impl World {
     }
 
     /// A tick leaves nothing due, and comes for nothing no more often than there are deadlines.
-    fn ticked(&mut self, out: &[Effect]) -> Checked {
+    fn ticked(&mut self, nothing: bool) -> Checked {
         let due = self.core.due();
         hold!(due.is_none_or(|at| at > self.now), "a tick leaves nothing due", "due {due:?} at {:?}", self.now);
         // While a question is out, a victim that may go by now is news for the next one.
         let asked = self.questions.iter().any(|q| !q.old);
-        if out.is_empty() && !asked {
+        if nothing && !asked {
             self.credit -= 1;
             hold!(self.credit >= 0, "ticks for nothing are bounded", "one more than {} armed", self.core.armed());
-        } else if !out.is_empty() {
+        } else if !nothing {
             self.credit = i64::try_from(self.core.armed()).unwrap_or(i64::MAX);
         }
         Ok(())
