@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::event::{Effect, Event, Note, Refusal, Tombstone, Why};
 use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
-use crate::load::LoadState;
+use crate::load::{InstanceState, LoadState};
 use crate::moves::Moves;
 use crate::request::Requests;
 use crate::sequence::{Sequence, Stage};
@@ -30,6 +30,7 @@ pub struct Core {
     pub(crate) tombs: Tombs,
     pub(crate) timers: Timers,
     pub(crate) moves: Moves,
+    pub(crate) born: u64,
     births: u64,
 }
 
@@ -153,6 +154,10 @@ impl Core {
 
     pub(crate) fn load_mut(&mut self, key: Load) -> Option<&mut LoadState> {
         load_in(&mut self.loads, key)
+    }
+
+    pub(crate) fn instance_mut(&mut self, who: Instance) -> Option<&mut InstanceState> {
+        self.load_mut(who.load)?.instances.get_mut(usize::from(who.n))
     }
 
     fn loaded(&mut self, key: Load, spec: LoadSpec) {

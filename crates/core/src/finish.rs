@@ -15,44 +15,70 @@ impl Core {
         if r.prepared || r.stage != At::Queued {
             return;
         }
-        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let (seq, load, bytes) = (r.seq, r.load, r.traits.bytes);
         let traits = match result {
             Ok(traits) => traits,
             Err(refusal) => return self.unprepared(now, req, refusal, out),
         };
         (r.prepared, r.traits) = (true, traits);
-        let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
+        let Some(seq) = seq else {
+            self.wants_no_room(load);
+            return self.stateless_ready(now, req, out);
+        };
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.bytes = s.bytes.saturating_sub(bytes).saturating_add(traits.bytes);
         if s.adopted && !s.announced {
             s.announced = true;
-            let load = s.load;
             self.note(load, crate::event::Note::Started(seq, req), out);
         }
         match self.seqs.get(seq).and_then(|s| s.seat) {
             Some(_) => self.advance(now, seq, out),
-            None => self.seat_or_wait(now, seq, out),
+            None => {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            }
         }
     }
 
     /// A preparation failed: a first request takes its sequence with it, a later one goes alone.
     fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
-        let Some(seq) = r.seq else {
-            self.reqs.remove(req);
-            out.push(Effect::Refuse(req, refusal));
-            return;
-        };
+        let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
         let first = r.start || self.seqs.get(seq).is_some_and(|s| !s.announced);
         if !first {
             return self.drop_step(now, seq, req, refusal, out);
         }
-        if let Some(s) = self.seqs.get_mut(seq) {
-            self.req_links.remove(&mut s.queue, req.ix);
+        if !self.start_after_all(now, seq, refusal, out) {
+            self.take_out(seq, req, refusal, out);
+            self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
         }
-        self.reqs.remove(req);
-        out.push(Effect::Refuse(req, refusal));
-        self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+    }
+
+    /// The id of a step was not found, but a START has followed the step: that one opens the sequence. False if none has.
+    fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
+        let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
+        let load = s.load;
+        while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
+            let (key, start, prepared) = (head.key, head.start, head.prepared);
+            if !start {
+                self.take_out(seq, key, told, out);
+                told = Refusal::Ended(Why::Failed);
+                continue;
+            }
+            if let Some(s) = self.seqs.get_mut(seq) {
+                (s.adopted, s.announced) = (false, true);
+            }
+            self.note(load, crate::event::Note::Started(seq, key), out);
+            if prepared {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            } else {
+                self.set_stage(seq, Stage::Preparing);
+                out.push(Effect::Prepare(key, Some(seq)));
+            }
+            return true;
+        }
+        false
     }
 
     pub(crate) fn ran(&mut self, now: Time, batch: BatchId, rows: &[RowEnd], out: &mut Vec<Effect>) {
@@ -150,8 +176,9 @@ impl Core {
     }
 
     pub(crate) fn posted(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
-        if self.reqs.get(req).is_some_and(|r| r.stage == At::Posting) {
+        if let Some(load) = self.reqs.get(req).filter(|r| r.stage == At::Posting).map(|r| r.load) {
             self.answer_row(now, req, out);
+            self.wake_if_over(load, out);
         }
     }
 
@@ -168,29 +195,10 @@ impl Core {
             if r.start && !r.dialect.keep_failed_start {
                 self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
             } else if r.counted {
-                self.expect_again(now, seq, r.step, out);
+                self.expect_again(seq, None, r.step, out);
             }
         }
         self.answer_row(now, req, out);
-    }
-
-    /// A counted step failed: it is expected again, and what was counted on behind it cannot run before it.
-    fn expect_again(&mut self, now: Time, seq: Seq, step: u64, out: &mut Vec<Effect>) {
-        loop {
-            let Some(s) = self.seqs.get(seq) else { return };
-            let head = s.queue.front().and_then(|ix| self.reqs.at(ix));
-            match head {
-                Some(r) if r.counted && !r.start => {
-                    let key = r.key;
-                    self.drop_step(now, seq, key, Refusal::StepGap { want: step }, out);
-                }
-                Some(_) => return,
-                None => break,
-            }
-        }
-        if let Some(s) = self.seqs.get_mut(seq) {
-            s.next_step = step;
-        }
     }
 
     /// Lets the answer leave in its turn, and the sequence go on.
@@ -198,6 +206,9 @@ impl Core {
         let Some(r) = self.reqs.remove(req) else { return };
         self.turn_done(&r, true, out);
         if let Some(seq) = r.seq {
+            if let (true, Some(s)) = (r.start, self.seqs.get_mut(seq)) {
+                s.starts = s.starts.saturating_sub(1);
+            }
             self.complete(now, seq, out);
         }
     }

@@ -3,13 +3,13 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Tombstone, Why};
 use crate::ids::{Load, Req, Seq};
+use crate::load::Consulting;
 use crate::policy::Hooks;
 use crate::request;
 use crate::seat::wake;
 use crate::sequence::Stage;
 use crate::spec::Expiry;
 use crate::time::Time;
-use crate::timer::Due;
 
 impl Core {
     // === sequences ===
@@ -59,9 +59,15 @@ impl Core {
             self.bury(now, seq, why);
         }
         let Some(s) = self.seqs.remove(seq) else { return };
+        if s.leaving.is_some() {
+            self.tombs.amend(&s.id, s.born, s.step);
+        }
         self.moves.count(s.stage, None);
         if s.announced {
             self.note(s.load, Note::Ended(seq, why), out);
+        }
+        if s.stage == Some(Stage::Preparing) && s.seat.is_none() {
+            self.wants_no_room(s.load);
         }
         let Some(state) = load_in(&mut self.loads, s.load) else { return };
         state.live = state.live.saturating_sub(1);
@@ -125,7 +131,7 @@ impl Core {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombs) else { return };
         if s.announced {
-            self.tombs.bury(s.id.clone(), Tombstone { why, at: now, step: s.step }, limit);
+            self.tombs.bury(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
         }
     }
 
@@ -144,17 +150,18 @@ impl Core {
         if ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
     }
 
-    fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.remove(req) else { return };
-        if r.prepared
-            && let Some(state) = load_in(&mut self.loads, r.load)
-        {
+        if !r.prepared {
+            self.wants_no_room(r.load);
+        } else if let Some(state) = load_in(&mut self.loads, r.load) {
             self.req_links.remove(&mut state.ready, req.ix);
         }
         out.push(Effect::Refuse(req, told));
+        self.wake_if_over(r.load, out);
     }
 
-    /// Takes one step out of the queue of its sequence, which lives on.
+    /// Takes one step out of the queue of its sequence, which lives on. If its client counts, the step is expected again.
     pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let head = s.queue.front() == Some(req.ix);
@@ -162,23 +169,58 @@ impl Core {
         if head && was == Some(Stage::Ready) {
             self.unlist(seq);
         }
+        if let Some(step) = self.reqs.get(req).filter(|r| r.counted).map(|r| r.step) {
+            self.expect_again(seq, Some(req), step, out);
+        }
+        self.take_out(seq, req, told, out);
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.touched = now;
+        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
+            self.advance(now, seq, out);
+        }
+    }
+
+    /// A counted step will not be: it is expected again, and what was counted on behind it (`None`: the whole queue) cannot run before it.
+    pub(crate) fn expect_again(&mut self, seq: Seq, dropped: Option<Req>, step: u64, out: &mut Vec<Effect>) {
+        loop {
+            let Some(s) = self.seqs.get_mut(seq) else { return };
+            let next = match dropped {
+                Some(req) => self.req_links.after(req.ix),
+                None => s.queue.front(),
+            };
+            match next.and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.counted && !r.start)) {
+                Some((key, true)) => self.take_out(seq, key, Refusal::StepGap { want: step }, out),
+                Some(_) => return,
+                None => {
+                    s.next_step = step;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Refuses a request that waits in the queue of a sequence.
+    pub(crate) fn take_out(&mut self, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+        let superseded = self.reqs.get(req).is_some_and(|r| r.end) && self.is_superseded(seq);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let Some(r) = self.reqs.remove(req) else { return };
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.traits.bytes);
         if r.end {
-            s.ending = None;
+            // Its END is not to be; but nobody can reach it any more if its id has gone to a younger sequence.
+            s.ending = superseded.then_some(Why::Restarted);
         }
-        if was == Some(Stage::Backlogged)
+        if s.stage == Some(Stage::Backlogged)
             && let Some(state) = load_in(&mut self.loads, s.load)
         {
             state.backlog_bytes = state.backlog_bytes.saturating_sub(r.traits.bytes);
         }
-        s.touched = now;
         out.push(Effect::Refuse(req, told));
-        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
-            self.advance(now, seq, out);
-        }
+    }
+
+    /// Whether a younger sequence has this one's id.
+    fn is_superseded(&self, seq: Seq) -> bool {
+        self.seqs.get(seq).and_then(|s| self.ids.get(&s.id)).is_some_and(|youngest| *youngest != seq)
     }
 
     // === deadlines ===
@@ -204,7 +246,8 @@ impl Core {
             return;
         }
         s.armed = Time::NEVER;
-        if deadline > now {
+        // Overtaken: it waits for its turn again, so that even a late tick does what is due in the order of the deadlines.
+        if deadline > at {
             return self.arm_sequence(seq);
         }
         if s.stage == Some(Stage::Backlogged) {
@@ -238,14 +281,15 @@ impl Core {
             return;
         }
         state.armed = Time::NEVER;
-        match state.retired {
-            Some(until) if until <= now => self.end_all(now, load, out),
-            Some(until) => {
-                self.timers.arm(&mut state.armed, until, Due::Load(load));
-                self.admit_waiting(now, load, out);
-            }
-            None => self.admit_waiting(now, load, out),
+        if state.retired.is_some_and(|until| until <= at && !state.ended) {
+            state.ended = true;
+            self.end_all(now, load, out);
+        } else if self.admits_at(load).is_some_and(|admits| admits <= at) {
+            self.admit_waiting(now, load, out);
+        } else if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {
+            self.announce_consult(load, out);
         }
+        self.arm_load(load, at);
     }
 
     // === loads ===
@@ -253,15 +297,15 @@ impl Core {
     pub(crate) fn retire(&mut self, now: Time, load: Load, until: Time, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.retired = Some(until);
-        self.timers.arm(&mut state.armed, until, Due::Load(load));
+        self.arm_load(load, now);
         self.wake_if_over(load, out);
-        if until <= now {
-            self.expire(now, out);
-        }
+        self.expire(now, out);
     }
 
+    /// Ends whatever lives on a load; first those that wait, so that nobody is given a slot to lose it at once.
     fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let all: Vec<Seq> = self.seqs.iter().filter(|(_, s)| s.load == load).map(|(key, _)| key).collect();
+        let here = |seated: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == seated);
+        let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
         for seq in all {
             self.leave(now, seq, Why::Drained, Refusal::Ended(Why::Drained), out);
         }
@@ -283,7 +327,11 @@ impl Core {
         state.external = hooks;
         state.notes.clear();
         state.lost = true;
-        state.consulting = false;
+        // What a replaced policy still ponders is void.
+        state.consulting = Consulting::No;
+        for instance in &mut state.instances {
+            instance.asked = None;
+        }
         for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
             wake(state, n, out);
         }

@@ -76,6 +76,11 @@ impl Links {
         Some(ix)
     }
 
+    /// What stands behind `ix` in its list.
+    pub(crate) fn after(&self, ix: u32) -> Option<u32> {
+        self.0.get(ix as usize).map(|link| link.next).filter(|next| *next != NIL)
+    }
+
     /// The indices of `list`, front to back.
     pub(crate) fn iter<'a>(&'a self, list: &List) -> impl Iterator<Item = u32> + use<'a> {
         let mut at = list.head;

@@ -37,6 +37,8 @@ pub(crate) struct LoadState {
     /// Sequences that wait for a slot, in the order of their START.
     pub(crate) backlog: List,
     pub(crate) backlog_bytes: u64,
+    /// Sequences, or stateless requests, that are being prepared before they may have a slot or be ready: they will want room.
+    pub(crate) preparing: u32,
     /// Sequences with a slot and nothing to do, longest idle first.
     pub(crate) idle: List,
     /// Ready stateless requests.
@@ -45,11 +47,12 @@ pub(crate) struct LoadState {
     pub(crate) turns: VecDeque<(Option<Req>, bool)>,
     pub(crate) first_turn: u64,
     pub(crate) retired: Option<Time>,
+    /// The limit of its retirement has come.
+    pub(crate) ended: bool,
     pub(crate) armed: Time,
     pub(crate) notes: Vec<Note>,
     pub(crate) lost: bool,
-    /// An admission question is out, or was announced.
-    pub(crate) consulting: bool,
+    pub(crate) consulting: Consulting,
     // Kept from plan to plan for their memory.
     pub(crate) see: Columns,
     pub(crate) picks: Picks,
@@ -74,6 +77,19 @@ pub(crate) struct InstanceState {
     pub(crate) hold: Option<Time>,
 }
 
+/// Where the admission question to an external policy stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Consulting {
+    No,
+    /// The driver was told to fetch it.
+    Announced,
+    /// It is being pondered; and whether something has changed meanwhile that it does not show.
+    Out {
+        round: RoundId,
+        news: bool,
+    },
+}
+
 #[derive(Debug)]
 struct SlotState {
     generation: NonZeroU32,
@@ -85,7 +101,7 @@ impl LoadState {
         let slots = spec.slots();
         let empty = || SlotState { generation: NonZeroU32::MIN, seq: None };
         let instance = || InstanceState { slots: (0..slots).map(|_| empty()).collect(), ..InstanceState::default() };
-        let free = (0..slots).flat_map(|n| (0..spec.instances).map(move |i| Reverse((n, i)))).collect();
+        let free = (0..slots).flat_map(|n| (0..spec.instances.max(1)).map(move |i| Reverse((n, i)))).collect();
         LoadState {
             key,
             born,
@@ -98,15 +114,17 @@ impl LoadState {
             live: 0,
             backlog: List::default(),
             backlog_bytes: 0,
+            preparing: 0,
             idle: List::default(),
             ready: List::default(),
             turns: VecDeque::new(),
             first_turn: 0,
             retired: None,
+            ended: false,
             armed: Time::NEVER,
             notes: Vec::new(),
             lost: false,
-            consulting: false,
+            consulting: Consulting::No,
             see: Columns::default(),
             picks: Picks::default(),
             keys: Vec::new(),
@@ -117,6 +135,10 @@ impl LoadState {
 
     pub(crate) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
+    }
+
+    pub(crate) fn free_slots(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
     }
 
     /// Free slots of each instance.
@@ -170,7 +192,13 @@ impl LoadState {
         }
     }
 
-    pub(crate) fn free_instances(&self) -> u32 {
+    /// What every round says of its load.
+    pub(crate) fn describe(&self, now: Time, see: &mut Columns) {
+        (see.now, see.max_batch) = (now.0, self.spec.max_batch.max(1));
+        (see.live, see.backlog, see.free_instances) = (self.live, self.backlog.len(), self.free_instances());
+    }
+
+    fn free_instances(&self) -> u32 {
         u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
     }
 

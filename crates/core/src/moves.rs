@@ -32,7 +32,7 @@ impl Moves {
         use Stage::{Backlogged, Idle, Posting, Preparing, Ready, Running, Sealing};
         let table: [(Option<Stage>, &[Option<Stage>]); 8] = [
             (None, &[Some(Preparing), Some(Backlogged), Some(Ready)]),
-            (Some(Preparing), &[Some(Backlogged), Some(Ready), Some(Idle), None]),
+            (Some(Preparing), &[Some(Preparing), Some(Backlogged), Some(Ready), Some(Idle), None]),
             (Some(Backlogged), &[Some(Ready), None]),
             (Some(Idle), &[Some(Preparing), Some(Ready), None]),
             (Some(Ready), &[Some(Running), Some(Preparing), Some(Ready), Some(Idle), None]),

@@ -6,6 +6,7 @@ use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
 use crate::request::Stage as At;
 use crate::round::Candidate;
+use crate::seat::wake_one;
 use crate::sequence::Stage;
 use crate::spec::{Rows, Strategy};
 use crate::time::Time;
@@ -13,11 +14,14 @@ use crate::time::Time;
 impl Core {
     /// Says what this instance's thread shall do next. Only that thread may call it, and it must do what it is told.
     pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
+        // It is awake already: what expires must not wake it once more.
+        if let Some(instance) = self.instance_mut(who) {
+            instance.asleep = false;
+        }
         self.expire(now, out);
         let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };
         let depth = state.spec.depth.max(1);
         let Some(instance) = state.instances.get_mut(usize::from(who.n)) else { return Next::Gone };
-        instance.asleep = false;
         if instance.in_flight >= depth || instance.asked.is_some() {
             return self.rest(who, None);
         }
@@ -43,7 +47,7 @@ impl Core {
                 _ => Planned::Ask(self.ask(now, who, hooks)),
             };
         }
-        if overdue && state.external.is_some() {
+        if overdue && state.external.is_some_and(|h| h.plan) {
             self.note(who.load, Note::Fallback, out);
         }
         self.plan_built_in(now, who, overdue)
@@ -91,8 +95,7 @@ impl Core {
         let Some(state) = self.load(who.load) else { return };
         let limits = &state.spec.limits;
         let window = if hooks.window == 0 { limits.candidates } else { hooks.window } as usize;
-        (see.now, see.max_batch) = (now.0, state.spec.max_batch.max(1));
-        (see.live, see.backlog, see.free_instances) = (state.live, state.backlog.len(), state.free_instances());
+        state.describe(now, see);
         let ready = match state.instances.get(usize::from(who.n)) {
             Some(instance) if state.spec.is_stateful() => {
                 for ix in self.seq_links.iter(&instance.ready).take(window) {
@@ -152,19 +155,18 @@ impl Core {
             }
         }
         self.arrange(&mut batch);
-        self.depart(id, &batch);
+        self.depart(id, &batch, out);
         batch
     }
 
     fn take_ops(&mut self, who: Instance) -> Vec<SlotOp> {
-        let instance = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)));
-        instance.map(|i| std::mem::take(&mut i.ops)).unwrap_or_default()
+        self.instance_mut(who).map(|i| std::mem::take(&mut i.ops)).unwrap_or_default()
     }
 
     fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {
         let r = self.reqs.get_mut(req)?;
         r.stage = At::Running;
-        let (load, start, end) = (r.load, r.start, r.end);
+        let (load, start, end, step) = (r.load, r.start, r.end, r.step);
         let Some(seq) = r.seq else {
             let state = load_in(&mut self.loads, load)?;
             self.req_links.remove(&mut state.ready, req.ix);
@@ -172,6 +174,7 @@ impl Core {
         };
         let bytes = r.traits.bytes;
         self.unlist(seq);
+        let first = self.load(load)?.spec.initial_state_shape;
         let s = self.seqs.get_mut(seq)?;
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(bytes);
@@ -179,6 +182,8 @@ impl Core {
         let (_, slot) = s.seat?;
         let ran = std::mem::replace(&mut s.ran, true);
         if start {
+            // Nothing of the new life is committed yet: should this START fail, its state is the first one.
+            (s.step, s.state_shape) = (step.saturating_sub(1), first);
             ops.push(SlotOp::Init(slot, req));
         } else if s.adopted && !ran {
             ops.push(SlotOp::Adopt(slot, req));
@@ -209,7 +214,7 @@ impl Core {
         batch.rows = rows;
     }
 
-    fn depart(&mut self, id: BatchId, batch: &Batch) {
+    fn depart(&mut self, id: BatchId, batch: &Batch, out: &mut Vec<Effect>) {
         let who = batch.instance;
         let reqs: Vec<Req> = batch.real().map(|row| row.req).collect();
         let Some(state) = load_in(&mut self.loads, who.load) else { return };
@@ -225,6 +230,10 @@ impl Core {
         }
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
             instance.in_flight += 1;
+        }
+        // What this batch left over is for whoever sleeps.
+        if !state.ready.is_empty() {
+            wake_one(state, out);
         }
         if let Some(flight) = self.batches.get_mut(id) {
             flight.reqs = reqs;

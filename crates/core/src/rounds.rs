@@ -4,6 +4,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Next, Note, Refusal, Why};
 use crate::ids::{Instance, Load, Req, Seq};
+use crate::load::Consulting;
 use crate::plan::Planned;
 use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
 use crate::request::Stage as At;
@@ -18,10 +19,11 @@ impl Core {
         let id = self.rounds.insert(who);
         let mut round = self.round(who.load, id, Asked::Plan(who));
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
-        self.fill(now, who, hooks, &mut see, &mut keys);
+        let limit = self.load(who.load).map_or(0, |l| l.spec.limits.candidates);
+        let window = if hooks.window == 0 { limit } else { hooks.window.min(limit) };
+        self.fill(now, who, Hooks { window, ..hooks }, &mut see, &mut keys);
         (round.see, round.keys) = (see, keys);
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
+        if let Some(instance) = self.instance_mut(who) {
             instance.asked = Some(id);
         }
         round
@@ -84,9 +86,8 @@ impl Core {
         said: Result<Decision, Fault>,
         out: &mut Vec<Effect>,
     ) -> Next {
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
-            instance.asked = None;
+        if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
+            return self.next(now, who, out);
         }
         let max_batch = self.load(who.load).map_or(1, |l| l.spec.max_batch.max(1));
         let checked = said.and_then(|decision| check(&round.picks, &round.keys, max_batch).map(|()| decision));
@@ -96,6 +97,11 @@ impl Core {
                 self.fall_back(now, who, out)
             }
             Ok(Decision::Default) => self.built_in_turn(now, who, out),
+            Ok(Decision::Wait(until)) if until <= now => {
+                // A wait that is over decides nothing; asking again at once would ask for ever.
+                self.reject(now, round, out);
+                self.built_in_turn(now, who, out)
+            }
             Ok(Decision::Wait(until)) => {
                 self.reject(now, round, out);
                 self.hold(who, until);
@@ -152,8 +158,7 @@ impl Core {
     }
 
     fn hold(&mut self, who: Instance, until: Time) {
-        if let Some(instance) = load_in(&mut self.loads, who.load).and_then(|l| l.instances.get_mut(usize::from(who.n)))
-        {
+        if let Some(instance) = self.instance_mut(who) {
             instance.hold = Some(until);
         }
     }
@@ -181,42 +186,40 @@ impl Core {
             Planned::Ask(_) | Planned::Nothing(None) => self.rest(who, None),
             Planned::Nothing(Some(until)) => {
                 self.hold(who, until);
-                self.rest(who, Some(until))
+                self.rest(who, self.held_until(who))
             }
         }
     }
 
     // === admit ===
 
-    /// Tells the driver that an admission question waits, if one does and none is out.
-    pub(crate) fn announce_consult(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let Some(state) = self.load(load) else { return };
-        let Some(head) = self.backlog_head(load).and_then(|seq| self.seqs.get(seq)) else { return };
-        let limit = head.backlogged_at + state.spec.limits.max_wait;
-        if limit <= now {
-            // The policy has let the head wait for too long: it goes in as it would without the policy.
-            self.note(load, Note::Fallback, out);
-            return self.admit_in_order(now, load, out);
+    /// Tells the driver that an admission question waits, if there is something to decide.
+    pub(crate) fn announce_consult(&mut self, load: Load, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        if state.backlog.is_empty() || !(state.has_free_slot() || !state.idle.is_empty()) {
+            return;
         }
-        self.arm_load(load, limit);
-        if self.load(load).is_some_and(|l| l.has_free_slot() || !l.idle.is_empty()) {
-            self.announce_consult_now(load, out);
-        }
-    }
-
-    pub(crate) fn announce_consult_now(&mut self, load: Load, out: &mut Vec<Effect>) {
-        if let Some(state) = load_in(&mut self.loads, load)
-            && !std::mem::replace(&mut state.consulting, true)
-        {
-            out.push(Effect::Consult);
+        match &mut state.consulting {
+            Consulting::No => {
+                state.consulting = Consulting::Announced;
+                out.push(Effect::Consult);
+            }
+            Consulting::Announced => {}
+            Consulting::Out { news, .. } => *news = true,
         }
     }
 
     /// An admission question that waits, if any; to be answered with [`Core::answer`].
     pub fn consult(&mut self, now: Time) -> Option<Box<Round>> {
-        let waits =
-            |l: &&crate::load::LoadState| l.consulting && !l.backlog.is_empty() && l.external.is_some_and(|h| h.admit);
-        let (load, hooks) = self.loads.iter().flatten().find(waits).map(|l| (l.key, l.external.unwrap_or_default()))?;
+        // Whoever was to be decided about may be gone: then the announcement was for nothing.
+        for state in self.loads.iter_mut().flatten() {
+            let moot = state.backlog.is_empty() || !state.external.is_some_and(|h| h.admit);
+            if moot && state.consulting == Consulting::Announced {
+                state.consulting = Consulting::No;
+            }
+        }
+        let waits = self.loads.iter().flatten().find(|l| l.consulting == Consulting::Announced)?;
+        let (load, hooks) = (waits.key, waits.external.unwrap_or_default());
         let state = self.load(load)?;
         let room = state.room();
         let window = state.spec.limits.candidates as usize;
@@ -238,8 +241,11 @@ impl Core {
         for ix in heads {
             self.show(ix, true, hooks.columns, &mut see, &mut keys);
         }
-        see.now = now.0;
+        let state = load_in(&mut self.loads, load)?;
+        state.consulting = Consulting::Out { round: id, news: false };
+        state.describe(now, &mut see);
         see.len = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        see.not_shown = state.backlog.len().saturating_sub(see.len);
         (round.see, round.keys) = (see, keys);
         Some(round)
     }
@@ -262,16 +268,37 @@ impl Core {
         said: Result<Vec<Admission>, Fault>,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(state) = load_in(&mut self.loads, load) {
-            state.consulting = false;
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        let Consulting::Out { round: asked, news } = state.consulting else { return };
+        if asked != round.id {
+            return;
         }
+        state.consulting = Consulting::No;
+        self.admit(now, load, round, said, out);
+        if news {
+            self.announce_consult(load, out);
+        }
+    }
+
+    fn admit(
+        &mut self,
+        now: Time,
+        load: Load,
+        round: &Round,
+        said: Result<Vec<Admission>, Fault>,
+        out: &mut Vec<Effect>,
+    ) {
         let answers = match said {
             Ok(answers) if answers.len() <= round.keys.len() => answers,
             Ok(_) => return self.admit_fault(now, load, Fault::TooMany, out),
             Err(fault) => return self.admit_fault(now, load, fault, out),
         };
-        let unknown =
-            |a: &Admission| matches!(a, Admission::Evict { victim } if *victim as usize >= round.victims.len());
+        let instances = self.load(load).map_or(0, |l| l.instances.len());
+        let unknown = |a: &Admission| match a {
+            Admission::Evict { victim } => *victim as usize >= round.victims.len(),
+            Admission::Take { instance } => usize::from(*instance) >= instances,
+            Admission::Defer | Admission::Reject(_) => false,
+        };
         if answers.iter().any(unknown) {
             return self.admit_fault(now, load, Fault::Index, out);
         }

@@ -3,7 +3,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Why};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
-use crate::load::LoadState;
+use crate::load::{Consulting, LoadState};
 use crate::sequence::Stage;
 use crate::time::Time;
 use crate::timer::Due;
@@ -31,12 +31,26 @@ impl Core {
     /// Hands free slots to the backlog, in the order of the STARTs, or asks the policy that wants to decide it.
     pub(crate) fn admit_waiting(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
         let Some(state) = self.load(load) else { return };
-        if state.external.is_some_and(|hooks| hooks.admit) {
-            self.announce_consult(now, load, out);
-        } else {
+        if !state.external.is_some_and(|hooks| hooks.admit) {
             self.admit_in_order(now, load, out);
+        } else if self.admits_at(load).is_some_and(|at| at <= now) {
+            // The policy has let the head wait for too long: it goes in as it would without the policy.
+            self.note(load, Note::Fallback, out);
+            self.admit_in_order(now, load, out);
+        } else {
+            self.announce_consult(load, out);
         }
-        self.arm_soft_idle(load);
+        self.arm_load(load, now);
+    }
+
+    /// When the head of the backlog gets a slot though nothing happens: a victim has been idle for long enough, or a policy that could
+    /// have decided has not.
+    pub(crate) fn admits_at(&self, load: Load) -> Option<Time> {
+        let state = self.load(load)?;
+        let head = self.seqs.get(self.backlog_head(load)?)?;
+        let room = if state.has_free_slot() { Time::ZERO } else { self.soft_idle(self.victim(state)?, state)? };
+        let asks = state.external.is_some_and(|hooks| hooks.admit);
+        Some(if asks { room.max(head.backlogged_at + state.spec.limits.max_wait) } else { room })
     }
 
     pub(crate) fn admit_in_order(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
@@ -59,7 +73,7 @@ impl Core {
         if state.has_free_slot() {
             return true;
         }
-        match self.victim(state).filter(|victim| self.soft_idle(*victim, state).is_some_and(|at| at <= now)) {
+        match self.evictable(now, state) {
             // Freeing alone must not admit the backlog's head: the caller is about to seat somebody.
             Some(victim) => {
                 self.vacate(now, victim, Why::Evicted, out);
@@ -73,6 +87,11 @@ impl Core {
     pub(crate) fn victim(&self, load: &LoadState) -> Option<Seq> {
         load.spec.idle_soft?;
         load.idle.front().and_then(|ix| self.seqs.key_at(ix))
+    }
+
+    /// The victim, if it has been idle for long enough.
+    pub(crate) fn evictable(&self, now: Time, load: &LoadState) -> Option<Seq> {
+        self.victim(load).filter(|victim| self.soft_idle(*victim, load).is_some_and(|at| at <= now))
     }
 
     /// When this idle sequence may be evicted.
@@ -110,7 +129,7 @@ impl Core {
         let head = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.prepared));
         match (head, s.ending) {
             (None, Some(why)) => self.finish(now, seq, why, out),
-            (None, None) => self.enter_idle(seq, out),
+            (None, None) => self.enter_idle(now, seq, out),
             (Some((req, true)), _) => self.enter_ready(now, seq, req, out),
             (Some((req, false)), _) => {
                 self.set_stage(seq, Stage::Preparing);
@@ -119,16 +138,16 @@ impl Core {
         }
     }
 
-    fn enter_idle(&mut self, seq: Seq, out: &mut Vec<Effect>) {
+    fn enter_idle(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         self.set_stage(seq, Stage::Idle);
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
         if let Some(state) = load_in(&mut self.loads, load) {
             self.seq_links.push_back(&mut state.idle, seq.ix);
         }
         self.arm_sequence(seq);
-        self.arm_soft_idle(load);
-        if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit) && !l.backlog.is_empty()) {
-            self.announce_consult_now(load, out);
+        self.arm_load(load, now);
+        if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {
+            self.announce_consult(load, out);
         }
     }
 
@@ -152,9 +171,7 @@ impl Core {
         for instance in &mut state.instances {
             instance.hold = None;
         }
-        if let Some(n) = state.instances.iter().position(|i| i.asleep).and_then(|n| u16::try_from(n).ok()) {
-            wake(state, n, out);
-        }
+        wake_one(state, out);
     }
 
     /// Arms the deadline of a sequence for the stage it is in.
@@ -165,17 +182,14 @@ impl Core {
         }
     }
 
-    /// Arms the moment at which a slot may be taken from an idle sequence, if somebody waits for one.
-    fn arm_soft_idle(&mut self, load: Load) {
+    /// Arms what comes next for a load: the limit of its retirement, the next admission, and, after `now`, the next victim to ask a policy about.
+    pub(crate) fn arm_load(&mut self, load: Load, now: Time) {
         let Some(state) = self.load(load) else { return };
-        if state.backlog.is_empty() {
-            return;
-        }
-        let Some(at) = self.victim(state).and_then(|victim| self.soft_idle(victim, state)) else { return };
-        self.arm_load(load, at);
-    }
-
-    pub(crate) fn arm_load(&mut self, load: Load, at: Time) {
+        let until = state.retired.filter(|_| !state.ended && state.live > 0);
+        let asks = !state.backlog.is_empty() && state.consulting != Consulting::Announced;
+        let victim = self.victim(state).filter(|_| asks);
+        let soft = victim.and_then(|victim| self.soft_idle(victim, state)).filter(|at| *at > now);
+        let Some(at) = [until, self.admits_at(load), soft].into_iter().flatten().min() else { return };
         if let Some(state) = load_in(&mut self.loads, load) {
             self.timers.arm(&mut state.armed, at, Due::Load(load));
         }
@@ -196,6 +210,15 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
         if std::mem::take(&mut instance.asleep) {
             out.push(Effect::Wake(Instance { load, n }));
         }
+    }
+}
+
+/// Wakes an instance for the ready stateless requests: one that may have more in flight, and whose policy does not hold it.
+pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
+    let depth = state.spec.depth.max(1);
+    let able = state.instances.iter().position(|i| i.asleep && i.in_flight < depth && i.hold.is_none());
+    if let Some(n) = able.and_then(|n| u16::try_from(n).ok()) {
+        wake(state, n, out);
     }
 }
 

@@ -11,6 +11,8 @@ use crate::time::Time;
 pub(crate) struct Sequence {
     pub(crate) id: Id,
     pub(crate) load: Load,
+    /// Counts sequences: later is larger.
+    pub(crate) born: u64,
     /// Instance and slot; `None` until it has one.
     pub(crate) seat: Option<(u16, Slot)>,
     /// `None` until its first stage.
@@ -34,6 +36,10 @@ pub(crate) struct Sequence {
     pub(crate) announced: bool,
     /// The number the next request has.
     pub(crate) next_step: u64,
+    /// The number of the last START that was admitted: its life's numbers count from there.
+    pub(crate) first: u64,
+    /// STARTs that wait or are not through: until they are, no number of the last life is answered.
+    pub(crate) starts: u32,
     /// The last committed step.
     pub(crate) step: u64,
     /// The later of the last arrival and the last completion.
@@ -50,7 +56,7 @@ pub(crate) struct Sequence {
 }
 
 // ## (START)    => Preparing | Backlogged | Ready
-// ## Preparing  => Backlogged | Ready | Idle | (ended)
+// ## Preparing  => Preparing | Backlogged | Ready | Idle | (ended)
 // ## Backlogged => Ready | (ended)
 // ## Idle       => Preparing | Ready | (ended)
 // ## Ready      => Running | Preparing | Ready | Idle | (ended)

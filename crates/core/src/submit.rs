@@ -1,7 +1,7 @@
 //! Admission: from a submitted request to its place in the queue of a sequence or of a load.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Note, Refusal, Submit, Why};
+use crate::event::{Effect, Note, Refusal, Submit, Tombstone, Why};
 use crate::ids::{Id, Load, Seq};
 use crate::list::List;
 use crate::request::{self, Request};
@@ -34,15 +34,15 @@ impl Core {
         {
             return self.join(now, seq, submit, out);
         }
-        let Some(load) = target else { return Err(self.no_target(submit)) };
+        let Some(load) = target else { return Err(self.no_target(now, submit)) };
         if !self.load(load).is_some_and(|l| l.spec.is_stateful()) {
             return self.enqueue(now, load, submit, out);
         }
         let id = named(submit)?;
         if !submit.start {
-            return self.activate(now, load, id, submit, out);
+            return self.activate(now, load, id, &found, submit, out);
         }
-        self.may_start(load, &found, submit)?;
+        self.may_start(now, load, &found, submit)?;
         if let Some(old) = found.live
             && let Some(s) = self.seqs.get_mut(old)
         {
@@ -68,16 +68,16 @@ impl Core {
     }
 
     /// Why no load takes this request.
-    fn no_target(&self, submit: &Submit) -> Refusal {
+    fn no_target(&self, now: Time, submit: &Submit) -> Refusal {
         let mut same = self.loads.iter().flatten().filter(|l| submit.version.is_none_or(|v| v == l.spec.version));
         match same.next() {
             None => Refusal::NoVersion,
-            Some(_) if submit.start => Refusal::Stopping,
-            Some(load) if load.spec.is_stateful() => match named(submit) {
-                Ok(id) => Refusal::Unknown(self.tombs.find(&id)),
+            Some(load) if !load.spec.is_stateful() => Refusal::Stopping,
+            Some(load) => match named(submit) {
+                Ok(_) if submit.start => Refusal::Stopping,
+                Ok(id) => Refusal::Unknown(self.remembered(now, load.key, &id)),
                 Err(refusal) => refusal,
             },
-            Some(_) => Refusal::Stopping,
         }
     }
 
@@ -100,6 +100,7 @@ impl Core {
     fn join(&mut self, now: Time, seq: Seq, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         if self.check_join(seq, submit)? == Repeated::LastStep {
             out.push(Effect::Replay(submit.req, seq));
+            self.touch(now, seq);
             return Ok(());
         }
         let Some(s) = self.seqs.get(seq) else { return Err(Refusal::Unknown(None)) };
@@ -127,6 +128,16 @@ impl Core {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Its client is there: the idle time begins anew.
+    fn touch(&mut self, now: Time, seq: Seq) {
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.touched = now;
+        if let (Some(Stage::Idle), Some(state)) = (s.stage, load_in(&mut self.loads, s.load)) {
+            self.seq_links.remove(&mut state.idle, seq.ix);
+            self.seq_links.push_back(&mut state.idle, seq.ix);
+        }
     }
 
     /// Checks a request for a live sequence without changing anything.
@@ -157,23 +168,31 @@ impl Core {
     fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
         let Some(step) = submit.step else { return Ok(Repeated::No) };
         // A START begins a new count, unless it can only be the last START once more.
-        let repeats_start = submit.start && s.next_step == step.saturating_add(1);
+        let repeats_start = step == s.first && s.next_step == step.saturating_add(1);
         if step == s.next_step || (submit.start && !repeats_start) {
             return Ok(Repeated::No);
         }
         if step > s.next_step {
             return Err(Refusal::StepGap { want: s.next_step });
         }
-        if step > s.step {
+        let current = s.current.and_then(|req| self.reqs.get(req));
+        let unanswered = current.is_some_and(|r| matches!(r.stage, request::Stage::Sealing | request::Stage::Posting));
+        let through = match (s.starts, unanswered) {
+            (0, false) => s.step,
+            (0, true) => s.step.saturating_sub(1),
+            _ => s.first.saturating_sub(1),
+        };
+        if step > through && (s.current.is_some() || !s.queue.is_empty()) {
             return Err(Refusal::StepBusy { step });
         }
-        if step == s.step { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
+        let kept = step == s.step && s.starts == 0 && !unanswered && s.announced;
+        if kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
     }
 
     // === an id that does not live ===
 
     /// Checks whether a new sequence may start, without changing anything.
-    fn may_start(&self, load: Load, found: &Found, submit: &Submit) -> Result<(), Refusal> {
+    fn may_start(&self, now: Time, load: Load, found: &Found, submit: &Submit) -> Result<(), Refusal> {
         let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
         let limits = &load.spec.limits;
         let count = || match limits.live {
@@ -187,17 +206,18 @@ impl Core {
             return Err(Refusal::Ending);
         }
         count()?;
-        if limits.store > 0 && load.used >= limits.store {
+        // Whoever is being prepared will want a slot as well.
+        let (free, waiting) = (load.free_slots(), load.backlog.len() + load.preparing);
+        if limits.store > 0 && load.used + waiting >= limits.store {
             return Err(Refusal::StoreFull { limit: limits.store });
         }
-        let room = load.backlog.is_empty() && (load.has_free_slot() || self.victim(load).is_some());
-        if room {
+        if waiting < free || (waiting == 0 && self.evictable(now, load).is_some()) {
             return Ok(());
         }
         if submit.dialect.full == WhenFull::Refuse {
             return Err(Refusal::TooMany { limit: load.spec.slots() * u32::from(load.spec.instances) });
         }
-        if load.backlog.len() >= limits.backlog
+        if waiting - free >= limits.backlog
             || load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
         {
             return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
@@ -211,30 +231,38 @@ impl Core {
         now: Time,
         load: Load,
         id: Id,
+        found: &Found,
         submit: &Submit,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        let spec = self.load(load).map(|l| (l.spec.stages.activate, l.spec.limits.tomb_age));
-        let kept = submit.adopt.is_some() || spec.is_some_and(|(activates, _)| activates);
-        if !kept {
-            let fresh = |stone: &crate::event::Tombstone| spec.is_some_and(|(_, age)| now - stone.at <= age);
-            return Err(Refusal::Unknown(self.tombs.find(&id).filter(fresh)));
+        // After its END no step joins it, and what a tier still keeps of it is not to be found either.
+        let kept = submit.adopt.is_some() || self.load(load).is_some_and(|l| l.spec.stages.activate);
+        if found.ending.is_some() || !kept {
+            return Err(Refusal::Unknown(self.remembered(now, load, &id)));
         }
-        self.may_start(load, &Found::default(), submit)?;
+        self.may_start(now, load, found, submit)?;
         self.begin(now, load, id, submit, out);
         Ok(())
+    }
+
+    /// What is remembered of an id, if it is not too old.
+    fn remembered(&self, now: Time, load: Load, id: &Id) -> Option<Tombstone> {
+        let age = self.load(load)?.spec.limits.tomb_age;
+        self.tombs.find(id).filter(|stone| now - stone.at <= age)
     }
 
     /// Opens a sequence with its first request.
     fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.live += 1;
+        self.born += 1;
         let adopts = submit.adopt.filter(|_| !submit.start);
         let first = submit.step.or(adopts.map(|step| step.saturating_add(1))).unwrap_or(1);
         let older = self.ids.get(&id).copied();
         let sequence = Sequence {
             id: id.clone(),
             load,
+            born: self.born,
             seat: None,
             stage: None,
             queue: List::default(),
@@ -246,6 +274,8 @@ impl Core {
             adopted: !submit.start,
             announced: submit.start || adopts.is_some(),
             next_step: first,
+            first,
+            starts: 0,
             step: first.saturating_sub(1),
             touched: now,
             idle: state.idle_of(submit),
@@ -265,8 +295,21 @@ impl Core {
         if self.reqs.get(submit.req).is_some_and(|r| r.prepared) {
             self.seat_or_wait(now, seq, out);
         } else {
+            self.will_want_room(load);
             self.set_stage(seq, Stage::Preparing);
             out.push(Effect::Prepare(submit.req, Some(seq)));
+        }
+    }
+
+    fn will_want_room(&mut self, load: Load) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.preparing += 1;
+        }
+    }
+
+    pub(crate) fn wants_no_room(&mut self, load: Load) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.preparing = state.preparing.saturating_sub(1);
         }
     }
 
@@ -280,6 +323,10 @@ impl Core {
             None => s.next_step,
         };
         s.next_step = step.saturating_add(1);
+        if submit.start {
+            s.first = step;
+            s.starts += 1;
+        }
         s.touched = now;
         s.bytes = s.bytes.saturating_add(submit.traits.bytes);
         if submit.end {
@@ -300,7 +347,7 @@ impl Core {
 
     fn enqueue(&mut self, now: Time, load: Load, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         let Some(state) = load_in(&mut self.loads, load) else { return Err(Refusal::Stopping) };
-        if state.ready.len() >= state.spec.limits.backlog {
+        if state.ready.len() + state.preparing >= state.spec.limits.backlog {
             return Err(Refusal::QueueFull { limit: state.spec.limits.backlog });
         }
         let prepared = !state.spec.stages.pre;
@@ -309,6 +356,7 @@ impl Core {
         if prepared {
             self.stateless_ready(now, submit.req, out);
         } else {
+            self.will_want_room(load);
             out.push(Effect::Prepare(submit.req, None));
         }
         Ok(())
@@ -363,7 +411,7 @@ impl crate::load::LoadState {
     /// How long the sequence that this START opens may be idle.
     pub(crate) fn idle_of(&self, submit: &Submit) -> Option<std::time::Duration> {
         let Expiry::Idle(usual) = self.spec.expiry else { return None };
-        match (submit.idle, self.spec.idle_longest) {
+        match (submit.idle.filter(|_| submit.start), self.spec.idle_longest) {
             (Some(wish), Some(longest)) => Some(wish.min(longest.max(usual))),
             _ => Some(usual),
         }

@@ -1,0 +1,47 @@
+//! The proof of the core: a slow reference model of what it should do, random workloads that drive both, and witnesses that look at neither
+//! but at what came out.
+//!
+//! # Layout
+//!
+//! - [`rng`]: the workload is a function of a seed.
+//! - [`refer`]: the reference model. It shares no code with the core, only the words of its surface (events, effects, limits); vectors and full
+//!   scans, no lists, no lazy deadlines.
+//! - [`workload`], [`policy`]: random loads, requests and policies.
+//! - [`world`], [`threads`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads that sleep until woken.
+//! - [`store`]: the state store, obeying slot operations as an instance thread would.
+//! - [`witness`]: what must hold whatever the model thinks: order, owners, answers, batches.
+//! - [`outcome`]: what was counted, and the table of arrows.
+#![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::needless_pass_by_value)]
+
+pub mod outcome;
+pub mod policy;
+pub mod refer;
+pub mod rng;
+pub mod store;
+pub mod threads;
+pub mod witness;
+pub mod workload;
+pub mod world;
+
+/// A property that did not hold, and how.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    pub property: &'static str,
+    pub what: String,
+}
+
+pub type Checked = Result<(), Broken>;
+
+pub fn broken<T>(property: &'static str, what: String) -> Result<T, Broken> {
+    Err(Broken { property, what })
+}
+
+/// Fails with `property` unless `holds`; the text is made only then.
+#[macro_export]
+macro_rules! hold {
+    ($holds:expr, $property:expr, $($text:tt)+) => {
+        if !$holds {
+            return $crate::model::broken($property, format!($($text)+));
+        }
+    };
+}

@@ -1,0 +1,134 @@
+//! What was counted over all seeds, and how it is shown.
+
+use std::fmt::Write as _;
+
+use sequor_core::*;
+
+#[derive(Debug, Default, Clone)]
+pub struct Outcome {
+    pub seeds: u64,
+    /// Events applied.
+    pub events: u64,
+    /// All calls: events, pulls, answers, questions.
+    pub calls: u64,
+    pub requests: u64,
+    pub batches: u64,
+    pub rows: u64,
+    pub sequences: u64,
+    pub moves: Moves,
+    pub ended: [u64; 11],
+    pub refused: Vec<(&'static str, u64)>,
+    pub faults: Vec<(String, u64)>,
+}
+
+impl Outcome {
+    pub fn add(&mut self, other: &Outcome) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.calls += other.calls;
+        self.requests += other.requests;
+        self.batches += other.batches;
+        self.rows += other.rows;
+        self.sequences += other.sequences;
+        self.moves.add(&other.moves);
+        for (mine, theirs) in self.ended.iter_mut().zip(other.ended) {
+            *mine += theirs;
+        }
+        for (name, n) in &other.refused {
+            count(&mut self.refused, name, *n);
+        }
+        for (name, n) in &other.faults {
+            count(&mut self.faults, name.clone(), *n);
+        }
+    }
+
+    /// Arrows of the table that were taken less than `least` times, and arrows taken that are not in it.
+    pub fn arrows(&self, least: u64) -> (Vec<String>, Vec<String>) {
+        let name = |s: Option<Stage>| s.map_or("-".to_owned(), |s| format!("{s:?}"));
+        let mut rare = Vec::new();
+        let mut foreign = Vec::new();
+        let stages: Vec<Option<Stage>> = std::iter::once(None).chain(Stage::ALL.map(Some)).collect();
+        for from in &stages {
+            for to in &stages {
+                let n = self.moves.get(*from, *to);
+                let text = format!("{} => {}: {n}", name(*from), name(*to));
+                match Moves::arrows().contains(&(*from, *to)) {
+                    true if n < least => rare.push(text),
+                    false if n > 0 => foreign.push(text),
+                    _ => {}
+                }
+            }
+        }
+        (rare, foreign)
+    }
+
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{} seeds, {} events ({} calls), {} requests, {} sequences, {} batches of {:.2} rows\n",
+            self.seeds,
+            self.events,
+            self.calls,
+            self.requests,
+            self.sequences,
+            self.batches,
+            self.rows as f64 / self.batches.max(1) as f64
+        );
+        let mut last = None;
+        for (from, to) in Moves::arrows() {
+            if last != Some(from) {
+                let _ = write!(text, "\n  {:<11}", from.map_or("(START)".to_owned(), |s| format!("{s:?}")));
+                last = Some(from);
+            }
+            let _ =
+                write!(text, " {} {}", to.map_or("(ended)".to_owned(), |s| format!("{s:?}")), self.moves.get(from, to));
+        }
+        text.push_str("\n\n  ended  ");
+        for (why, n) in Why::ALL.iter().zip(self.ended) {
+            let _ = write!(text, " {why:?} {n}");
+        }
+        text.push_str("\n  refused");
+        for (name, n) in &self.refused {
+            let _ = write!(text, " {name} {n}");
+        }
+        text.push_str("\n  policies");
+        for (name, n) in &self.faults {
+            let _ = write!(text, " {name} {n}");
+        }
+        text
+    }
+}
+
+pub fn count<T: PartialEq<U>, U>(list: &mut Vec<(T, u64)>, name: U, n: u64)
+where
+    T: From<U>,
+{
+    match list.iter_mut().find(|(x, _)| *x == name) {
+        Some((_, count)) => *count += n,
+        None => list.push((name.into(), n)),
+    }
+}
+
+pub fn kind(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Unknown(None) => "Unknown",
+        Refusal::Unknown(Some(_)) => "UnknownNow",
+        Refusal::Live => "Live",
+        Refusal::Ending => "Ending",
+        Refusal::TooMany { .. } => "TooMany",
+        Refusal::StoreFull { .. } => "StoreFull",
+        Refusal::BacklogFull { .. } => "BacklogFull",
+        Refusal::NoId => "NoId",
+        Refusal::Stopping => "Stopping",
+        Refusal::NoVersion => "NoVersion",
+        Refusal::QueueTimeout { .. } => "QueueTimeout",
+        Refusal::Cancelled => "Cancelled",
+        Refusal::QueueFull { .. } => "QueueFull",
+        Refusal::StepGap { .. } => "StepGap",
+        Refusal::StepGone { .. } => "StepGone",
+        Refusal::StepBusy { .. } => "StepBusy",
+        Refusal::Ended(_) => "Ended",
+        Refusal::Elsewhere => "Elsewhere",
+        Refusal::Policy(_) => "Policy",
+        Refusal::Failed(_) => "Failed",
+    }
+}

@@ -1,0 +1,188 @@
+//! The reference model from preparation and run to the answer.
+
+use sequor_core::*;
+
+use super::{At, N, Out, RReq, Refer};
+
+impl Refer {
+    pub fn prepared(&mut self, now: u64, req: Req, result: Result<Traits, Refusal>) {
+        let Some(r) = self.req_mut(req) else { return };
+        if r.prepared || r.at != At::Queued {
+            return;
+        }
+        let traits = match result {
+            Ok(traits) => traits,
+            Err(refusal) => return self.unprepared(now, req, refusal),
+        };
+        (r.prepared, r.traits) = (true, traits);
+        let Some(n) = r.seq else { return self.stateless_ready(now, req) };
+        let s = self.seq_mut(n);
+        if s.adopted && !s.announced {
+            s.announced = true;
+            self.out.push(Out::Started(n, req));
+        }
+        match self.seq(n).seat {
+            Some(_) => self.advance(now, n),
+            None => self.seat_or_wait(now, n),
+        }
+    }
+
+    fn unprepared(&mut self, now: u64, req: Req, refusal: Refusal) {
+        let Some(RReq { seq, start, .. }) = self.req(req).cloned() else { return };
+        let Some(n) = seq else {
+            self.reqs[req.ix as usize] = None;
+            self.out.push(Out::Refuse(req, refusal));
+            return;
+        };
+        let announced = self.seq(n).announced;
+        if announced && !start {
+            return self.drop_step(now, n, req, refusal);
+        }
+        self.seq_mut(n).queue.remove(0);
+        self.reqs[req.ix as usize] = None;
+        self.out.push(Out::Refuse(req, refusal));
+        let restart = self.seq(n).queue.iter().position(|r| self.req(*r).is_some_and(|r| r.start));
+        match restart.filter(|_| !announced) {
+            Some(place) => self.start_after_all(now, n, place),
+            None => self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed)),
+        }
+    }
+
+    /// The id was unknown, but a START has followed: that one opens the sequence.
+    fn start_after_all(&mut self, now: u64, n: N, place: usize) {
+        for _ in 0..place {
+            let req = self.seq_mut(n).queue.remove(0);
+            self.reqs[req.ix as usize] = None;
+            self.out.push(Out::Refuse(req, Refusal::Ended(Why::Failed)));
+        }
+        let s = self.seq_mut(n);
+        (s.adopted, s.announced) = (false, true);
+        let start = s.queue[0];
+        self.out.push(Out::Started(n, start));
+        if self.req(start).is_some_and(|r| r.prepared) {
+            self.seat_or_wait(now, n);
+        } else {
+            self.out.push(Out::Prepare(start, Some(n)));
+        }
+    }
+
+    pub fn ran(&mut self, now: u64, batch: BatchId, rows: &[RowEnd]) {
+        let Some(ix) = self.batches.iter().position(|b| b.key == Some(batch) && !b.sealing) else { return };
+        let (load, inst, reqs) = (self.batches[ix].load, self.batches[ix].inst, self.batches[ix].reqs.clone());
+        let seals = self.loads[load].spec.stages.seal;
+        self.loads[load].inst[inst].in_flight -= 1;
+        self.loads[load].inst[inst].hold = None;
+        let mut to_seal = Vec::new();
+        for (i, req) in reqs.into_iter().enumerate() {
+            match rows.get(i).copied().unwrap_or(RowEnd::Failed) {
+                RowEnd::Failed => self.row_failed(now, req),
+                RowEnd::Done { state_shape, state_bytes } => {
+                    let (seq, step) = self.req(req).map(|r| (r.seq, r.step)).expect("a running request");
+                    if let Some(n) = seq {
+                        let s = self.seq_mut(n);
+                        (s.step, s.state_shape, s.state_bytes) = (step, state_shape, state_bytes);
+                    }
+                    if seals { to_seal.push(req) } else { self.durable(now, req) }
+                }
+            }
+        }
+        let ix = self.batches.iter().position(|b| b.key == Some(batch)).expect("the batch");
+        if to_seal.is_empty() {
+            self.batches.remove(ix);
+            return;
+        }
+        for req in &to_seal {
+            self.moves_to(*req, At::Sealing, Stage::Sealing);
+        }
+        (self.batches[ix].sealing, self.batches[ix].reqs) = (true, to_seal);
+        self.out.push(Out::Seal(ix));
+    }
+
+    fn moves_to(&mut self, req: Req, at: At, stage: Stage) -> Option<N> {
+        let r = self.req_mut(req).expect("a running request");
+        r.at = at;
+        let seq = r.seq;
+        if let Some(n) = seq {
+            self.seq_mut(n).stage = stage;
+        }
+        seq
+    }
+
+    pub fn sealed(&mut self, now: u64, batch: BatchId, result: Result<(), Refusal>) {
+        let Some(ix) = self.batches.iter().position(|b| b.key == Some(batch) && b.sealing) else { return };
+        for req in self.batches.remove(ix).reqs {
+            match result {
+                Ok(()) => self.durable(now, req),
+                Err(refusal) => {
+                    let r = self.reqs[req.ix as usize].take().expect("a sealing request");
+                    self.out.push(Out::Refuse(req, refusal));
+                    self.turn_done(&r, false);
+                    if let Some(n) = r.seq {
+                        self.leave(now, n, Why::Unsealed, Refusal::Ended(Why::Unsealed));
+                        self.complete(now, n);
+                    }
+                }
+            }
+        }
+    }
+
+    fn durable(&mut self, now: u64, req: Req) {
+        let load = self.req(req).expect("a committed request").load;
+        if !self.loads[load].spec.stages.post {
+            return self.answer(now, req);
+        }
+        let seq = self.moves_to(req, At::Posting, Stage::Posting);
+        self.out.push(Out::Post(req, seq));
+    }
+
+    pub fn posted(&mut self, now: u64, req: Req) {
+        if self.req(req).is_some_and(|r| r.at == At::Posting) {
+            self.answer(now, req);
+        }
+    }
+
+    fn row_failed(&mut self, now: u64, req: Req) {
+        let r = self.req(req).cloned().expect("a running request");
+        if let Some(n) = r.seq {
+            if r.start && !r.dialect.keep_failed_start {
+                self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed));
+            } else if r.counted {
+                self.expect_again(n, 0, r.step);
+                self.seq_mut(n).touched = now;
+            }
+        }
+        self.answer(now, req);
+    }
+
+    fn answer(&mut self, now: u64, req: Req) {
+        let r = self.reqs[req.ix as usize].take().expect("a request past its queue");
+        self.turn_done(&r, true);
+        if let Some(n) = r.seq {
+            self.complete(now, n);
+        }
+    }
+
+    fn complete(&mut self, now: u64, n: N) {
+        let s = self.seq_mut(n);
+        (s.current, s.touched) = (None, now);
+        self.advance(now, n);
+    }
+
+    /// Answers leave in the order in which their requests were taken, where the load keeps one.
+    fn turn_done(&mut self, r: &RReq, answer: bool) {
+        let turns = &mut self.loads[r.load].turns;
+        let Some(turn) = turns.iter_mut().find(|(req, _)| *req == r.key) else {
+            if answer {
+                self.out.push(Out::Release(r.key));
+            }
+            return;
+        };
+        turn.1 = Some(answer);
+        while let Some((req, Some(answered))) = turns.first().copied() {
+            turns.remove(0);
+            if answered {
+                self.out.push(Out::Release(req));
+            }
+        }
+    }
+}

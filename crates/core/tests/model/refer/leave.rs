@@ -1,0 +1,139 @@
+//! How sequences end in the reference model, and requests that never run.
+
+use sequor_core::*;
+
+use super::{At, N, Out, Refer, Stone};
+
+impl Refer {
+    /// Ends a sequence. What waits is refused; a request past the queue is let through first.
+    pub fn leave(&mut self, now: u64, n: N, why: Why, told: Refusal) {
+        let s = self.seq_mut(n);
+        if s.leaving.is_some() {
+            return;
+        }
+        if s.current.is_some() {
+            (s.leaving, s.linked) = (Some(why), false);
+            self.refuse_queue(n, told);
+            self.bury(now, n, why);
+            return;
+        }
+        let load = s.load;
+        self.remove(now, n, why, told);
+        self.admit_waiting(now, load);
+    }
+
+    pub fn finish(&mut self, now: u64, n: N, why: Why) {
+        let load = self.seq(n).load;
+        let told = if why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) };
+        self.remove(now, n, why, told);
+        self.admit_waiting(now, load);
+    }
+
+    pub fn remove(&mut self, now: u64, n: N, why: Why, told: Refusal) {
+        self.refuse_queue(n, told);
+        if self.seq(n).leaving.is_none() {
+            self.bury(now, n, why);
+        }
+        let ix = self.seqs.iter().position(|s| s.n == n).expect("a live sequence");
+        let s = self.seqs.remove(ix);
+        // What was running when it left has been committed since.
+        if let Some(stone) = self.stones.iter_mut().rev().find(|x| x.n == n) {
+            stone.stone.step = s.step;
+        }
+        if s.announced {
+            self.out.push(Out::Ended(n, why));
+        }
+        if let Some((inst, slot)) = s.seat {
+            let inst = &mut self.loads[s.load].inst[inst];
+            inst.slots[slot as usize] = None;
+            // A slot that was never given a state has none to drop.
+            if s.ran {
+                inst.ops.push(super::ROp::Free(slot));
+            }
+            inst.hold = None;
+        }
+    }
+
+    fn refuse_queue(&mut self, n: N, told: Refusal) {
+        for req in std::mem::take(&mut self.seq_mut(n).queue) {
+            self.reqs[req.ix as usize] = None;
+            self.out.push(Out::Refuse(req, told));
+        }
+    }
+
+    /// The last so many ends are remembered; of an id, that of its youngest sequence.
+    fn bury(&mut self, now: u64, n: N, why: Why) {
+        let s = self.seq(n);
+        let limit = self.loads[s.load].spec.limits.tombs as usize;
+        let younger = self.stones.iter().any(|x| x.id == s.id && x.n > n);
+        if !s.announced || limit == 0 || younger {
+            return;
+        }
+        let stone = Tombstone { why, at: Time(now), step: s.step };
+        let id = s.id.clone();
+        self.stones.push(Stone { id, n, stone });
+        while self.stones.len() > limit {
+            self.stones.remove(0);
+        }
+    }
+
+    // === requests that never run ===
+
+    pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: Why) {
+        let Some(r) = self.req(req).filter(|r| r.at == At::Queued) else { return };
+        let (load, start) = (r.load, r.start);
+        let Some(n) = r.seq else {
+            self.reqs[req.ix as usize] = None;
+            self.out.push(Out::Refuse(req, told));
+            return;
+        };
+        let s = self.seq(n);
+        let adopts = s.adopted && !s.ran && s.queue.first() == Some(&req);
+        if start || adopts || self.loads[load].spec.cancel_ends {
+            self.leave(now, n, why, told);
+        } else {
+            self.drop_step(now, n, req, told);
+        }
+    }
+
+    /// Takes a step out of the queue; the sequence lives on. If the client counts, what it counted on behind it goes too, and it is expected
+    /// again.
+    pub fn drop_step(&mut self, now: u64, n: N, req: Req, told: Refusal) {
+        let s = self.seq(n);
+        let place = s.queue.iter().position(|r| *r == req).expect("a queued step");
+        let (waited, seated) = (s.stage, s.seat.is_some());
+        let (counted, step) = self.req(req).map(|r| (r.counted, r.step)).expect("an open request");
+        if counted {
+            self.expect_again(n, place + 1, step);
+        }
+        self.take_out(n, place, told);
+        self.seq_mut(n).touched = now;
+        if place == 0 && seated && matches!(waited, Stage::Ready | Stage::Preparing) {
+            self.advance(now, n);
+        }
+    }
+
+    /// Refuses the counted steps from `place` on, up to a START or one that is not counted.
+    pub fn expect_again(&mut self, n: N, place: usize, step: u64) {
+        while let Some(next) = self.seq(n).queue.get(place).copied() {
+            let follows = self.req(next).is_some_and(|r| r.counted && !r.start);
+            if !follows {
+                return;
+            }
+            self.take_out(n, place, Refusal::StepGap { want: step });
+        }
+        self.seq_mut(n).next_step = step;
+    }
+
+    fn take_out(&mut self, n: N, place: usize, told: Refusal) {
+        let req = self.seq_mut(n).queue.remove(place);
+        let end = self.reqs[req.ix as usize].take().is_some_and(|r| r.end);
+        if end {
+            // Its END is not to be; but if its id went to a younger sequence, nobody can reach it any more.
+            let id = self.seq(n).id.clone();
+            let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
+            self.seq_mut(n).ending = taken.then_some(Why::Restarted);
+        }
+        self.out.push(Out::Refuse(req, told));
+    }
+}

@@ -1,0 +1,363 @@
+//! The reference model: what the core should do, as plainly as it can be said. Vectors and full scans; no keys but those the core shows.
+
+mod admit;
+mod finish;
+mod leave;
+mod plan;
+mod rounds;
+mod seats;
+mod time;
+
+use std::time::Duration;
+
+use sequor_core::*;
+
+pub use plan::{RNext, RPlan, Shown};
+
+pub const NEVER: u64 = u64::MAX;
+
+pub fn ns(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A sequence's number in the model, counted from 1 in the order of birth.
+pub type N = u64;
+
+#[derive(Debug, Clone)]
+pub struct RSeq {
+    pub n: N,
+    pub key: Option<Seq>,
+    pub id: Id,
+    pub load: usize,
+    pub seat: Option<(usize, u32)>,
+    pub stage: Stage,
+    /// Its place among those that are in the same stage: later is larger.
+    pub turn: u64,
+    /// When it became idle, in turns.
+    pub idled: u64,
+    pub queue: Vec<Req>,
+    pub current: Option<Req>,
+    pub ending: Option<Why>,
+    pub leaving: Option<Why>,
+    /// Whether its id still leads to it.
+    pub linked: bool,
+    pub ran: bool,
+    pub adopted: bool,
+    pub announced: bool,
+    pub next_step: u64,
+    /// The number of the last START that was admitted.
+    pub first: u64,
+    pub step: u64,
+    pub touched: u64,
+    pub idle: Option<u64>,
+    pub backlogged_at: u64,
+    pub backlog_until: u64,
+    pub state_shape: u64,
+    pub state_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct RReq {
+    pub key: Req,
+    pub load: usize,
+    pub seq: Option<N>,
+    pub start: bool,
+    pub end: bool,
+    pub step: u64,
+    pub counted: bool,
+    pub dialect: Dialect,
+    pub arrival: u64,
+    pub ready: u64,
+    pub turn: u64,
+    pub deadline: u64,
+    pub priority: u32,
+    pub traits: Traits,
+    pub at: At,
+    pub prepared: bool,
+    pub queue_until: u64,
+    /// For the witness of starvation: how many were ready before it, whether all were alike, and how many runs have passed it over.
+    pub ahead: u64,
+    pub alike: bool,
+    pub passed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    Queued,
+    Running,
+    Sealing,
+    Posting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ROp {
+    Init(u32, Req),
+    Adopt(u32, Req),
+    Free(u32),
+}
+
+#[derive(Debug, Clone)]
+pub struct RInst {
+    pub slots: Vec<Option<N>>,
+    pub ops: Vec<ROp>,
+    pub in_flight: u8,
+    pub asked: bool,
+    pub hold: Option<u64>,
+    pub gone: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct RLoad {
+    pub born: u64,
+    pub spec: LoadSpec,
+    pub external: Option<Hooks>,
+    pub retired: Option<u64>,
+    /// The limit of its retirement has come.
+    pub ended: bool,
+    pub gone: bool,
+    pub inst: Vec<RInst>,
+    /// Taken requests whose answers leave in order; what became of each.
+    pub turns: Vec<(Req, Option<bool>)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct RBatch {
+    pub key: Option<BatchId>,
+    pub load: usize,
+    pub inst: usize,
+    pub reqs: Vec<Req>,
+    pub sealing: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Stone {
+    pub id: Id,
+    pub n: N,
+    pub stone: Tombstone,
+}
+
+/// What the core is expected to say. Sequences by their number.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Out {
+    Refuse(Req, Refusal),
+    Release(Req),
+    Replay(Req, N),
+    Prepare(Req, Option<N>),
+    Post(Req, Option<N>),
+    Seal(usize),
+    Started(N, Req),
+    Slotted(N, usize, usize, u32, u64),
+    Ended(N, Why),
+    Fault(Fault),
+    Fallback,
+    Stale(u32),
+}
+
+#[derive(Debug, Default, Clone)]
+pub struct Refer {
+    pub loads: Vec<RLoad>,
+    pub seqs: Vec<RSeq>,
+    pub reqs: Vec<Option<RReq>>,
+    pub batches: Vec<RBatch>,
+    pub stones: Vec<Stone>,
+    pub out: Vec<Out>,
+    /// The keys that the core gave, by number; kept for ever.
+    pub keys: Vec<Option<Seq>>,
+    pub seq_born: u64,
+    pub load_born: u64,
+    pub turn: u64,
+}
+
+impl Refer {
+    pub fn apply(&mut self, now: u64, event: &Event) {
+        self.expire(now);
+        match event {
+            Event::Loaded(load, spec) => self.loaded(*load, spec),
+            Event::Retire { load, until } => {
+                if !self.loads[usize::from(load.0)].gone {
+                    self.loads[usize::from(load.0)].retired = Some(until.0);
+                }
+                self.expire(now);
+            }
+            Event::Attach(load, hooks) => self.attach(now, usize::from(load.0), *hooks),
+            Event::Submit(submit) => self.submit(now, submit),
+            Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, Why::Cancelled),
+            Event::Prepared(req, result) => self.prepared(now, *req, *result),
+            Event::Ran { batch, rows } => self.ran(now, *batch, rows),
+            Event::Sealed(batch, result) => self.sealed(now, *batch, *result),
+            Event::Posted(req) => self.posted(now, *req),
+            Event::End(seq, why) => {
+                if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {
+                    let told = if *why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
+                    self.leave(now, n, *why, told);
+                }
+            }
+            Event::Tick => {}
+        }
+    }
+
+    fn loaded(&mut self, key: Load, spec: &LoadSpec) {
+        assert_eq!(usize::from(key.0), self.loads.len());
+        self.load_born += 1;
+        let inst = RInst {
+            slots: vec![None; spec.slots() as usize],
+            ops: Vec::new(),
+            in_flight: 0,
+            asked: false,
+            hold: None,
+            gone: false,
+        };
+        self.loads.push(RLoad {
+            born: self.load_born,
+            external: spec.external,
+            spec: spec.clone(),
+            retired: None,
+            ended: false,
+            gone: false,
+            inst: vec![inst; usize::from(spec.instances)],
+            turns: Vec::new(),
+        });
+    }
+
+    fn attach(&mut self, now: u64, load: usize, hooks: Option<Hooks>) {
+        if self.loads[load].gone {
+            return;
+        }
+        self.loads[load].external = hooks;
+        for inst in &mut self.loads[load].inst {
+            (inst.hold, inst.asked) = (None, false);
+        }
+        self.admit_waiting(now, load);
+    }
+
+    // === looking ===
+
+    pub fn seq(&self, n: N) -> &RSeq {
+        self.seqs.iter().find(|s| s.n == n).expect("a live sequence")
+    }
+
+    pub fn alive(&self, n: N) -> bool {
+        self.seqs.iter().any(|s| s.n == n)
+    }
+
+    pub fn seq_mut(&mut self, n: N) -> &mut RSeq {
+        self.seqs.iter_mut().find(|s| s.n == n).expect("a live sequence")
+    }
+
+    pub fn req(&self, key: Req) -> Option<&RReq> {
+        self.reqs.get(key.ix as usize)?.as_ref().filter(|r| r.key == key)
+    }
+
+    pub fn req_mut(&mut self, key: Req) -> Option<&mut RReq> {
+        self.reqs.get_mut(key.ix as usize)?.as_mut().filter(|r| r.key == key)
+    }
+
+    pub fn open(&self, load: usize) -> usize {
+        self.reqs.iter().flatten().filter(|r| r.load == load).count()
+    }
+
+    pub fn of_load(&self, load: usize) -> impl Iterator<Item = &RSeq> {
+        self.seqs.iter().filter(move |s| s.load == load)
+    }
+
+    fn in_stage(&self, load: usize, stage: Stage) -> Vec<N> {
+        let mut found: Vec<(u64, N)> = self.of_load(load).filter(|s| s.stage == stage).map(|s| (s.turn, s.n)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, n)| n).collect()
+    }
+
+    /// Sequences of the backlog, in order.
+    pub fn backlog(&self, load: usize) -> Vec<N> {
+        self.in_stage(load, Stage::Backlogged)
+    }
+
+    pub fn backlog_head(&self, load: usize) -> Option<&RSeq> {
+        self.of_load(load).filter(|s| s.stage == Stage::Backlogged).min_by_key(|s| s.turn)
+    }
+
+    /// The sequence that has been idle longest.
+    pub fn idlest(&self, load: usize) -> Option<&RSeq> {
+        self.of_load(load).filter(|s| s.stage == Stage::Idle).min_by_key(|s| s.turn)
+    }
+
+    pub fn idle(&self, load: usize) -> Vec<N> {
+        self.in_stage(load, Stage::Idle)
+    }
+
+    pub fn bytes_of(&self, n: N) -> u64 {
+        self.seq(n).queue.iter().filter_map(|r| self.req(*r)).map(|r| r.traits.bytes).sum()
+    }
+
+    pub fn backlog_bytes(&self, load: usize) -> u64 {
+        self.backlog(load).into_iter().map(|n| self.bytes_of(n)).sum()
+    }
+
+    pub fn used(&self, load: usize) -> u32 {
+        self.loads[load].inst.iter().flat_map(|i| &i.slots).filter(|s| s.is_some()).count() as u32
+    }
+
+    pub fn free(&self, load: usize) -> u32 {
+        self.loads[load].inst.iter().flat_map(|i| &i.slots).filter(|s| s.is_none()).count() as u32
+    }
+
+    pub fn live(&self, load: usize) -> u32 {
+        self.of_load(load).count() as u32
+    }
+
+    /// Sequences, or stateless requests, that are prepared before they may wait for a slot.
+    pub fn preparing(&self, load: usize) -> u32 {
+        if !self.loads[load].spec.is_stateful() {
+            let waits = |r: &&RReq| r.load == load && r.at == At::Queued && !r.prepared;
+            return self.reqs.iter().flatten().filter(waits).count() as u32;
+        }
+        self.of_load(load).filter(|s| s.stage == Stage::Preparing && s.seat.is_none()).count() as u32
+    }
+
+    pub fn asks_admit(&self, load: usize) -> bool {
+        self.loads[load].external.is_some_and(|h| h.admit)
+    }
+
+    /// What can run on an instance now, in the order in which it became ready.
+    pub fn ready(&self, load: usize, inst: usize) -> Vec<Req> {
+        let mut found: Vec<(u64, Req)> = if self.loads[load].spec.is_stateful() {
+            let here = |s: &&RSeq| s.stage == Stage::Ready && s.seat.is_some_and(|(i, _)| i == inst);
+            self.of_load(load).filter(here).map(|s| (s.turn, s.queue[0])).collect()
+        } else {
+            let here = |r: &&RReq| r.load == load && r.at == At::Queued && r.prepared;
+            self.reqs.iter().flatten().filter(here).map(|r| (r.turn, r.key)).collect()
+        };
+        found.sort_unstable_by_key(|(turn, _)| *turn);
+        found.into_iter().map(|(_, r)| r).collect()
+    }
+
+    /// The class of everything that must agree within a batch: the request's shapes and its state's.
+    pub fn shape(&self, req: Req) -> (u64, u64) {
+        let Some(r) = self.req(req) else { return (0, 0) };
+        let first = self.loads[r.load].spec.initial_state_shape;
+        let state = r.seq.map_or(0, |n| if r.start { first } else { self.seq(n).state_shape });
+        (r.traits.shape, state)
+    }
+
+    pub fn next_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    pub fn usage(&self, load: usize) -> Usage {
+        let l = &self.loads[load];
+        if l.gone {
+            return Usage::default();
+        }
+        let ready = match l.spec.is_stateful() {
+            true => self.of_load(load).filter(|s| s.stage == Stage::Ready).count(),
+            false => self.ready(load, 0).len(),
+        };
+        Usage {
+            live: self.live(load),
+            backlog: self.of_load(load).filter(|s| s.stage == Stage::Backlogged).count() as u32,
+            slots_used: self.used(load),
+            slots: l.spec.slots() * u32::from(l.spec.instances),
+            ready: ready as u32,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What an instance does next, by the reference model: the built-in policies said once more, plainly.
+
+use std::time::Duration;
+
+use sequor_core::*;
+
+use super::{At, NEVER, Out, RBatch, ROp, Refer, ns};
+
+/// What a policy was shown of one candidate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shown {
+    pub req: Req,
+    pub rows: u32,
+    pub shape: (u64, u64),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum RPlan {
+    Nothing(Option<u64>),
+    Ask,
+    /// Whether it is a round taken from an external policy that let somebody wait for too long.
+    Run(Vec<Req>, bool),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum RNext {
+    Run(Vec<ROp>, Vec<Option<Req>>),
+    Tidy(Vec<ROp>),
+    Ask(Vec<Shown>),
+    Sleep(Option<u64>),
+    Gone,
+}
+
+impl Refer {
+    pub fn next(&mut self, now: u64, load: usize, inst: usize) -> RNext {
+        self.expire(now);
+        self.next_after(now, load, inst)
+    }
+
+    pub fn next_after(&mut self, now: u64, load: usize, inst: usize) -> RNext {
+        match self.plan(now, load, inst) {
+            RPlan::Run(reqs, fallback) => {
+                if fallback {
+                    self.out.push(Out::Fallback);
+                }
+                self.take(load, inst, &reqs)
+            }
+            RPlan::Ask => {
+                self.loads[load].inst[inst].asked = true;
+                RNext::Ask(self.shown(load, inst))
+            }
+            RPlan::Nothing(until) => self.rest(load, inst, until),
+        }
+    }
+
+    /// What it would do, without doing it.
+    pub fn plan(&self, now: u64, load: usize, inst: usize) -> RPlan {
+        let l = &self.loads[load];
+        let i = &l.inst[inst];
+        if l.gone || i.in_flight >= l.spec.depth.max(1) || i.asked {
+            return RPlan::Nothing(None);
+        }
+        let ready = self.ready(load, inst);
+        let Some(oldest) = ready.first().and_then(|r| self.req(*r)) else { return RPlan::Nothing(None) };
+        let limit = oldest.ready.saturating_add(ns(l.spec.limits.max_wait));
+        let plans = l.external.is_some_and(|h| h.plan);
+        let overdue = limit <= now && (plans || matches!(l.spec.strategy, Strategy::Deadline { .. }));
+        if plans && !overdue {
+            return match i.hold.map(|until| until.min(limit)) {
+                Some(until) if until > now => RPlan::Nothing(Some(until)),
+                _ => RPlan::Ask,
+            };
+        }
+        match self.built_in(now, load, &ready, overdue) {
+            Ok(reqs) => RPlan::Run(reqs, overdue && plans),
+            Err(until) => RPlan::Nothing(Some(until)),
+        }
+    }
+
+    /// The built-in policy's picks, or when to look again.
+    pub fn built_in(&self, now: u64, load: usize, ready: &[Req], forced: bool) -> Result<Vec<Req>, u64> {
+        let spec = &self.loads[load].spec;
+        let all = [spec.max_batch.max(1)];
+        match &spec.strategy {
+            Strategy::Stateless { batching: false, .. } => Ok(vec![ready[0]]),
+            Strategy::Direct { delay, min_use, .. } => {
+                let (delay, min_use) = if forced { (Duration::ZERO, 0.0) } else { (*delay, *min_use) };
+                self.direct(now, spec.slots(), ready, delay, min_use)
+            }
+            Strategy::Deadline { .. } if !forced => Ok(self.deadline(load, ready)),
+            Strategy::Stateless { preferred, delay, .. } | Strategy::Oldest { preferred, delay, .. } if !forced => {
+                let preferred = if preferred.is_empty() { &all[..] } else { preferred };
+                self.oldest(now, spec.max_batch.max(1), ready, preferred, ns(*delay))
+            }
+            _ => self.oldest(now, spec.max_batch.max(1), ready, &all, 0),
+        }
+    }
+
+    fn direct(&self, now: u64, slots: u32, ready: &[Req], delay: Duration, min_use: f32) -> Result<Vec<Req>, u64> {
+        let enough = ready.len() as f32 / slots as f32 >= min_use;
+        if !delay.is_zero() && min_use > 0.0 && !enough {
+            let oldest = ready.iter().filter_map(|r| self.req(*r)).map(|r| r.arrival).min().unwrap_or(now);
+            if now <= oldest.saturating_add(ns(delay)) {
+                return Err(oldest.saturating_add(ns(delay)) + 1);
+            }
+        }
+        let template = self.shape(ready[0]);
+        Ok(ready.iter().copied().filter(|r| self.shape(*r) == template).collect())
+    }
+
+    fn deadline(&self, load: usize, ready: &[Req]) -> Vec<Req> {
+        let spec = &self.loads[load].spec;
+        let mut seen: Vec<Req> = ready.iter().copied().take(spec.limits.candidates as usize).collect();
+        seen.sort_by_key(|r| self.req(*r).map_or(NEVER, |r| r.deadline));
+        let Some(first) = seen.first().copied() else { return vec![ready[0]] };
+        seen.retain(|r| self.shape(*r) == self.shape(first));
+        seen.truncate(spec.max_batch.max(1) as usize);
+        seen
+    }
+
+    fn oldest(&self, now: u64, max: u32, ready: &[Req], preferred: &[u32], delay: u64) -> Result<Vec<Req>, u64> {
+        let window = 2 * max as usize;
+        let first = self.req(ready[0]).expect("a ready request");
+        let shape = self.shape(ready[0]);
+        let (mut picks, mut rows, mut odd, mut best) = (Vec::new(), 0, ready.len() > window, 0);
+        for req in ready.iter().take(window) {
+            let size = self.req(*req).map_or(1, |r| r.traits.rows.max(1));
+            if self.shape(*req) != shape || (rows > 0 && rows + size > max) {
+                odd = true;
+                continue;
+            }
+            rows += size;
+            picks.push(*req);
+            if preferred.contains(&rows) {
+                best = picks.len();
+            }
+            if rows >= max {
+                break;
+            }
+        }
+        let late = delay > 0 && now >= first.ready.saturating_add(delay);
+        if best > 0 && !late {
+            picks.truncate(best);
+            return Ok(picks);
+        }
+        let full = rows >= max || rows >= preferred.iter().copied().max().unwrap_or(1);
+        if delay == 0 || late || full || odd { Ok(picks) } else { Err(first.ready.saturating_add(delay)) }
+    }
+
+    pub fn shown(&self, load: usize, inst: usize) -> Vec<Shown> {
+        let l = &self.loads[load];
+        let asked = l.external.map_or(0, |h| h.window);
+        let window = if asked == 0 { l.spec.limits.candidates } else { asked.min(l.spec.limits.candidates) };
+        self.ready(load, inst).into_iter().take(window as usize).map(|r| self.show(r)).collect()
+    }
+
+    pub fn show(&self, req: Req) -> Shown {
+        Shown { req, rows: self.req(req).map_or(1, |r| r.traits.rows), shape: self.shape(req) }
+    }
+
+    /// Makes a batch of these requests.
+    pub fn take(&mut self, load: usize, inst: usize, reqs: &[Req]) -> RNext {
+        let in_order = matches!(
+            self.loads[load].spec.strategy,
+            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
+        );
+        let mut ops = std::mem::take(&mut self.loads[load].inst[inst].ops);
+        for req in reqs {
+            self.take_row(*req, &mut ops);
+        }
+        let mut rows: Vec<Option<Req>> = reqs.iter().copied().map(Some).collect();
+        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }) {
+            let slot = |r: &Req| self.req(*r).and_then(|r| self.seq(r.seq?).seat).map_or(0, |(_, slot)| slot);
+            rows = (0..=reqs.iter().map(slot).max().unwrap_or(0))
+                .map(|at| reqs.iter().find(|r| slot(r) == at).copied())
+                .collect();
+        }
+        let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
+        if in_order {
+            self.loads[load].turns.extend(reqs.iter().map(|r| (*r, None)));
+        }
+        self.loads[load].inst[inst].in_flight += 1;
+        self.batches.push(RBatch { key: None, load, inst, reqs, sealing: false });
+        RNext::Run(ops, rows)
+    }
+
+    fn take_row(&mut self, req: Req, ops: &mut Vec<ROp>) {
+        let r = self.req_mut(req).expect("a ready request");
+        r.at = At::Running;
+        let (seq, start, step, load) = (r.seq, r.start, r.step, r.load);
+        let Some(n) = seq else { return };
+        let initial = self.loads[load].spec.initial_state_shape;
+        let s = self.seq_mut(n);
+        assert_eq!(s.queue.remove(0), req);
+        (s.current, s.stage) = (Some(req), Stage::Running);
+        let slot = s.seat.expect("a slot").1;
+        let ran = std::mem::replace(&mut s.ran, true);
+        if start {
+            // Nothing of the new life is committed yet, and its state is the first one.
+            (s.step, s.state_shape) = (step.saturating_sub(1), initial);
+            ops.push(ROp::Init(slot, req));
+        } else if s.adopted && !ran {
+            ops.push(ROp::Adopt(slot, req));
+        }
+        if start && ran {
+            self.out.push(Out::Ended(n, Why::Restarted));
+            self.out.push(Out::Started(n, req));
+        }
+    }
+
+    pub fn is_over(&self, load: usize) -> bool {
+        self.loads[load].retired.is_some() && self.live(load) == 0 && self.open(load) == 0
+    }
+
+    pub fn rest(&mut self, load: usize, inst: usize, until: Option<u64>) -> RNext {
+        if self.loads[load].gone {
+            return RNext::Gone;
+        }
+        if !self.loads[load].inst[inst].ops.is_empty() {
+            return RNext::Tidy(std::mem::take(&mut self.loads[load].inst[inst].ops));
+        }
+        if self.is_over(load) {
+            self.loads[load].inst[inst].gone = true;
+            self.loads[load].gone = self.loads[load].inst.iter().all(|i| i.gone);
+            return RNext::Gone;
+        }
+        RNext::Sleep(until)
+    }
+}

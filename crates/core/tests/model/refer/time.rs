@@ -1,0 +1,115 @@
+//! Deadlines of the reference model: whatever is due is done in the order of its deadlines, however late the call.
+
+use sequor_core::*;
+
+use super::{At, N, NEVER, RSeq, Refer, ns};
+
+enum Due {
+    Seq(N),
+    Req(Req),
+    Load(usize),
+}
+
+impl Refer {
+    pub fn expire(&mut self, now: u64) {
+        while let Some(due) = self.soonest(now) {
+            match due {
+                Due::Seq(n) => self.sequence_due(now, n),
+                Due::Req(req) => {
+                    let Some(r) = self.req_mut(req) else { continue };
+                    r.queue_until = NEVER;
+                    let waited = Time(now).since(Time(r.arrival));
+                    self.cancel(now, req, Refusal::QueueTimeout { waited, ahead: 0 }, Why::Cancelled);
+                }
+                Due::Load(load) => match self.loads[load].retired {
+                    Some(until)
+                        if until <= now && !self.loads[load].ended && Some(until) == self.load_deadline(load) =>
+                    {
+                        self.end_all(now, load);
+                    }
+                    _ => self.admit_waiting(now, load),
+                },
+            }
+        }
+    }
+
+    fn soonest(&self, now: u64) -> Option<Due> {
+        let mut best: Option<((u64, u8, u32, u32), Due)> = None;
+        let mut offer = |at: (u64, u8, u32, u32), due: Due| {
+            if at.0 <= now && best.as_ref().is_none_or(|(b, _)| at < *b) {
+                best = Some((at, due));
+            }
+        };
+        for s in &self.seqs {
+            let at = self.sequence_deadline(s);
+            if let (true, Some(key)) = (at <= now, s.key) {
+                offer((at, 0, key.ix, key.generation.get()), Due::Seq(s.n));
+            }
+        }
+        for r in self.reqs.iter().flatten().filter(|r| r.queue_until <= now && r.at == At::Queued) {
+            offer((r.queue_until, 1, r.key.ix, r.key.generation.get()), Due::Req(r.key));
+        }
+        for load in 0..self.loads.len() {
+            if let Some(at) = self.load_deadline(load) {
+                offer((at, 2, load as u32, 0), Due::Load(load));
+            }
+        }
+        best.map(|(_, due)| due)
+    }
+
+    /// Idle sequences expire, backlogged ones run out of patience; nothing else has a deadline.
+    pub fn sequence_deadline(&self, s: &RSeq) -> u64 {
+        match s.stage {
+            Stage::Backlogged => s.backlog_until,
+            Stage::Idle => match self.loads[s.load].spec.expiry {
+                Expiry::Idle(_) => s.idle.map_or(NEVER, |idle| s.touched.saturating_add(idle)),
+                Expiry::TwoScans { every } => {
+                    let every = ns(every).max(1);
+                    (s.touched / every + 2) * every
+                }
+                Expiry::Never => NEVER,
+            },
+            _ => NEVER,
+        }
+    }
+
+    /// The limit of a retirement, or when the head of the backlog gets what it waits for by itself.
+    fn load_deadline(&self, load: usize) -> Option<u64> {
+        let l = &self.loads[load];
+        if l.gone {
+            return None;
+        }
+        let until = l.retired.filter(|_| !l.ended);
+        let admits = self.backlog_head(load).and_then(|head| {
+            let soft = l.spec.idle_soft.and_then(|soft| Some(self.idlest(load)?.touched.saturating_add(ns(soft))));
+            let room = if self.free(load) > 0 { Some(0) } else { soft };
+            let patience =
+                if self.asks_admit(load) { head.backlogged_at.saturating_add(ns(l.spec.limits.max_wait)) } else { 0 };
+            room.map(|at| at.max(patience))
+        });
+        [until, admits].into_iter().flatten().min()
+    }
+
+    fn sequence_due(&mut self, now: u64, n: N) {
+        let s = self.seq(n);
+        if s.stage == Stage::Backlogged {
+            let ahead = self.backlog(s.load).iter().position(|b| *b == n).unwrap_or(0).min(1000) as u32;
+            let waited = Time(now).since(Time(s.backlogged_at));
+            self.leave(now, n, Why::Cancelled, Refusal::QueueTimeout { waited, ahead });
+        } else {
+            self.leave(now, n, Why::Idle, Refusal::Ended(Why::Idle));
+        }
+    }
+
+    /// Whoever waits goes first, so that nobody gets a slot to lose it at once.
+    fn end_all(&mut self, now: u64, load: usize) {
+        self.loads[load].ended = true;
+        let mut all: Vec<(bool, Option<Seq>, N)> = self.of_load(load).map(|s| (s.seat.is_some(), s.key, s.n)).collect();
+        all.sort_unstable();
+        for (.., n) in all {
+            if self.alive(n) {
+                self.leave(now, n, Why::Drained, Refusal::Ended(Why::Drained));
+            }
+        }
+    }
+}

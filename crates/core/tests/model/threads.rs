@@ -1,0 +1,283 @@
+//! Instance threads of the driver: they pull, run, sleep until woken, and ask their policy without the core.
+
+use sequor_core::*;
+
+use super::refer::{RNext, ROp, RPlan, Shown, ns};
+use super::world::World;
+use super::{Checked, broken, policy};
+use crate::hold;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thread {
+    Awake,
+    Asleep(Option<u64>),
+    Pondering,
+    Gone,
+}
+
+#[derive(Debug)]
+pub struct Hand {
+    pub who: Instance,
+    pub thread: Thread,
+    pub flights: Vec<Batch>,
+    pub round: Option<(Box<Round>, Vec<Shown>)>,
+}
+
+impl Hand {
+    pub fn new(who: Instance) -> Hand {
+        Hand { who, thread: Thread::Awake, flights: Vec::new(), round: None }
+    }
+
+    /// Whether its thread would pull now.
+    pub fn pulls(&self, now: Time) -> bool {
+        match self.thread {
+            Thread::Awake => true,
+            Thread::Asleep(until) => until.is_some_and(|at| at <= now.0),
+            Thread::Pondering | Thread::Gone => false,
+        }
+    }
+}
+
+impl World {
+    /// A thread asks what to do next, and does it.
+    pub fn pull(&mut self, hand: usize) -> Checked {
+        let who = self.hands[hand].who;
+        self.hands[hand].thread = Thread::Awake;
+        let due = self.forced_first(who);
+        let expected = self.refer_call(|refer, now| refer.next(now, usize::from(who.load.0), usize::from(who.n)));
+        let mut out = Vec::new();
+        let next = self.core.next(self.now, who, &mut out);
+        self.trace(|| format!("next {who:?} -> {next:?}"));
+        if let (Some(oldest), Next::Run(batch)) = (due, &next) {
+            let taken = batch.real().any(|row| row.req == oldest);
+            hold!(taken, "nobody waits longer than max_wait", "{oldest:?} is overdue, but {batch:?} runs");
+        }
+        self.settle(out)?;
+        self.does(hand, next, expected)
+    }
+
+    /// The request that has waited for longest, if a policy could pass it over and may not any more.
+    fn forced_first(&self, who: Instance) -> Option<Req> {
+        let load = usize::from(who.load.0);
+        let l = &self.refer.loads[load];
+        let free = l.external.is_some_and(|h| h.plan) || matches!(l.spec.strategy, Strategy::Deadline { .. });
+        let ready = self.refer.ready(load, usize::from(who.n));
+        let oldest = self.refer.req(*ready.first().filter(|_| free)?)?;
+        // A request whose own deadline comes now is refused instead.
+        let overdue = oldest.ready.saturating_add(ns(l.spec.limits.max_wait)) <= self.now.0;
+        (overdue && self.core.due().is_none_or(|at| at > self.now)).then_some(oldest.key)
+    }
+
+    fn does(&mut self, hand: usize, next: Next, expected: RNext) -> Checked {
+        let who = self.hands[hand].who;
+        match (next, expected) {
+            (Next::Run(batch), expected) => self.departs(hand, batch, expected),
+            (Next::Tidy(ops), RNext::Tidy(expected)) => {
+                self.same_ops(&ops, &expected)?;
+                self.operate(who, &ops, &[])
+            }
+            (Next::Sleep(until), RNext::Sleep(expected)) => {
+                let until = until.map(|t| t.0);
+                hold!(until == expected, "sleeps as long as the model", "{who:?} until {until:?}, model {expected:?}");
+                self.hands[hand].thread = Thread::Asleep(until);
+                Ok(())
+            }
+            (Next::Ask(round), RNext::Ask(shown)) => {
+                self.same_view(&round, &shown)?;
+                self.hands[hand].thread = Thread::Pondering;
+                self.hands[hand].round = Some((round, shown));
+                Ok(())
+            }
+            (Next::Gone, RNext::Gone) => {
+                self.hands[hand].thread = Thread::Gone;
+                Ok(())
+            }
+            (next, expected) => {
+                broken("an instance does what the model does", format!("{who:?}: {next:?}, model {expected:?}"))
+            }
+        }
+    }
+
+    fn departs(&mut self, hand: usize, batch: Batch, expected: RNext) -> Checked {
+        let who = self.hands[hand].who;
+        let rows: Vec<RealRow> = batch.real().collect();
+        self.operate(who, &batch.ops, &rows)?;
+        let mut state = Vec::new();
+        for row in &rows {
+            state.push(match row.seat {
+                Some((seq, slot)) => self.store.fly(who, seq, slot)?,
+                None => 0,
+            });
+        }
+        let spec = self.refer.loads[usize::from(who.load.0)].spec.clone();
+        self.witness.batch(&batch, &spec, &state)?;
+        let RNext::Run(ops, wanted) = expected else {
+            return broken("an instance does what the model does", format!("{who:?}: {batch:?}, model {expected:?}"));
+        };
+        self.same_ops(&batch.ops, &ops)?;
+        let got: Vec<Option<Req>> =
+            batch.rows.iter().map(|r| if let Row::Real(r) = r { Some(r.req) } else { None }).collect();
+        hold!(got == wanted, "a batch is the model's", "{who:?}: {got:?}, model {wanted:?}");
+        self.refer.batches.last_mut().expect("the model's batch").key = Some(batch.id);
+        self.passed_over(who)?;
+        self.counts.batches += 1;
+        self.counts.rows += rows.len() as u64;
+        self.hands[hand].flights.push(batch);
+        Ok(())
+    }
+
+    /// Whoever is still ready has been passed over once more: not too often, if a built-in policy chooses by age.
+    fn passed_over(&mut self, who: Instance) -> Checked {
+        let load = usize::from(who.load.0);
+        let l = &self.refer.loads[load];
+        let by_age = !l.external.is_some_and(|h| h.plan) && !matches!(l.spec.strategy, Strategy::Deadline { .. });
+        let least = match &l.spec.strategy {
+            Strategy::Stateless { batching: false, .. } => 1,
+            Strategy::Oldest { preferred, .. } | Strategy::Stateless { preferred, .. } => {
+                preferred.iter().copied().min().unwrap_or(l.spec.max_batch)
+            }
+            _ => l.spec.max_batch,
+        };
+        for req in self.refer.ready(load, usize::from(who.n)) {
+            let Some(r) = self.refer.req_mut(req) else { continue };
+            // A policy in between makes all earlier counts void.
+            r.passed = if by_age { r.passed + 1 } else { 0 };
+            let bound = if r.alike { r.ahead.div_ceil(u64::from(least.max(1))) } else { r.ahead };
+            let (passed, ahead) = (r.passed, r.ahead);
+            hold!(passed <= bound, "nobody starves", "{req:?} was passed over {passed} times with {ahead} ahead");
+        }
+        Ok(())
+    }
+
+    fn same_ops(&self, got: &[SlotOp], wanted: &[ROp]) -> Checked {
+        let got: Vec<ROp> = got
+            .iter()
+            .map(|op| match op {
+                SlotOp::Init(slot, req) => ROp::Init(slot.ix, *req),
+                SlotOp::Adopt(slot, req) => ROp::Adopt(slot.ix, *req),
+                SlotOp::Free(slot) | SlotOp::Spill(slot, _) => ROp::Free(slot.ix),
+            })
+            .collect();
+        hold!(got == wanted, "slot operations are those of the model", "{got:?}, model {wanted:?}");
+        Ok(())
+    }
+
+    pub fn operate(&mut self, who: Instance, ops: &[SlotOp], rows: &[RealRow]) -> Checked {
+        let initial = self.refer.loads[usize::from(who.load.0)].spec.initial_state_shape;
+        for op in ops {
+            let seq_of = |req: Req| rows.iter().find(|row| row.req == req).and_then(|row| row.seat).map(|(seq, _)| seq);
+            self.store.op(who, *op, seq_of, initial)?;
+        }
+        Ok(())
+    }
+
+    /// The columns show what the model would show.
+    fn same_view(&self, round: &Round, shown: &[Shown]) -> Checked {
+        let see = &round.see;
+        hold!(see.len as usize == shown.len(), "a policy sees what is ready", "{} of {}", see.len, shown.len());
+        for (i, one) in shown.iter().enumerate() {
+            let Some(r) = self.refer.req(one.req) else { continue };
+            let slot = r.seq.and_then(|n| self.refer.seq(n).seat).map_or(u32::MAX, |(_, slot)| slot);
+            let flags = u8::from(r.start) | u8::from(r.end) << 1;
+            let got =
+                (see.arrival[i], see.ready[i], see.step[i], see.slot[i], see.flags[i], see.rows[i], see.deadline[i]);
+            let want = (r.arrival, r.ready, r.step, slot, flags, r.traits.rows, r.deadline);
+            hold!(got == want, "a policy sees what is ready", "candidate {i}: {got:?}, model {want:?}");
+        }
+        let load = match &round.asked {
+            Asked::Plan(who) => who.load,
+            Asked::Admit { load, .. } => *load,
+        };
+        let usage = self.refer.usage(usize::from(load.0));
+        let all = if matches!(round.asked, Asked::Plan(_)) { self.ready_of(&round.asked) } else { usage.backlog };
+        let max_batch = self.refer.loads[usize::from(load.0)].spec.max_batch.max(1);
+        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
+        let want = (self.now.0, usage.live, usage.backlog, max_batch, all);
+        hold!(got == want, "a policy sees how full it is", "{got:?}, model {want:?}");
+        Ok(())
+    }
+
+    fn ready_of(&self, asked: &Asked) -> u32 {
+        let Asked::Plan(who) = asked else { return 0 };
+        self.refer.ready(usize::from(who.load.0), usize::from(who.n)).len() as u32
+    }
+
+    /// The policy of this thread has thought.
+    pub fn ponder(&mut self, hand: usize) -> Checked {
+        let who = self.hands[hand].who;
+        let Some((mut round, shown)) = self.hands[hand].round.take() else { return Ok(()) };
+        self.hands[hand].thread = Thread::Awake;
+        let max = self.refer.loads[usize::from(who.load.0)].spec.max_batch;
+        let (len, shapes) = (round.see.len, round.see.shape.clone());
+        let said = match self.winding_down {
+            true => Ok(Decision::Default),
+            false => policy::plan(&mut self.rng, self.now, len, max, &shapes, &mut round.picks),
+        };
+        let picks = round.picks.clone();
+        self.trace(|| format!("{who:?} says {said:?} {picks:?}"));
+        let at = (usize::from(who.load.0), usize::from(who.n));
+        let expected = self.refer_call(|refer, now| refer.answer_plan(now, at, &shown, &picks, said));
+        let mut out = Vec::new();
+        let next = self.core.answer(self.now, round, Said::Plan(said), &mut out);
+        self.trace(|| format!("  -> {next:?}"));
+        self.settle(out)?;
+        self.does(hand, next, expected)
+    }
+
+    /// A batch has run.
+    pub fn lands(&mut self, hand: usize, flight: usize) -> Checked {
+        let batch = self.hands[hand].flights.swap_remove(flight);
+        let who = batch.instance;
+        let mut rows = Vec::new();
+        let initial = self.refer.loads[usize::from(who.load.0)].spec.initial_state_shape;
+        for row in batch.real() {
+            let done = !self.rng.percent(self.taste.fails) || self.winding_down;
+            let shape = if self.rng.percent(10) { self.rng.below(self.taste.shapes) } else { initial };
+            self.witness.lands(&row);
+            if let Some((seq, slot)) = row.seat {
+                self.store.land(who, seq, slot, done.then_some((row.req, shape)));
+            }
+            rows.push(if done { RowEnd::Done { state_shape: shape, state_bytes: shape } } else { RowEnd::Failed });
+        }
+        // A driver that loses the last rows has failed them; only where their state is as it was.
+        while matches!(rows.last(), Some(RowEnd::Failed)) && self.rng.percent(50) {
+            rows.pop();
+        }
+        self.apply(Event::Ran { batch: batch.id, rows })
+    }
+
+    /// Nobody sleeps who has something to do.
+    pub fn sleepers(&self) -> Checked {
+        for hand in &self.hands {
+            let Thread::Asleep(until) = hand.thread else { continue };
+            if hand.pulls(self.now) {
+                continue;
+            }
+            let (load, n) = (usize::from(hand.who.load.0), usize::from(hand.who.n));
+            let l = &self.refer.loads[load];
+            hold!(l.inst[n].ops.is_empty(), "nobody sleeps over work", "{:?} has slots to tidy", hand.who);
+            hold!(!self.refer.is_over(load), "nobody sleeps over work", "{:?} could go", hand.who);
+            let bound = match self.refer.plan(self.now.0, load, n) {
+                RPlan::Nothing(None) => continue,
+                RPlan::Nothing(Some(at)) => at,
+                _ => self.now.0,
+            };
+            let wakes = |until: Option<u64>| until.is_some_and(|at| at <= bound);
+            if wakes(until) {
+                continue;
+            }
+            // Stateless requests may be taken by any instance that will look; a policy that waits does so for all.
+            let patience = |h: &Hand| match h.thread {
+                Thread::Awake => h.flights.len() < usize::from(l.spec.depth),
+                Thread::Pondering => true,
+                Thread::Asleep(until) => {
+                    until.is_some_and(|at| at <= bound) || (until.is_some() && l.external.is_some())
+                }
+                Thread::Gone => false,
+            };
+            let others = !l.spec.is_stateful() && self.hands.iter().any(|h| h.who.load == hand.who.load && patience(h));
+            hold!(others, "nobody sleeps over work", "{:?} sleeps until {until:?}, could run at {bound}", hand.who);
+        }
+        Ok(())
+    }
+}

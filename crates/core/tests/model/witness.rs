@@ -1,0 +1,235 @@
+//! What must hold whatever the reference model thinks: told from the submitted requests, the effects and the batches alone.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use sequor_core::*;
+
+use super::{Checked, broken};
+use crate::hold;
+
+/// How far a request is, as its sender and the instance threads know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Sent,
+    Running,
+    /// It ran (and may be sealed, postprocessed, or wait for its turn).
+    Ran,
+}
+
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub key: Req,
+    pub serial: u64,
+    pub start: bool,
+    pub id: Id,
+    pub rows: u32,
+    pub shape: u64,
+    pub fate: Fate,
+}
+
+#[derive(Debug, Default)]
+pub struct Witness {
+    /// Open requests, by index of their key.
+    pub sent: Vec<Option<Sent>>,
+    generations: Vec<u32>,
+    /// Requests whose keys may be used again.
+    free: Vec<u32>,
+    serial: u64,
+    /// Sequences that were announced and have not ended.
+    live: HashMap<Seq, Life>,
+    known: HashSet<Seq>,
+    slots: HashMap<(Instance, u32), Seq>,
+    /// Taken requests whose answers must leave in this order.
+    turns: HashMap<Load, VecDeque<Req>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Life {
+    running: Option<Req>,
+    last: u64,
+}
+
+impl Witness {
+    /// A key for a new request.
+    pub fn send(&mut self) -> Req {
+        // A few keys rest, so that those used lately are not always the next.
+        let ix = if self.free.len() > 4 { self.free.remove(0) } else { self.sent.len() as u32 };
+        if ix as usize == self.sent.len() {
+            self.sent.push(None);
+            self.generations.push(0);
+        }
+        self.generations[ix as usize] += 1;
+        Req::new(ix, std::num::NonZeroU32::new(self.generations[ix as usize]).expect("above 0"))
+    }
+
+    pub fn sends(&mut self, submit: &Submit) {
+        self.serial += 1;
+        self.sent[submit.req.ix as usize] = Some(Sent {
+            key: submit.req,
+            serial: self.serial,
+            start: submit.start,
+            id: submit.id.clone(),
+            rows: submit.traits.rows,
+            shape: submit.traits.shape,
+            fate: Fate::Sent,
+        });
+    }
+
+    pub fn open(&self) -> Vec<Req> {
+        self.sent.iter().flatten().map(|s| s.key).collect()
+    }
+
+    pub fn get(&self, req: Req) -> Option<&Sent> {
+        self.sent.get(req.ix as usize)?.as_ref().filter(|s| s.key == req)
+    }
+
+    pub fn get_mut(&mut self, req: Req) -> Option<&mut Sent> {
+        self.sent.get_mut(req.ix as usize)?.as_mut().filter(|s| s.key == req)
+    }
+
+    pub fn sequences(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn born(&self) -> usize {
+        self.known.len()
+    }
+
+    fn answered(&mut self, req: Req, effect: &Effect) -> Result<Sent, super::Broken> {
+        let Some(sent) = self.sent.get_mut(req.ix as usize).and_then(|s| s.take_if(|s| s.key == req)) else {
+            return broken("every request is answered exactly once", format!("{effect:?}, again"));
+        };
+        self.free.push(req.ix);
+        Ok(sent)
+    }
+
+    pub fn effect(&mut self, effect: &Effect, all: &[Effect], seals: bool) -> Checked {
+        match effect {
+            Effect::Refuse(req, _) => {
+                let sent = self.answered(*req, effect)?;
+                let unsealed = sent.fate == Fate::Ran && seals;
+                hold!(sent.fate == Fate::Sent || unsealed, "what ran is not refused", "{effect:?} of {sent:?}");
+                for turns in self.turns.values_mut() {
+                    turns.retain(|r| r != req);
+                }
+            }
+            Effect::Release(req) => {
+                let sent = self.answered(*req, effect)?;
+                hold!(sent.fate == Fate::Ran, "only what ran is released", "{effect:?} of {sent:?}");
+                for turns in self.turns.values_mut().filter(|t| t.contains(req)) {
+                    hold!(turns.front() == Some(req), "answers in order", "{effect:?} before {:?}", turns.front());
+                    turns.pop_front();
+                }
+            }
+            Effect::Replay(req, seq) => {
+                let sent = self.answered(*req, effect)?;
+                let fresh = sent.fate == Fate::Sent && self.live.contains_key(seq);
+                hold!(fresh, "only live sequences repeat answers", "{effect:?} of {sent:?}");
+            }
+            Effect::Note(note) => self.note(note, all)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: &Note, all: &[Effect]) -> Checked {
+        let restarts = |seq: &Seq| all.iter().any(|e| matches!(e, Effect::Note(Note::Started(s, _)) if s == seq));
+        match note {
+            Note::Started(seq, _) => {
+                let again = all.contains(&Effect::Note(Note::Ended(*seq, Why::Restarted)));
+                hold!(
+                    !self.live.contains_key(seq) || again,
+                    "started and ended in pairs",
+                    "{note:?} of a live sequence"
+                );
+                hold!(again || self.known.insert(*seq), "a sequence's key is used once", "{note:?} with a used key");
+                self.live.entry(*seq).or_default();
+            }
+            Note::Ended(seq, why) if *why == Why::Restarted && restarts(seq) => {
+                hold!(self.live.contains_key(seq), "started and ended in pairs", "{note:?} of one not started");
+            }
+            Note::Ended(seq, _) => {
+                let Some(life) = self.live.remove(seq) else {
+                    return broken("started and ended in pairs", format!("{note:?} of one not started"));
+                };
+                hold!(life.running.is_none(), "nobody ends while running", "{note:?} while {:?} runs", life.running);
+                self.slots.retain(|_, owner| owner != seq);
+            }
+            Note::Slotted(seq, who, slot, _) => {
+                hold!(self.live.contains_key(seq), "a slot has one owner", "{note:?} for one that does not live");
+                let owner = self.slots.insert((*who, slot.ix), *seq);
+                // In one call a slot may be given on; the notes commute.
+                let ends = |o: Seq| all.iter().any(|e| matches!(e, Effect::Note(Note::Ended(s, _)) if *s == o));
+                hold!(owner.is_none_or(ends), "a slot has one owner", "{note:?}, but {owner:?} has it");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A batch departs. `state` tells the class of a row's state.
+    pub fn batch(&mut self, batch: &Batch, spec: &LoadSpec, state: &[u64]) -> Checked {
+        let real: Vec<RealRow> = batch.real().collect();
+        hold!(!real.is_empty(), "a batch has rows", "{batch:?}");
+        let rows: u32 = real.iter().filter_map(|r| self.get(r.req)).map(|s| s.rows).sum();
+        let many = rows <= spec.max_batch.max(1) || real.len() == 1;
+        hold!(many, "a batch is no larger than it may be", "{rows} rows of {}: {batch:?}", spec.max_batch);
+        let direct = matches!(spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. });
+        for (place, row) in batch.rows.iter().enumerate() {
+            let Row::Real(row) = row else {
+                hold!(direct && place + 1 < batch.rows.len(), "only direct rows are padded", "{batch:?}");
+                continue;
+            };
+            let stands = row.seat.is_none_or(|(_, slot)| slot.ix as usize == place);
+            hold!(!direct || stands, "a direct row is its slot", "row {place} of {batch:?}");
+        }
+        let mut class = None;
+        for (row, state) in real.iter().zip(state) {
+            let Some(sent) = self.get(row.req) else { return broken("only open requests run", format!("{row:?}")) };
+            let mine = (sent.shape, *state);
+            hold!(
+                *class.get_or_insert(mine) == mine,
+                "a batch has one shape",
+                "{mine:?} beside {class:?} in {batch:?}"
+            );
+            self.departs(row)?;
+        }
+        if matches!(spec.strategy, Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. })
+        {
+            self.turns.entry(batch.instance.load).or_default().extend(real.iter().map(|r| r.req));
+        }
+        Ok(())
+    }
+
+    fn departs(&mut self, row: &RealRow) -> Checked {
+        let Some(sent) = self.get_mut(row.req) else { return broken("only open requests run", format!("{row:?}")) };
+        hold!(sent.fate == Fate::Sent, "a request runs once", "{row:?} is {:?}", sent.fate);
+        hold!(sent.start == row.start, "a row is its request", "{row:?} of {sent:?}");
+        sent.fate = Fate::Running;
+        let serial = sent.serial;
+        let Some((seq, slot)) = row.seat else { return Ok(()) };
+        let Some(life) = self.live.get_mut(&seq) else {
+            return broken("only live sequences run", format!("{row:?} of {slot:?}"));
+        };
+        hold!(life.running.is_none(), "one in flight a sequence", "{row:?} beside {:?}", life.running);
+        hold!(life.last < serial, "order within a sequence", "{row:?} is request {serial}, but {} has run", life.last);
+        (life.running, life.last) = (Some(row.req), serial);
+        Ok(())
+    }
+
+    /// A row's run has ended.
+    pub fn lands(&mut self, row: &RealRow) {
+        if let Some(sent) = self.get_mut(row.req) {
+            sent.fate = Fate::Ran;
+        }
+    }
+
+    /// The answer of a row has left, or it is the driver's turn no more: the next of its sequence may run.
+    pub fn through(&mut self, req: Req) {
+        for life in self.live.values_mut() {
+            if life.running == Some(req) {
+                life.running = None;
+            }
+        }
+    }
+}
