@@ -79,7 +79,8 @@ impl Outcome {
                 let _ = write!(text, "\n  {:<11}", from.map_or("(START)".to_owned(), |s| format!("{s:?}")));
                 last = Some(from);
             }
-            let _ = write!(text, " {} {}", to.map_or("(ended)".to_owned(), |s| format!("{s:?}")), self.moves.get(from, to));
+            let _ =
+                write!(text, " {} {}", to.map_or("(ended)".to_owned(), |s| format!("{s:?}")), self.moves.get(from, to));
         }
         text.push_str("\n\n  ended  ");
         for (why, n) in Why::ALL.iter().zip(self.ended) {
@@ -97,10 +98,7 @@ impl Outcome {
     }
 }
 
-pub fn count<T: PartialEq<U>, U>(list: &mut Vec<(T, u64)>, name: U, n: u64)
-where
-    T: From<U>,
-{
+pub fn count<T: PartialEq<U> + From<U>, U>(list: &mut Vec<(T, u64)>, name: U, n: u64) {
     match list.iter_mut().find(|(x, _)| *x == name) {
         Some((_, count)) => *count += n,
         None => list.push((name.into(), n)),

@@ -5,7 +5,14 @@ use sequor_core::*;
 use super::rng::Rng;
 
 /// Fills in the picks of a planning round and says something.
-pub fn plan(rng: &mut Rng, now: Time, len: u32, max_batch: u32, shapes: &[u64], picks: &mut Picks) -> Result<Decision, Fault> {
+pub fn plan(
+    rng: &mut Rng,
+    now: Time,
+    len: u32,
+    max_batch: u32,
+    shapes: &[u64],
+    picks: &mut Picks,
+) -> Result<Decision, Fault> {
     let mut order: Vec<u32> = (0..len).collect();
     rng.shuffle(&mut order);
     match rng.below(20) {

@@ -43,7 +43,9 @@ pub fn mix(hash: u64, step: u64) -> u64 {
 impl Store {
     pub fn op(&mut self, who: Instance, op: SlotOp, seq_of: impl Fn(Req) -> Option<Seq>, initial: u64) -> Checked {
         let (slot, first) = match op {
-            SlotOp::Init(slot, req) => (slot, Some((req, mix(1, u64::from(req.ix) << 32 | u64::from(req.generation.get()))))),
+            SlotOp::Init(slot, req) => {
+                (slot, Some((req, mix(1, u64::from(req.ix) << 32 | u64::from(req.generation.get())))))
+            }
             SlotOp::Adopt(slot, req) => {
                 let Some(hash) = self.found.remove(&req) else {
                     return broken("a slot's life", format!("{op:?}, but nothing was found for it"));
@@ -64,7 +66,9 @@ impl Store {
             cell.value = None;
             return Ok(());
         };
-        let Some(owner) = seq_of(req) else { return broken("a slot's life", format!("{op:?} for a row not in the batch")) };
+        let Some(owner) = seq_of(req) else {
+            return broken("a slot's life", format!("{op:?} for a row not in the batch"));
+        };
         let fits = cell.value.is_none_or(|v| v.owner == owner && matches!(op, SlotOp::Init(..)));
         hold!(fits, "no state leaks between sequences", "{op:?} for {owner:?} on {who:?}, but the slot holds {cell:?}");
         let value = Value { owner, hash, shape: initial };
@@ -80,7 +84,11 @@ impl Store {
         hold!(!cell.flies, "one in flight a sequence", "{slot:?} of {who:?} is in two batches");
         cell.restore();
         let fresh = cell.generation == slot.generation.get();
-        hold!(cell.value.is_some() && fresh, "a slot's life", "{seq:?} runs on {slot:?} of {who:?}, never initialised: {cell:?}");
+        hold!(
+            cell.value.is_some() && fresh,
+            "a slot's life",
+            "{seq:?} runs on {slot:?} of {who:?}, never initialised: {cell:?}"
+        );
         hold!(
             cell.value == truth,
             "the state seen is that of the last committed step",
@@ -105,8 +113,7 @@ impl Store {
     pub fn spill(&mut self, who: Instance, slot: u32) {
         let Some(cell) = self.cells.get_mut(&(who, slot)).filter(|c| !c.flies) else { return };
         if let Some(v) = cell.value.take() {
-            cell.spilled =
-                Some([u64::from(v.owner.ix), u64::from(v.owner.generation.get()), v.hash, v.shape]);
+            cell.spilled = Some([u64::from(v.owner.ix), u64::from(v.owner.generation.get()), v.hash, v.shape]);
         }
     }
 

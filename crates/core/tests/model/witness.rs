@@ -137,7 +137,11 @@ impl Witness {
         match note {
             Note::Started(seq, _) => {
                 let again = all.contains(&Effect::Note(Note::Ended(*seq, Why::Restarted)));
-                hold!(!self.live.contains_key(seq) || again, "started and ended in pairs", "{note:?} of a live sequence");
+                hold!(
+                    !self.live.contains_key(seq) || again,
+                    "started and ended in pairs",
+                    "{note:?} of a live sequence"
+                );
                 hold!(again || self.known.insert(*seq), "a sequence's key is used once", "{note:?} with a used key");
                 self.live.entry(*seq).or_default();
             }
@@ -183,13 +187,15 @@ impl Witness {
         for (row, state) in real.iter().zip(state) {
             let Some(sent) = self.get(row.req) else { return broken("only open requests run", format!("{row:?}")) };
             let mine = (sent.shape, *state);
-            hold!(*class.get_or_insert(mine) == mine, "a batch has one shape", "{mine:?} beside {class:?} in {batch:?}");
+            hold!(
+                *class.get_or_insert(mine) == mine,
+                "a batch has one shape",
+                "{mine:?} beside {class:?} in {batch:?}"
+            );
             self.departs(row)?;
         }
-        if matches!(
-            spec.strategy,
-            Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
-        ) {
+        if matches!(spec.strategy, Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. })
+        {
             self.turns.entry(batch.instance.load).or_default().extend(real.iter().map(|r| r.req));
         }
         Ok(())

@@ -18,12 +18,9 @@ impl Refer {
 
     /// The youngest live sequence of an id, and the youngest that is ending.
     pub fn lookup(&self, id: &Id, version: Option<u64>) -> (Option<N>, Option<N>) {
-        let fits = |s: &&RSeq| {
-            s.linked && s.id == *id && version.is_none_or(|v| self.loads[s.load].spec.version == v)
-        };
-        let youngest = |ending: bool| {
-            self.seqs.iter().filter(fits).filter(|s| s.ending.is_some() == ending).map(|s| s.n).max()
-        };
+        let fits = |s: &&RSeq| s.linked && s.id == *id && version.is_none_or(|v| self.loads[s.load].spec.version == v);
+        let youngest =
+            |ending: bool| self.seqs.iter().filter(fits).filter(|s| s.ending.is_some() == ending).map(|s| s.n).max();
         (youngest(false), youngest(true))
     }
 
@@ -65,9 +62,7 @@ impl Refer {
     }
 
     fn nowhere(&self, now: u64, submit: &Submit) -> Refusal {
-        let same = |l: &usize| {
-            !self.loads[*l].gone && submit.version.is_none_or(|v| v == self.loads[*l].spec.version)
-        };
+        let same = |l: &usize| !self.loads[*l].gone && submit.version.is_none_or(|v| v == self.loads[*l].spec.version);
         let Some(load) = (0..self.loads.len()).find(same) else { return Refusal::NoVersion };
         if !self.loads[load].spec.is_stateful() {
             return Refusal::Stopping;
@@ -150,7 +145,11 @@ impl Refer {
         if step > through && !pending.is_empty() {
             return Err(Refusal::StepBusy { step });
         }
-        if step == s.step && !restarts && !unanswered && s.announced { Ok(Step::Replay) } else { Err(Refusal::StepGone { want: s.next_step }) }
+        if step == s.step && !restarts && !unanswered && s.announced {
+            Ok(Step::Replay)
+        } else {
+            Err(Refusal::StepGone { want: s.next_step })
+        }
     }
 
     // === an id that does not live ===
@@ -302,7 +301,6 @@ impl Refer {
         });
     }
 }
-
 
 fn named(submit: &Submit) -> Result<Id, Refusal> {
     match (&submit.id, submit.dialect.no_id) {

@@ -261,8 +261,7 @@ impl Refer {
     }
 
     fn in_stage(&self, load: usize, stage: Stage) -> Vec<N> {
-        let mut found: Vec<(u64, N)> =
-            self.of_load(load).filter(|s| s.stage == stage).map(|s| (s.turn, s.n)).collect();
+        let mut found: Vec<(u64, N)> = self.of_load(load).filter(|s| s.stage == stage).map(|s| (s.turn, s.n)).collect();
         found.sort_unstable();
         found.into_iter().map(|(_, n)| n).collect()
     }

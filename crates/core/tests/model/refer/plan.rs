@@ -171,7 +171,9 @@ impl Refer {
         let mut rows: Vec<Option<Req>> = reqs.iter().copied().map(Some).collect();
         if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }) {
             let slot = |r: &Req| self.req(*r).and_then(|r| self.seq(r.seq?).seat).map_or(0, |(_, slot)| slot);
-            rows = (0..=reqs.iter().map(slot).max().unwrap_or(0)).map(|at| reqs.iter().find(|r| slot(r) == at).copied()).collect();
+            rows = (0..=reqs.iter().map(slot).max().unwrap_or(0))
+                .map(|at| reqs.iter().find(|r| slot(r) == at).copied())
+                .collect();
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
         if in_order {

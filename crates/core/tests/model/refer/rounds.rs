@@ -105,7 +105,8 @@ impl Refer {
             return self.admit_in_order(now, load);
         }
         let answers = said.unwrap_or_default();
-        let stale = heads.iter().zip(answers).filter(|(head, a)| !self.admit_one(now, load, **head, *a, victims)).count();
+        let stale =
+            heads.iter().zip(answers).filter(|(head, a)| !self.admit_one(now, load, **head, *a, victims)).count();
         if stale > 0 {
             self.out.push(Out::Stale(stale as u32));
         }
@@ -133,9 +134,8 @@ impl Refer {
             Admission::Evict { victim } => {
                 let victim = victims[victim as usize];
                 let Some(soft) = self.loads[load].spec.idle_soft.map(ns) else { return false };
-                let fits = |s: &&super::RSeq| {
-                    s.n == victim && s.stage == Stage::Idle && s.touched.saturating_add(soft) <= now
-                };
+                let fits =
+                    |s: &&super::RSeq| s.n == victim && s.stage == Stage::Idle && s.touched.saturating_add(soft) <= now;
                 let Some(of) = self.seqs.iter().find(fits).and_then(|s| s.seat) else { return false };
                 self.remove(now, victim, Why::Evicted, Refusal::Ended(Why::Evicted));
                 self.seat(now, n, Some(of.0));

@@ -22,7 +22,9 @@ impl Refer {
                     self.cancel(now, req, Refusal::QueueTimeout { waited, ahead: 0 }, Why::Cancelled);
                 }
                 Due::Load(load) => match self.loads[load].retired {
-                    Some(until) if until <= now && !self.loads[load].ended && Some(until) == self.load_deadline(load) => {
+                    Some(until)
+                        if until <= now && !self.loads[load].ended && Some(until) == self.load_deadline(load) =>
+                    {
                         self.end_all(now, load);
                     }
                     _ => self.admit_waiting(now, load),
@@ -81,11 +83,8 @@ impl Refer {
         let admits = self.backlog_head(load).and_then(|head| {
             let soft = l.spec.idle_soft.and_then(|soft| Some(self.idlest(load)?.touched.saturating_add(ns(soft))));
             let room = if self.free(load) > 0 { Some(0) } else { soft };
-            let patience = if self.asks_admit(load) {
-                head.backlogged_at.saturating_add(ns(l.spec.limits.max_wait))
-            } else {
-                0
-            };
+            let patience =
+                if self.asks_admit(load) { head.backlogged_at.saturating_add(ns(l.spec.limits.max_wait)) } else { 0 };
             room.map(|at| at.max(patience))
         });
         [until, admits].into_iter().flatten().min()
