@@ -107,24 +107,23 @@ impl Model {
         }
         let accepted = intake::accept(&load.settings, &mut request)
             .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
-        let ticket = self.ticket(&load, &request)?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
-        let job = job(&load, &mut request, &accepted, ticket, now, reply);
+        let job = job(&load, &mut request, &accepted, now, reply);
         let submit = self.event(&load, &request, version, &accepted, now);
-        let req = self.enqueue(job.with_inputs(accepted.inputs), submit, now);
+        let req = self.enqueue(job.with_inputs(accepted.inputs), submit, now)?;
         Ok(Pending::new(receiver, Arc::clone(self), req))
     }
 
-    /// State memory for the sequence that this request starts.
-    fn ticket(&self, load: &Arc<Loaded>, request: &InferRequest) -> Result<Option<Ticket>, Failure> {
+    /// State memory for the sequence that this request starts. One that lives here begins anew in the memory it has.
+    fn ticket(&self, table: &Table, load: &Loaded, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = load.state_bytes();
-        if !request.sequence.start || bytes == 0 {
+        if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
         }
         self.budget.take(bytes).map(Some).map_err(|no_room| Failure::StateMemory {
             model: self.name.clone(),
-            id: request.sequence.id.clone(),
+            id: submit.id.clone(),
             wanted: no_room.wanted,
             used: no_room.used,
             limit: no_room.limit,
@@ -172,15 +171,15 @@ impl Model {
         }
     }
 
-    fn enqueue(self: &Arc<Self>, job: Job, submit: Submit, now: Time) -> Req {
-        let metrics = Arc::clone(&job.load.metrics);
-        metrics.queued();
+    fn enqueue(self: &Arc<Self>, mut job: Job, submit: Submit, now: Time) -> Result<Req, Failure> {
         let mut table = self.table.lock();
+        job.ticket = self.ticket(&table, &job.load, &submit)?;
+        job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
         let acts = table.settle();
         drop(table);
         self.act(acts, now);
-        req
+        Ok(req)
     }
 
     pub(super) fn cancel(self: &Arc<Self>, req: Req) {
@@ -315,7 +314,6 @@ fn job(
     load: &Arc<Loaded>,
     request: &mut InferRequest,
     accepted: &Accepted,
-    ticket: Option<Ticket>,
     now: Time,
     reply: oneshot::Sender<Result<super::InferAnswer, Failure>>,
 ) -> Job {
@@ -328,7 +326,7 @@ fn job(
         rows: accepted.rows,
         arrived: now,
         taken: now,
-        ticket,
+        ticket: None,
         seq: None,
         counted: request.sequence.step.is_some(),
         snapshot: None,

@@ -41,7 +41,9 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 if let Some(mail) = load.mail.get(usize::from(who.n)) {
                     mail.close();
                 }
-                return model.forget(load.key);
+                // Once it is forgotten nobody finds its other threads to wake them, and each must see for itself that it is over.
+                model.forget(load.key);
+                return load.wake_all();
             }
         };
     }

@@ -67,6 +67,12 @@ impl Loaded {
         }
     }
 
+    pub(super) fn wake_all(&self) {
+        for thread in self.threads.get().into_iter().flatten() {
+            thread.unpark();
+        }
+    }
+
     /// A refusal with what its sentence needs.
     pub(super) fn refused(&self, refusal: Refusal, id: Id, now: Time) -> Failure {
         let ended_ago = match &refusal {
@@ -137,7 +143,12 @@ fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadEr
     let data = match &state.initial.data {
         InitialData::Zero => None,
         InitialData::File(path) => {
-            let bytes = fs_err::read(path).map_err(|e| LoadError::File { path: path.clone(), what: e.to_string() })?;
+            let mut bytes =
+                fs_err::read(path).map_err(|e| LoadError::File { path: path.clone(), what: e.to_string() })?;
+            if let Some(size) = state.dtype.size() {
+                let elements = state.initial.shape.elements().and_then(|n| usize::try_from(n).ok());
+                bytes.truncate(elements.unwrap_or(usize::MAX).saturating_mul(size));
+            }
             Some(Arc::from(bytes))
         }
     };

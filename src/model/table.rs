@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, Core, Decision, Effect, Event, Id, Instance, Next, Note, Refusal, Req, Row, Said, Seq, Slab, SlotOp, Submit,
-    Time, Why,
+    Batch, Core, Decision, Effect, Event, Id, Instance, Load, Next, Note, Refusal, Req, Row, Said, Seq, Slab, SlotOp,
+    Submit, Time, Why,
 };
 
 use crate::state::budget::Ticket;
@@ -102,6 +102,13 @@ impl Table {
         submit.req = req;
         self.apply(now, Event::Submit(submit));
         req
+    }
+
+    /// Whether a sequence of this id lives on this load, with memory of its own.
+    pub(super) fn holds(&self, id: &Id, version: Option<u64>, load: Load) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
+        live.is_some_and(|live| live.load.key == load && live.ticket.is_some())
     }
 
     /// Keeps a state for the next step of this sequence, which must not live here.
@@ -200,6 +207,14 @@ impl Table {
 
     fn hear(&mut self, note: Note) {
         let told = match note {
+            // It begins anew, in the memory it has.
+            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
+                live.kept = None;
+                (Arc::clone(&live.load), Told::Ended(why))
+            }),
+            Note::Started(seq, _) if self.live_mut(seq).is_some() => {
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Started))
+            }
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(Option::as_mut) else { return };
                 let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());

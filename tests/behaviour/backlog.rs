@@ -1,0 +1,127 @@
+//! The backlog: who waits for a slot, with which requests, and who is next.
+
+use crate::slots::{sum_with_id, with_id};
+use crate::support::Server;
+use crate::support::watch::Run;
+
+/// One slot, in either strategy.
+fn one_slot() -> [Server; 2] {
+    ["direct { }", "oldest { max_candidate_sequences: 1 }"]
+        .map(|strategy| sum_with_id(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1")))
+}
+
+fn ids(runs: &[Run]) -> Vec<u64> {
+    runs.iter().flat_map(|run| run.fed::<u64>("CORRID")).collect()
+}
+
+#[test]
+fn without_a_free_slot_a_sequence_waits_and_its_requests_join_it() {
+    for server in one_slot() {
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        a.start().input(&[1]).gives(&[1]);
+        let waiting = [b.start().input(&[10]).send(), b.step().input(&[20]).send(), b.step().input(&[30]).send()];
+        a.step().input(&[1]).gives(&[2]);
+        a.step().input(&[1]).gives(&[3]);
+        assert_eq!(ids(&server.runs()), [1, 1, 1], "b has not run");
+        assert_eq!(server.repository.live(), 2);
+        a.end().input(&[1]).gives(&[4]);
+        for (waiting, sum) in waiting.into_iter().zip([10, 30, 60]) {
+            waiting.gives(&[sum]);
+        }
+        b.end().input(&[1]).gives(&[61]);
+        assert_eq!(ids(&server.runs())[4..], [2, 2, 2, 2]);
+    }
+}
+
+#[test]
+fn a_request_of_a_sequence_with_a_slot_goes_there_past_the_backlog() {
+    for server in one_slot() {
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        let held = server.hold(a.start().input(&[1]));
+        let b_waits = b.start().input(&[5]).send();
+        let steps = [a.step().input(&[1]).send(), a.step().input(&[1]).send(), a.end().input(&[1]).send()];
+        held.release();
+        for (step, sum) in steps.into_iter().zip([2, 3, 4]) {
+            step.gives(&[sum]);
+        }
+        b_waits.gives(&[5]);
+        assert_eq!(ids(&server.runs()), [1, 1, 1, 1, 2]);
+    }
+}
+
+#[test]
+fn slots_are_handed_on_at_end_in_the_order_of_the_starts() {
+    for server in one_slot() {
+        let a = server.seq(1);
+        let mut held = server.hold(a.start().input(&[1]));
+        // Their later requests come in another order, and all before a ends.
+        let order = [5u64, 3, 9, 4].map(|id| server.seq(id));
+        let mut waiting: Vec<_> = order.iter().map(|seq| seq.start().input(&[1]).send()).collect();
+        waiting.extend(order.iter().rev().map(|seq| seq.end().input(&[1]).send()));
+        let end = a.end().input(&[1]).send();
+        let mut seen = vec![1];
+        for _ in 0..9 {
+            seen.extend(held.next_run().fed::<u64>("CORRID"));
+        }
+        assert_eq!(seen, [1, 1, 5, 5, 3, 3, 9, 9, 4, 4]);
+        held.release();
+        end.gives(&[2]);
+        let sums = waiting.into_iter().map(|w| w.answer().output::<i32>("OUTPUT")[0]);
+        assert_eq!(sums.collect::<Vec<_>>(), [1, 1, 1, 1, 2, 2, 2, 2]);
+    }
+}
+
+#[test]
+fn end_hands_the_slot_on_without_waiting_for_anybody_else() {
+    // Two slots: the second's sequence does nothing for the whole of it.
+    for strategy in ["direct { }", "oldest { max_candidate_sequences: 2 }"] {
+        let server = sum_with_id(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 2"));
+        let [a, quiet, c] = [1u64, 2, 3].map(|id| server.seq(id));
+        a.start().input(&[1]).gives(&[1]);
+        quiet.start().input(&[1]).gives(&[1]);
+        let c_waits = c.start().input(&[7]).send();
+        a.end().input(&[1]).gives(&[2]);
+        c_waits.gives(&[7]);
+        quiet.step().input(&[1]).gives(&[2]);
+        c.step().input(&[1]).gives(&[8]);
+    }
+}
+
+#[test]
+fn a_sequence_that_ends_in_the_backlog_and_starts_anew_is_two_sequences_in_order() {
+    for server in one_slot() {
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        a.start().input(&[1]).gives(&[1]);
+        let asks = [b.start().input(&[5]), b.end().input(&[1]), b.start().input(&[50]), b.end().input(&[1])];
+        let waiting = asks.map(|ask| ask.send());
+        a.end().input(&[1]).gives(&[2]);
+        for (waiting, sum) in waiting.into_iter().zip([5, 6, 50, 51]) {
+            waiting.gives(&[sum]);
+        }
+        assert_eq!(server.repository.live(), 0);
+    }
+}
+
+#[test]
+fn requests_of_different_sequences_mix_freely() {
+    for strategy in ["direct { }", "oldest { max_candidate_sequences: 4 }"] {
+        let server = sum_with_id(&with_id(strategy));
+        let all: Vec<_> = (1..=12).map(|id| server.seq(id)).collect();
+        // Twelve sequences over four slots, interleaved; each of five requests, all sent before any answer is awaited.
+        let mut waiting = Vec::new();
+        for step in 0..5 {
+            for (n, seq) in all.iter().enumerate() {
+                let ask = match step {
+                    0 => seq.start(),
+                    4 => seq.end(),
+                    _ => seq.step(),
+                };
+                waiting.push((ask.input(&[n as i32]).send(), n as i32 * (step + 1)));
+            }
+        }
+        for (waiting, sum) in waiting {
+            waiting.gives(&[sum]);
+        }
+        assert_eq!(server.repository.live(), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! Requests that fail: whom it hurts, and what becomes of the sequence.
+
+use sequor::backend::mock::MockBackend;
+use sequor::error::Failure;
+
+use crate::support::values::row;
+use crate::support::{Server, both, model, sum};
+
+const SIXTEEN: [&str; 2] = ["direct { }", "oldest { max_candidate_sequences: 16 }"];
+
+/// A running sum of table entries; INPUT is an index, and 99 is none.
+fn lookup(strategy: &str) -> Server {
+    let config = sum("TYPE_FP32", strategy, "")
+        .replace(r#""INPUT" data_type: TYPE_FP32"#, r#""INPUT" data_type: TYPE_INT64"#)
+        .replace("max_batch_size: 4", "max_batch_size: 16")
+        .replace("dims: [ -1 ]", "dims: [ 1 ]");
+    model("lookup").config(&config).onnx("lookup").serve()
+}
+
+#[test]
+fn one_bad_row_among_sixteen_fails_alone() {
+    for strategy in SIXTEEN {
+        let server = lookup(strategy);
+        let all: Vec<_> = (1..=16).map(|id| server.seq(id)).collect();
+        for seq in &all {
+            seq.start().input(&[1i64]).gives(&[10.0f32]);
+        }
+        let held = server.hold(all[0].step().input(&[0i64]));
+        let ask =
+            |(n, seq): (usize, &crate::support::Seq<'_>)| seq.step().input(&[if n == 7 { 99i64 } else { 2 }]).send();
+        let waiting: Vec<_> = all.iter().enumerate().map(ask).collect();
+        held.release();
+        let (mut right, mut failed) = (0, 0);
+        for (n, waiting) in waiting.into_iter().enumerate() {
+            match waiting.result() {
+                Ok(answer) => {
+                    assert_eq!(answer.output::<f32>("OUTPUT"), [if n == 0 { 111.0 } else { 110.0 }], "{n}");
+                    right += 1;
+                }
+                Err(Failure::Run(text)) => {
+                    assert!(n == 7 && text.contains("99"), "{n}: {text}");
+                    failed += 1;
+                }
+                Err(other) => panic!("{n}: {other:?}"),
+            }
+        }
+        assert_eq!((right, failed), (15, 1), "{strategy}");
+        assert!(server.runs().iter().any(|run| run.rows() == 16), "all sixteen were one batch");
+        // Everybody goes on from what it has: the bad one from before.
+        for (n, seq) in all.iter().enumerate() {
+            let sum = [111.0, 110.0, 10.0][if n == 0 {
+                0
+            } else if n == 7 {
+                2
+            } else {
+                1
+            }];
+            seq.step().input(&[0i64]).gives(&[sum + 1.0f32]);
+        }
+        assert_eq!(server.repository.live(), 16);
+    }
+}
+
+#[test]
+fn one_poisoned_row_among_sixteen_fails_alone_whatever_the_backend() {
+    for strategy in SIXTEEN {
+        let config = sum("TYPE_INT32", strategy, "")
+            .replace("max_batch_size: 4", "max_batch_size: 16")
+            .replace("dims: [ -1 ]", "dims: [ 1 ]");
+        let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let sizes = std::sync::Arc::clone(&seen);
+        let backend = MockBackend::with_hook(std::sync::Arc::new(move |shape| sizes.lock().push(shape.0[0])));
+        let server = model("acc").config(&config).mock("accumulate INT32 poison=13", backend).serve();
+        let all: Vec<_> = (1..=16).map(|id| server.seq(id)).collect();
+        let held = server.hold(all[3].start().input(&[5]));
+        let poisoned = |n: usize| n == 3;
+        let ask = |(n, seq): (usize, &crate::support::Seq<'_>)| {
+            seq.nth(usize::from(poisoned(n))).input(&[if poisoned(n) { 13 } else { 1 }]).send()
+        };
+        let waiting: Vec<_> = all.iter().enumerate().map(ask).collect();
+        held.release();
+        for (n, waiting) in waiting.into_iter().enumerate() {
+            if n == 3 {
+                assert!(format!("{}", waiting.fails()).contains("mock error"), "{strategy}");
+            } else {
+                waiting.gives(&[1]);
+            }
+        }
+        all[3].step().input(&[1]).gives(&[6]);
+        assert!(seen.lock().contains(&16), "{strategy}");
+    }
+}
+
+#[test]
+fn a_failed_request_keeps_the_state_and_the_sequence_goes_on() {
+    for strategy in both() {
+        let server = lookup(strategy);
+        let a = server.seq(1);
+        a.start().input(&[1i64]).gives(&[10.0f32]);
+        for _ in 0..3 {
+            assert!(matches!(a.step().input(&[99i64]).fails(), Failure::Run(_)));
+            a.step().input(&[0i64]).answer();
+        }
+        a.step().input(&[2i64]).gives(&[113.0f32]);
+    }
+}
+
+#[test]
+fn a_failed_start_leaves_a_sequence_with_its_first_state_and_a_failed_end_ends_it() {
+    for strategy in both() {
+        let server = lookup(strategy);
+        let a = server.seq(1);
+        assert!(matches!(a.start().input(&[99i64]).fails(), Failure::Run(_)));
+        assert_eq!(server.repository.live(), 1);
+        a.step().input(&[1i64]).gives(&[10.0f32]);
+        // A START that fails on a live sequence has reset it all the same.
+        assert!(matches!(a.start().input(&[99i64]).fails(), Failure::Run(_)));
+        a.step().input(&[0i64]).gives(&[1.0f32]);
+        assert!(matches!(a.end().input(&[99i64]).fails(), Failure::Run(_)));
+        assert_eq!(server.repository.live(), 0);
+        let failure = a.step().input(&[0i64]).fails();
+        assert!(format!("{failure:?}").contains("Unknown"), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_request_that_does_not_fit_the_model_never_reaches_the_sequence() {
+    for strategy in both() {
+        let server = lookup(strategy);
+        let a = server.seq(1);
+        a.start().input(&[1i64]).gives(&[10.0f32]);
+        for ask in [
+            a.step().input(&[1i32]),
+            a.end().input(&[1i64, 2]),
+            a.start().with("INPUT", crate::support::values::tensor(&[2, 1], &[1i64, 2])),
+            a.end(),
+            a.start().input(&[1i64]).with("OTHER", row(&[1])),
+        ] {
+            let failure = ask.fails();
+            assert!(matches!(failure, Failure::Invalid { .. }), "{failure:?}");
+        }
+        a.step().input(&[1i64]).gives(&[20.0f32]);
+        assert_eq!(server.runs().len(), 2);
+    }
+}
+
+#[test]
+fn start_on_a_live_id_begins_anew_behind_what_waits() {
+    for strategy in both() {
+        let server = lookup(strategy);
+        let a = server.seq(1);
+        let held = server.hold(a.start().input(&[1i64]));
+        let waiting = [a.step().input(&[1i64]).send(), a.start().input(&[2i64]).send(), a.step().input(&[0i64]).send()];
+        assert_eq!(server.repository.live(), 1);
+        assert_eq!(held.release().output::<f32>("OUTPUT"), [10.0]);
+        waiting.into_iter().zip([20.0f32, 100.0, 101.0]).for_each(|(w, sum)| w.gives(&[sum]));
+        assert_eq!(server.repository.live(), 1);
+    }
+}
+
+#[test]
+fn end_without_inputs_only_ends_where_the_model_allows_it() {
+    for strategy in both() {
+        let spec = |toml: &str| model("sum").config(&sum("TYPE_INT32", strategy, "")).toml(toml).onnx("sum_int32");
+        let server = spec("[sequence]\nend_without_inputs = true\n").serve();
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        a.start().input(&[1]).gives(&[1]);
+        b.start().input(&[2]).gives(&[2]);
+        assert!(a.end().answer().0.outputs.is_empty());
+        assert_eq!((server.repository.live(), server.runs().len()), (1, 2), "nothing ran");
+        // In a batch with others, and behind its own requests.
+        a.start().input(&[5]).gives(&[5]);
+        let held = server.hold(b.step().input(&[1]));
+        let waiting = [a.step().input(&[1]).send(), a.end().send(), b.step().input(&[1]).send(), b.end().send()];
+        held.release();
+        let [a_step, a_end, b_step, b_end] = waiting;
+        a_step.gives(&[6]);
+        b_step.gives(&[4]);
+        assert!(a_end.answer().0.outputs.is_empty() && b_end.answer().0.outputs.is_empty());
+        assert_eq!(server.repository.live(), 0);
+        assert!(matches!(a.only().fails(), Failure::Invalid { .. }), "a START brings its inputs");
+        let strict = spec("").serve();
+        strict.seq(1).start().input(&[1]).gives(&[1]);
+        assert!(matches!(strict.seq(1).end().fails(), Failure::Invalid { .. }));
+        strict.seq(1).end().input(&[1]).gives(&[2]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Idle time. The clock is the real one: a test waits for what expires, and never for time itself.
+
+use crate::slots::{sum_with_id, with_id};
+use crate::support::{Server, both, sum};
+
+fn idle(config: &str, micros: u64) -> Server {
+    sum_with_id(&config.replace("microseconds: 600000000", &format!("microseconds: {micros}")))
+}
+
+#[test]
+fn an_idle_sequence_expires_and_its_slot_and_id_are_free_again() {
+    for strategy in both() {
+        let server = idle(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1"), 50_000);
+        let a = server.seq(1);
+        a.start().input(&[5]).gives(&[5]);
+        assert_eq!(server.runs().len(), 1);
+        server.wait_for_live(0);
+        let failure = a.step().input(&[1]).fails();
+        assert!(format!("{failure:?}").contains("Unknown(Some(Tombstone { why: Idle"), "{failure:?}");
+        a.start().input(&[7]).gives(&[7]);
+        assert_eq!(server.last_run().fed::<i32>("INPUT_STATE"), [0]);
+    }
+}
+
+#[test]
+fn an_expired_sequence_makes_room_for_the_backlog() {
+    for strategy in ["direct { }", "oldest { max_candidate_sequences: 1 }"] {
+        let server = idle(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1"), 50_000);
+        server.seq(1).start().input(&[1]).gives(&[1]);
+        // Nobody ends the first.
+        server.seq(2).start().input(&[2]).gives(&[2]);
+        assert!(!server.runs().iter().any(|run| run.rows() != 1));
+    }
+}
+
+#[test]
+fn a_sequence_does_not_expire_while_its_request_runs_or_waits() {
+    let config =
+        with_id("direct { }").replace("count: 1", "count: 2").replace("max_batch_size: 4", "max_batch_size: 1");
+    let server = idle(&config, 200_000);
+    let [a, c, d] = [1u64, 2, 3].map(|id| server.seq(id));
+    // a's run is held on one instance, and a second request of it waits.
+    server.watch.close(".0");
+    let running = a.start().input(&[1]).send();
+    server.watch.wait_for(1);
+    let queued = a.step().input(&[1]).send();
+    // c comes after it, is answered on the other instance, and expires: the idle time has gone by for a as well.
+    c.start().input(&[1]).gives(&[1]);
+    server.wait_for_live(1);
+    // d has c's place and expires too; had a's time run, it would be gone long since.
+    d.start().input(&[1]).gives(&[1]);
+    server.wait_for_live(1);
+    server.watch.open();
+    running.gives(&[1]);
+    queued.gives(&[2]);
+    // From here on it does.
+    server.wait_for_live(0);
+}
+
+#[test]
+fn a_sequence_in_the_backlog_does_not_expire() {
+    let config =
+        with_id("direct { }").replace("count: 1", "count: 2").replace("max_batch_size: 4", "max_batch_size: 1");
+    let server = idle(&config, 100_000);
+    server.watch.close(".0");
+    let a = server.seq(1).start().input(&[1]).send();
+    server.watch.wait_for(1);
+    let b = server.seq(2).start().input(&[1]).send();
+    b.gives(&[1]);
+    // The first slot is busy and the second is 2's: both wait, one behind the other, each longer than the idle time or about it.
+    let (c, d) = (server.seq(3).start().input(&[3]).send(), server.seq(4).start().input(&[4]).send());
+    c.gives(&[3]);
+    d.gives(&[4]);
+    server.wait_for_live(1);
+    server.watch.open();
+    a.gives(&[1]);
+}
+
+#[test]
+fn idle_time_can_be_said_in_sequor_toml() {
+    let config = sum("TYPE_INT32", "", "");
+    let server =
+        crate::support::model("sum").config(&config).toml("[sequence]\nidle = \"50ms\"\n").onnx("sum_int32").serve();
+    server.seq(1).start().input(&[1]).gives(&[1]);
+    server.wait_for_live(0);
+}

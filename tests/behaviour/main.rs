@@ -1,0 +1,22 @@
+//! The promises of docs/features.md about implicit state and the sequence batcher, each by a test that runs models with the real runtime in
+//! this process. What surfaces make of it is tested elsewhere.
+
+#![allow(unreachable_pub, reason = "a test binary has no public face")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod accumulators;
+mod backlog;
+mod budget;
+mod controls;
+mod direct;
+mod failures;
+mod idle;
+mod initial;
+mod oldest;
+mod slots;
+mod state;
+mod support;
+mod transducer;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

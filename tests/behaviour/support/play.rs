@@ -1,0 +1,195 @@
+//! Requests of a sequence: put together, sent, awaited, compared.
+
+use std::future::Future;
+
+use sequor::error::Failure;
+use sequor::model::{InferAnswer, InferRequest, Named, Pending, SequenceStep, Tensor};
+use sequor_core::{Dialect, Id};
+
+use super::server::Server;
+use super::values::{Element, row};
+use super::watch::{HANG, Run};
+
+/// A sequence, whether it lives or not.
+#[derive(Debug, Clone)]
+pub struct Seq<'a> {
+    pub server: &'a Server,
+    pub id: Id,
+}
+
+impl<'a> Seq<'a> {
+    pub fn start(&self) -> Ask<'a> {
+        self.ask(true, false)
+    }
+
+    pub fn step(&self) -> Ask<'a> {
+        self.ask(false, false)
+    }
+
+    pub fn end(&self) -> Ask<'a> {
+        self.ask(false, true)
+    }
+
+    /// The request with this number, START being 0.
+    pub fn nth(&self, n: usize) -> Ask<'a> {
+        self.ask(n == 0, false)
+    }
+
+    /// START and END in one request.
+    pub fn only(&self) -> Ask<'a> {
+        self.ask(true, true)
+    }
+
+    fn ask(&self, start: bool, end: bool) -> Ask<'a> {
+        let request = InferRequest {
+            model: self.server.model.clone(),
+            version: String::new(),
+            id: String::new(),
+            sequence: SequenceStep { id: self.id.clone(), start, end, step: None },
+            priority: 0,
+            timeout: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            dialect: Dialect::TRITON,
+        };
+        Ask { server: self.server, request }
+    }
+}
+
+/// A request to be sent.
+#[derive(Debug)]
+#[must_use]
+pub struct Ask<'a> {
+    server: &'a Server,
+    request: InferRequest,
+}
+
+impl Ask<'_> {
+    /// INPUT, of one row.
+    pub fn input<E: Element>(self, values: &[E]) -> Self {
+        self.with("INPUT", row(values))
+    }
+
+    pub fn with(mut self, name: &str, tensor: Tensor) -> Self {
+        self.request.inputs.push(Named { name: name.to_owned(), tensor });
+        self
+    }
+
+    /// Only these outputs.
+    pub fn wanting(mut self, outputs: &[&str]) -> Self {
+        self.request.outputs = outputs.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Puts it in its queue; a refusal at once is kept until it is awaited.
+    pub fn send(self) -> Waiting {
+        Waiting(self.server.repository.submit(self.request))
+    }
+
+    #[track_caller]
+    pub fn answer(self) -> Answer {
+        self.send().answer()
+    }
+
+    #[track_caller]
+    pub fn fails(self) -> Failure {
+        self.send().fails()
+    }
+
+    /// Sends it, and compares OUTPUT.
+    #[track_caller]
+    pub fn gives<E: Element + PartialEq + std::fmt::Debug>(self, values: &[E]) {
+        self.send().gives(values);
+    }
+}
+
+/// A request on its way.
+#[derive(Debug)]
+#[must_use]
+pub struct Waiting(Result<Pending, Failure>);
+
+impl Waiting {
+    pub fn result(self) -> Result<Answer, Failure> {
+        Ok(Answer(block_on(self.0?)?))
+    }
+
+    #[track_caller]
+    pub fn answer(self) -> Answer {
+        self.result().unwrap_or_else(|failure| panic!("no answer: {failure:?}"))
+    }
+
+    #[track_caller]
+    pub fn fails(self) -> Failure {
+        match self.result() {
+            Err(failure) => failure,
+            Ok(answer) => panic!("an answer: {answer:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn gives<E: Element + PartialEq + std::fmt::Debug>(self, values: &[E]) {
+        assert_eq!(self.answer().output::<E>("OUTPUT"), values);
+    }
+}
+
+/// A request's outputs.
+#[derive(Debug)]
+pub struct Answer(pub InferAnswer);
+
+impl Answer {
+    #[track_caller]
+    pub fn tensor(&self, name: &str) -> &Tensor {
+        let found = self.0.outputs.iter().find(|o| o.name == name);
+        &found.unwrap_or_else(|| panic!("no {name} in {:?}", self.0.outputs)).tensor
+    }
+
+    #[track_caller]
+    pub fn output<E: Element>(&self, name: &str) -> Vec<E> {
+        let tensor = self.tensor(name);
+        assert_eq!(tensor.dtype, E::DTYPE, "{name}");
+        E::all(&tensor.data)
+    }
+
+    #[track_caller]
+    pub fn shape(&self, name: &str) -> &[u64] {
+        &self.tensor(name).shape.0
+    }
+}
+
+/// A run that is held, and with it its instance.
+#[derive(Debug)]
+pub struct Held<'a> {
+    pub(super) server: &'a Server,
+    pub(super) plug: Option<Waiting>,
+    /// Runs begun when it was held.
+    pub(super) before: usize,
+}
+
+impl Held<'_> {
+    /// Lets everything run from now on, and waits for what was held.
+    pub fn release(mut self) -> Answer {
+        self.server.watch.open();
+        self.plug.take().unwrap().answer()
+    }
+
+    /// Lets what is held run, and holds the run after it, which it waits for.
+    #[track_caller]
+    pub fn next_run(&mut self) -> Run {
+        self.server.watch.pass();
+        self.before += 1;
+        self.server.watch.wait_for(self.before);
+        self.server.last_run()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.server.watch.open();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(HANG, future).await }).expect("an answer comes")
+}

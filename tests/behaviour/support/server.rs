@@ -1,0 +1,206 @@
+//! A model directory written, loaded over the real runtime, and looked at.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use sequor::backend::mock::MockBackend;
+use sequor::backend::onnx::library::{self, LOCAL, System};
+use sequor::backend::onnx::{OnnxBackend, install};
+use sequor::backend::{Backend, LoadOptions};
+use sequor::config::model::draft;
+use sequor::model::repository::ReadyVersion;
+use sequor::model::{Availability, Options, Repository};
+use sequor::telemetry::Metrics;
+use sequor_core::Id;
+use tempfile::TempDir;
+
+use super::play::{Ask, Held, Seq};
+use super::watch::{HANG, Run, Watch, Watched};
+
+/// A model to be.
+#[derive(Debug)]
+pub struct Spec {
+    name: String,
+    directory: TempDir,
+    backend: Arc<dyn Backend>,
+    state_limit: u64,
+}
+
+/// A model of this name; its configuration and graph are still to be said.
+pub fn model(name: &str) -> Spec {
+    let directory = TempDir::new().unwrap();
+    fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
+    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX }
+}
+
+/// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
+/// `sequence_batching`, `state` into the state.
+pub fn sum(dtype: &str, sequence: &str, state: &str) -> String {
+    format!(
+        r#"
+        max_batch_size: 4
+        instance_group {{ count: 1 }}
+        input {{ name: "INPUT" data_type: {dtype} dims: [ 1 ] }}
+        output {{ name: "OUTPUT" data_type: {dtype} dims: [ -1 ] }}
+        sequence_batching {{
+          max_sequence_idle_microseconds: 600000000
+          {sequence}
+          state {{ input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: {dtype} dims: [ 1 ] {state} }}
+        }}
+        "#
+    )
+}
+
+/// Both strategies, with room for four sequences.
+pub fn both() -> [&'static str; 2] {
+    ["direct { }", "oldest { max_candidate_sequences: 4 }"]
+}
+
+impl Spec {
+    pub fn config(self, text: &str) -> Spec {
+        self.file("config.pbtxt", text.as_bytes())
+    }
+
+    /// sequor.toml.
+    pub fn toml(self, text: &str) -> Spec {
+        self.file("sequor.toml", text.as_bytes())
+    }
+
+    /// A graph of tests/models.
+    pub fn onnx(self, graph: &str) -> Spec {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(graph).with_extension("onnx");
+        self.file("1/model.onnx", &fs_err::read(file).unwrap())
+    }
+
+    /// A graph of the mock backend, which stands in for the runtime then.
+    pub fn mock(self, program: &str, backend: MockBackend) -> Spec {
+        Spec { backend: Arc::new(backend), ..self }.file("1/model.onnx", program.as_bytes())
+    }
+
+    pub fn file(self, path: &str, bytes: &[u8]) -> Spec {
+        let file = self.directory.path().join(&self.name).join(path);
+        fs_err::create_dir_all(file.parent().unwrap()).unwrap();
+        fs_err::write(file, bytes).unwrap();
+        self
+    }
+
+    /// `limits.state`.
+    pub fn limit(self, bytes: u64) -> Spec {
+        Spec { state_limit: bytes, ..self }
+    }
+
+    fn load(self) -> (Server, Availability) {
+        let watch = Arc::new(Watch::default());
+        let backend = Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) });
+        let options = Options {
+            config: draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit: self.state_limit,
+            reply_pool: 1 << 20,
+        };
+        let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();
+        repository.load(&self.directory.path().join(&self.name));
+        let status = repository.statuses().pop().unwrap();
+        (Server { repository, watch, model: self.name, directory: self.directory }, status.availability)
+    }
+
+    #[track_caller]
+    pub fn serve(self) -> Server {
+        let (server, availability) = self.load();
+        assert!(matches!(availability, Availability::Ready(_)), "{availability:?}");
+        server
+    }
+
+    /// Why it does not load, in one text.
+    #[track_caller]
+    pub fn refused(self) -> String {
+        match self.load().1 {
+            Availability::Failed(faults) => faults.iter().map(|f| format!("{f}\n")).collect(),
+            ready @ Availability::Ready(_) => panic!("it loads: {ready:?}"),
+        }
+    }
+}
+
+/// A model that is served.
+#[derive(Debug)]
+pub struct Server {
+    pub repository: Repository,
+    pub watch: Arc<Watch>,
+    pub model: String,
+    #[allow(dead_code, reason = "only its drop matters")]
+    directory: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.watch.open();
+        self.repository.stop();
+    }
+}
+
+impl Server {
+    pub fn seq(&self, id: u64) -> Seq<'_> {
+        Seq { server: self, id: Id::Int(id) }
+    }
+
+    pub fn named(&self, id: &str) -> Seq<'_> {
+        Seq { server: self, id: Id::Str(id.into()) }
+    }
+
+    pub fn ready(&self) -> ReadyVersion {
+        match self.repository.statuses().pop().unwrap().availability {
+            Availability::Ready(versions) => versions[0].clone(),
+            failed @ Availability::Failed(_) => panic!("{failed:?}"),
+        }
+    }
+
+    pub fn runs(&self) -> Vec<Run> {
+        self.watch.runs()
+    }
+
+    pub fn last_run(&self) -> Run {
+        self.runs().pop().unwrap()
+    }
+
+    /// Sends this request and holds its run, so that what is sent from then on waits and is taken together.
+    #[track_caller]
+    pub fn hold<'a>(&'a self, plug: Ask<'_>) -> Held<'a> {
+        let before = self.runs().len();
+        self.watch.close("");
+        let waiting = plug.send();
+        self.watch.wait_for(before + 1);
+        Held { server: self, plug: Some(waiting), before: before + 1 }
+    }
+
+    /// Waits until so many sequences live.
+    #[track_caller]
+    pub fn wait_for_live(&self, live: u64) {
+        let now = || self.repository.live();
+        wait(|| now() == live, || format!("{} sequences live, not {live}", now()));
+    }
+}
+
+/// Looks until it is so. The event is what is waited for; the limit only ends a test that hangs.
+#[track_caller]
+pub fn wait(is: impl Fn() -> bool, why: impl Fn() -> String) {
+    let until = Instant::now() + HANG;
+    while !is() {
+        assert!(Instant::now() < until, "{}", why());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The real runtime, found as the server finds it; installed, where there is none.
+fn onnx() -> Arc<dyn Backend> {
+    static BACKEND: OnceLock<Arc<OnnxBackend>> = OnceLock::new();
+    let load = || {
+        let found = library::find(None, &System).unwrap_or_else(|_| {
+            let target = Path::new(env!("CARGO_MANIFEST_DIR")).join(LOCAL);
+            install::install(&target, &mut |_| {}).unwrap();
+            library::find(Some(&target.join(library::FILE)), &System).unwrap()
+        });
+        Arc::new(OnnxBackend::new(&found.path).unwrap())
+    };
+    Arc::<OnnxBackend>::clone(BACKEND.get_or_init(load))
+}

@@ -1,0 +1,175 @@
+"""Makes the tiny stateful models that the behaviour tests need, beside those of make.py and in the same way.
+
+    .venv/bin/python tests/models/make_states.py
+"""
+
+import numpy as np
+from make import tensor, write
+from onnx import TensorProto as T
+from onnx import helper
+
+node = helper.make_node
+ROWS, CONTROL = ["batch", "width"], ["batch", 1]
+
+
+def running_sum(name, dtype, rows):
+    """OUTPUT = OUTPUT_STATE = INPUT + INPUT_STATE, without any control."""
+    nodes = [node("Add", ["INPUT", "INPUT_STATE"], ["OUTPUT"]), node("Identity", ["OUTPUT"], ["OUTPUT_STATE"])]
+    ports = [tensor(n, dtype, rows) for n in ("INPUT", "INPUT_STATE", "OUTPUT", "OUTPUT_STATE")]
+    write(name, nodes, ports[:2], ports[2:])
+
+
+def running_text():
+    """OUTPUT = OUTPUT_STATE = INPUT_STATE (nothing where START) followed by INPUT."""
+    nodes = [
+        node("Where", ["START", "nothing", "INPUT_STATE"], ["kept"]),
+        node("StringConcat", ["kept", "INPUT"], ["OUTPUT"]),
+        node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+    ]
+    inputs = [tensor("INPUT", T.STRING, ROWS), tensor("START", T.BOOL, CONTROL), tensor("INPUT_STATE", T.STRING, ROWS)]
+    outputs = [tensor("OUTPUT", T.STRING, ROWS), tensor("OUTPUT_STATE", T.STRING, ROWS)]
+    write("running_text", nodes, inputs, outputs, [("nothing", np.array("", object))], opset=20, ir=9)
+
+
+def delay_all():
+    """One state of every type; OUT_x is what X_x was at the request before."""
+    types = {
+        "bool": T.BOOL, "uint8": T.UINT8, "uint16": T.UINT16, "uint32": T.UINT32, "uint64": T.UINT64,
+        "int8": T.INT8, "int16": T.INT16, "int32": T.INT32, "int64": T.INT64,
+        "fp16": T.FLOAT16, "fp32": T.FLOAT, "fp64": T.DOUBLE, "string": T.STRING, "bf16": T.BFLOAT16,
+    }  # fmt: skip
+    nodes, inputs, outputs = [], [], []
+    for name, dtype in types.items():
+        nodes += [node("Identity", [f"IN_{name}"], [f"OUT_{name}"]), node("Identity", [f"X_{name}"], [f"NEW_{name}"])]
+        inputs += [tensor(f"{n}_{name}", dtype, ["batch", 2]) for n in ("X", "IN")]
+        outputs += [tensor(f"{n}_{name}", dtype, ["batch", 2]) for n in ("OUT", "NEW")]
+    write("delay_all", nodes, inputs, outputs)
+
+
+def crossed():
+    """Three states of two types; their inputs' names sort a, b, c, their outputs' b, c, a. Each changes in its own way."""
+    nodes = [
+        node("Add", ["a", "INPUT"], ["z"]),
+        node("Add", ["b", "one"], ["x"]),
+        node("Mul", ["c", "two"], ["twice"]),
+        node("Add", ["twice", "INPUT"], ["y"]),
+        node("Cast", ["x"], ["count"], to=T.FLOAT),
+        node("Concat", ["z", "count", "y"], ["OUTPUT"], axis=1),
+    ]
+    inputs = [tensor(n, t, ["batch", 1]) for n, t in (("INPUT", T.FLOAT), ("a", T.FLOAT), ("b", T.INT32), ("c", T.FLOAT))]
+    outputs = [tensor(n, t, ["batch", 1]) for n, t in (("z", T.FLOAT), ("x", T.INT32), ("y", T.FLOAT))]
+    outputs.append(tensor("OUTPUT", T.FLOAT, ["batch", 3]))
+    write("crossed", nodes, inputs, outputs, [("one", np.int32(1)), ("two", np.float32(2))])
+
+
+def sees(name, dtype):
+    """Gives back the three controls as they came."""
+    names = ("START", "READY", "END")
+    nodes = [node("Identity", [n], [f"SEEN_{n}"]) for n in names] + [node("Identity", ["INPUT"], ["OUTPUT"])]
+    inputs = [tensor("INPUT", T.INT32, ["batch", 1])] + [tensor(n, dtype, CONTROL) for n in names]
+    outputs = [tensor("OUTPUT", T.INT32, ["batch", 1])] + [tensor(f"SEEN_{n}", dtype, CONTROL) for n in names]
+    write(name, nodes, inputs, outputs)
+
+
+def sees_id(name, dtype):
+    """A running sum that gives the correlation id back."""
+    nodes = [
+        node("Add", ["INPUT", "INPUT_STATE"], ["OUTPUT"]),
+        node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+        node("Identity", ["CORRID"], ["SEEN"]),
+    ]
+    ports = [tensor(n, T.INT32, ["batch", 1]) for n in ("INPUT", "INPUT_STATE", "OUTPUT", "OUTPUT_STATE")]
+    write(name, nodes, [*ports[:2], tensor("CORRID", dtype, CONTROL)], [*ports[2:], tensor("SEEN", dtype, CONTROL)])
+
+
+def begins_at_100():
+    """A running sum whose first state the model chooses itself: 100 where START."""
+    nodes = [
+        node("Where", ["START", "hundred", "INPUT_STATE"], ["kept"]),
+        node("Add", ["INPUT", "kept"], ["OUTPUT"]),
+        node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+    ]
+    ports = [tensor(n, T.INT32, ["batch", 1]) for n in ("INPUT", "INPUT_STATE", "OUTPUT", "OUTPUT_STATE")]
+    inputs = [*ports[:2], tensor("START", T.BOOL, CONTROL)]
+    write("begins_at_100", nodes, inputs, ports[2:], [("hundred", np.int32(100))])
+
+
+def on_axis_1():
+    """The state is [2, batch, 3]: its first half sums INPUT, its second half twice INPUT. OUTPUT is the state, rows first."""
+    nodes = [
+        node("Mul", ["INPUT", "weights"], ["both"]),
+        node("Add", ["INPUT_STATE", "both"], ["OUTPUT_STATE"]),
+        node("Transpose", ["OUTPUT_STATE"], ["OUTPUT"], perm=[1, 0, 2]),
+    ]
+    inputs = [tensor("INPUT", T.FLOAT, ["batch", 3]), tensor("INPUT_STATE", T.FLOAT, [2, "batch", 3])]
+    outputs = [tensor("OUTPUT", T.FLOAT, ["batch", 2, 3]), tensor("OUTPUT_STATE", T.FLOAT, [2, "batch", 3])]
+    write("on_axis_1", nodes, inputs, outputs, [("weights", np.array([[[1]], [[2]]], np.float32))])
+
+
+def lookup():
+    """A running sum of table entries; an index that is not one of 0 to 3 fails the run."""
+    nodes = [
+        node("Gather", ["table", "INPUT"], ["entry"]),
+        node("Add", ["entry", "INPUT_STATE"], ["OUTPUT"]),
+        node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+    ]
+    inputs = [tensor("INPUT", T.INT64, ["batch", 1]), tensor("INPUT_STATE", T.FLOAT, ["batch", 1])]
+    outputs = [tensor(n, T.FLOAT, ["batch", 1]) for n in ("OUTPUT", "OUTPUT_STATE")]
+    write("lookup", nodes, inputs, outputs, [("table", np.array([1, 10, 100, 1000], np.float32))])
+
+
+def wide():
+    """A state of any width, all of it moved by INPUT; OUTPUT is its least and its greatest element."""
+    nodes = [
+        node("Add", ["INPUT_STATE", "INPUT"], ["OUTPUT_STATE"]),
+        node("ReduceMin", ["OUTPUT_STATE"], ["least"], axes=[1]),
+        node("ReduceMax", ["OUTPUT_STATE"], ["greatest"], axes=[1]),
+        node("Concat", ["least", "greatest"], ["OUTPUT"], axis=1),
+    ]
+    inputs = [tensor("INPUT", T.FLOAT, ["batch", 1]), tensor("INPUT_STATE", T.FLOAT, ROWS)]
+    write("wide", nodes, inputs, [tensor("OUTPUT", T.FLOAT, ["batch", 2]), tensor("OUTPUT_STATE", T.FLOAT, ROWS)])
+
+
+def transducer():
+    """The four states of a streaming transducer's encoder. INPUT moves every element of the first by 1, of the second by 2, of the third by 3
+    times itself, and the fourth counts. OUTPUT is the least and the greatest element of each."""
+    states = {"att": (T.FLOAT, [64, 45, 192], 1), "cnn": (T.FLOAT, [30, 384, 30], 2), "sum": (T.FLOAT, [15, 384], 3), "len": (T.INT64, [15], 0)}
+    nodes, inputs, outputs, constants, ends = [], [tensor("INPUT", T.FLOAT, ["batch", 1])], [], [], []
+    for name, (dtype, dims, weight) in states.items():
+        inputs.append(tensor(f"{name}_cache", dtype, ["batch", *dims]))
+        outputs.append(tensor(f"new_{name}_cache", dtype, ["batch", *dims]))
+        if weight:
+            constants += [(f"{name}_weight", np.float32(weight)), (f"{name}_shape", np.array([-1] + [1] * len(dims), np.int64))]
+            nodes += [
+                node("Mul", ["INPUT", f"{name}_weight"], [f"{name}_by"]),
+                node("Reshape", [f"{name}_by", f"{name}_shape"], [f"{name}_add"]),
+                node("Add", [f"{name}_cache", f"{name}_add"], [f"new_{name}_cache"]),
+            ]
+        else:
+            constants.append((f"{name}_one", np.int64(1)))
+            nodes.append(node("Add", [f"{name}_cache", f"{name}_one"], [f"new_{name}_cache"]))
+        nodes.append(node("Cast", [f"new_{name}_cache"], [f"{name}_float"], to=T.FLOAT))
+        nodes.append(node("Flatten", [f"{name}_float"], [f"{name}_flat"], axis=1))
+        for op in ("ReduceMin", "ReduceMax"):
+            nodes.append(node(op, [f"{name}_flat"], [f"{name}_{op}"], axes=[1]))
+            ends.append(f"{name}_{op}")
+    nodes.append(node("Concat", ends, ["OUTPUT"], axis=1))
+    write("transducer", nodes, inputs, [*outputs, tensor("OUTPUT", T.FLOAT, ["batch", 8])], constants)
+
+
+if __name__ == "__main__":
+    running_sum("sum_int32", T.INT32, ROWS)
+    running_sum("sum_fp32", T.FLOAT, ROWS)
+    running_sum("whole_int32", T.INT32, [3])
+    running_text()
+    delay_all()
+    crossed()
+    for name, dtype in (("int32", T.INT32), ("fp32", T.FLOAT), ("bool", T.BOOL)):
+        sees(f"sees_{name}", dtype)
+    for name, dtype in (("uint64", T.UINT64), ("int64", T.INT64), ("uint32", T.UINT32), ("int32", T.INT32), ("string", T.STRING)):
+        sees_id(f"sees_id_{name}", dtype)
+    begins_at_100()
+    on_axis_1()
+    lookup()
+    wide()
+    transducer()
