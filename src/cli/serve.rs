@@ -49,7 +49,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     drop(loading);
     print!("{}", report::models(&repository));
     println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
-    if settings.exit_on_error && !repository.ready() {
+    if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
     running.join().await;

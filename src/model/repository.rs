@@ -34,6 +34,8 @@ pub struct Options {
     pub state_limit: u64,
     /// Bytes of answers' memory kept for use again.
     pub reply_pool: usize,
+    /// Whether a model that is not ready makes the whole repository so.
+    pub strict_readiness: bool,
 }
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -139,6 +141,7 @@ impl Repository {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: u64::MAX,
             reply_pool: 0,
+            strict_readiness: true,
         };
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
         Repository::new(backend, options, Metrics::new(true)).unwrap()
@@ -173,10 +176,14 @@ impl Repository {
         Loading(self.clone())
     }
 
-    /// Whether every model that is wanted is ready.
+    /// Whether it is ready as a whole: what is wanted has been loaded, and all of it is ready if readiness is strict.
     pub fn ready(&self) -> bool {
-        self.0.loading.load(Ordering::Acquire) == 0
-            && self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
+        self.0.loading.load(Ordering::Acquire) == 0 && (!self.0.options.strict_readiness || self.complete())
+    }
+
+    /// Whether no model has failed.
+    pub fn complete(&self) -> bool {
+        self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
     }
 
     /// What became of every model, by name.
