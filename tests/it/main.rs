@@ -12,5 +12,6 @@ mod python;
 mod serve;
 mod server;
 mod speech;
+mod states;
 mod sums;
 mod surface;
