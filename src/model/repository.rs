@@ -1,6 +1,7 @@
 //! Which models there are, and their loading. A model that fails says why and stops no other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -239,9 +240,10 @@ impl Repository {
 
     // === loading ===
 
-    /// Loads every model in this directory. What fails is told in [`Repository::statuses`].
-    pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
-        let models = model_directories(directory)?;
+    /// Loads the models in this directory whose names are wanted. What fails is told in [`Repository::statuses`].
+    pub fn load_all(&self, directory: &Path, is_wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), LoadError> {
+        let mut models = model_directories(directory)?;
+        models.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(is_wanted));
         std::thread::scope(|scope| {
             for path in &models {
                 scope.spawn(|| self.load(path));

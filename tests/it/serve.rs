@@ -94,6 +94,20 @@ fn file_environment_and_flags_are_read() {
     assert!(ended.stdout.contains(&format!("   config {}   ", file.display())), "{}", ended.stdout);
 }
 
+#[test]
+fn only_models_that_are_named_are_loaded_if_so_wished() {
+    let explicit = |names: &[&str]| {
+        let call = Call::serve(models()).arguments(["--model-control-mode=explicit"]);
+        call.arguments(names.iter().map(|name| format!("--load-model={name}"))).start()
+    };
+    let server = explicit(&["gru", "nope"]);
+    assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 404));
+    assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
+    let said = server.stop().stdout;
+    assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
+    assert!(explicit(&["*"]).stop().stdout.contains(" with 4 of 4 models."));
+}
+
 // === the way out ===
 
 fn step(id: i64, value: f32, start: bool, end: bool) -> ModelInferRequest {
