@@ -61,9 +61,9 @@ fn in_word(c: char) -> bool {
 fn begins<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> + 'a {
     code.match_indices(word).filter_map(move |(at, _)| {
         let (before, after) = (&code[..at], &code[at + word.len()..]);
-        let starts =
-            !before.ends_with(|c| in_word(c) || c == '$') && !(before.ends_with("::") && !before.ends_with(" ::"));
-        (starts && after.starts_with("::")).then_some(&after[2..])
+        let within_a_word = before.ends_with(|c| in_word(c) || c == '$');
+        let within_a_path = before.ends_with("::") && !before.ends_with(" ::");
+        (!within_a_word && !within_a_path && after.starts_with("::")).then_some(&after[2..])
     })
 }
 

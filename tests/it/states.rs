@@ -49,7 +49,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Takes a step and gives what these outputs hold: their shapes and data.
-    fn step(&mut self, dtype: &str, shape: &[u64], data: Value, outputs: &[&str]) -> Vec<(Value, Value)> {
+    fn step(&mut self, dtype: &str, shape: &[u64], data: &Value, outputs: &[&str]) -> Vec<(Value, Value)> {
         let outputs: Vec<Value> = outputs.iter().map(|name| json!({ "name": name })).collect();
         let body = json!({
             "parameters": { "sequence_id": self.id, "sequence_start": !self.begun },
@@ -61,7 +61,7 @@ impl<'a> Sequence<'a> {
     }
 
     fn number(&mut self, value: f64) -> f64 {
-        self.step("FP32", &[1, 1], json!([value]), &["OUTPUT"])[0].1[0].as_f64().unwrap()
+        self.step("FP32", &[1, 1], &json!([value]), &["OUTPUT"])[0].1[0].as_f64().unwrap()
     }
 }
 
@@ -89,7 +89,7 @@ fn a_model_may_have_several_states_of_several_types() {
 fn texts_can_be_states_and_begin_as_a_file_says() {
     let server = serve();
     let say = |sequence: &mut Sequence<'_>, text: &str| {
-        sequence.step("BYTES", &[1, 1], json!([text]), &["OUTPUT"])[0].1[0].as_str().unwrap().to_owned()
+        sequence.step("BYTES", &[1, 1], &json!([text]), &["OUTPUT"])[0].1[0].as_str().unwrap().to_owned()
     };
     let (mut a, mut b) = (Sequence::of(&server, "text", 1), Sequence::of(&server, "text", 2));
     assert_eq!(
@@ -106,13 +106,13 @@ fn small_integers_can_be_states_and_asking_for_them_changes_nothing() {
     let mut asks = Sequence::of(&server, "flags", 1);
     let told: Vec<(Value, Value)> = steps
         .map(|step| {
-            let answer = asks.step("BOOL", &[1, 1], json!([step]), &["OUTPUT", "OUTPUT_STATE"]);
+            let answer = asks.step("BOOL", &[1, 1], &json!([step]), &["OUTPUT", "OUTPUT_STATE"]);
             (answer[0].1[0].clone(), answer[1].1[0].clone())
         })
         .into();
     assert_eq!(told, [(false, 6), (false, 6), (true, 7), (false, 8)].map(|(odd, count)| (json!(odd), json!(count))));
     let mut does_not = Sequence::of(&server, "flags", 2);
-    let odd = steps.map(|step| does_not.step("BOOL", &[1, 1], json!([step]), &["OUTPUT"])[0].1[0].clone());
+    let odd = steps.map(|step| does_not.step("BOOL", &[1, 1], &json!([step]), &["OUTPUT"])[0].1[0].clone());
     assert_eq!(odd, [false, false, true, false].map(Value::from));
 }
 
@@ -123,7 +123,7 @@ fn a_state_may_grow_from_one_or_from_what_was_said() {
         let (mut a, mut b) = (Sequence::of(&server, model, 1), Sequence::of(&server, model, 2));
         let take = |sequence: &mut Sequence<'_>, rows: u64, value: f64| {
             let data: Vec<f64> = vec![value; usize::try_from(rows * 4).unwrap()];
-            let answer = sequence.step("FP32", &[1, rows, 4], json!(data), &["OUTPUT", "OUTPUT_STATE"]);
+            let answer = sequence.step("FP32", &[1, rows, 4], &json!(data), &["OUTPUT", "OUTPUT_STATE"]);
             (answer[0].1[0].as_f64().unwrap(), answer[1].0[1].as_u64().unwrap())
         };
         assert_eq!(take(&mut a, 1, 1.0), (1.0, begins + 1));
