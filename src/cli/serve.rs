@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, launch, report, variable};
 use crate::config::Fault;
-use crate::config::server::file::LogFormat as Format;
+use crate::config::server::file::{ControlMode, LogFormat as Format, Model};
 use crate::config::server::{self, Given, Host, Settings};
 use crate::model::{Availability, Repository};
 use crate::server::drain;
@@ -49,7 +49,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     drop(loading);
     print!("{}", report::models(&repository));
     println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
-    if settings.exit_on_error && !repository.ready() {
+    if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
     running.join().await;
@@ -60,8 +60,9 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
 
 async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
     for directory in &settings.model.repository {
-        let (repository, directory) = (repository.clone(), directory.clone());
-        let loaded = tokio::task::spawn_blocking(move || repository.load_all(&directory)).await;
+        let (repository, directory, model) = (repository.clone(), directory.clone(), settings.model.clone());
+        let loaded =
+            tokio::task::spawn_blocking(move || repository.load_all(&directory, &|name| is_wanted(&model, name))).await;
         match loaded {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -70,6 +71,7 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
             Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
         }
     }
+    load_missing(repository, &settings.model);
     for status in repository.statuses() {
         if let Availability::Failed(faults) = &status.availability {
             for fault in faults {
@@ -78,6 +80,22 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
+}
+
+/// Whether a model of the repository is to be loaded at the start.
+fn is_wanted(model: &Model, name: &str) -> bool {
+    model.control_mode != ControlMode::Explicit || model.load.iter().any(|wanted| wanted == "*" || wanted == name)
+}
+
+/// Models that are asked for by name and are in no repository: loaded from where they should be, which says what is missing there.
+fn load_missing(repository: &Repository, model: &Model) {
+    let found: Vec<String> = repository.statuses().into_iter().map(|status| status.name).collect();
+    let explicit = model.control_mode == ControlMode::Explicit;
+    for name in model.load.iter().filter(|name| explicit && *name != "*" && !found.contains(name)) {
+        if let Some(directory) = model.repository.first() {
+            repository.load(&directory.join(name));
+        }
+    }
 }
 
 /// The settings that file, environment and flags make together.

@@ -1,6 +1,7 @@
 //! Which models there are, and their loading. A model that fails says why and stops no other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +36,8 @@ pub struct Options {
     pub state_limit: u64,
     /// Bytes of answers' memory kept for use again.
     pub reply_pool: usize,
+    /// Whether a model that is not ready makes the whole repository so.
+    pub strict_readiness: bool,
 }
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -140,6 +143,7 @@ impl Repository {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: u64::MAX,
             reply_pool: 0,
+            strict_readiness: true,
         };
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
         Repository::new(backend, options, Metrics::new(true)).unwrap()
@@ -174,10 +178,14 @@ impl Repository {
         Loading(self.clone())
     }
 
-    /// Whether every model that is wanted is ready.
+    /// Whether it is ready as a whole: what is wanted has been loaded, and all of it is ready if readiness is strict.
     pub fn ready(&self) -> bool {
-        self.0.loading.load(Ordering::Acquire) == 0
-            && self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
+        self.0.loading.load(Ordering::Acquire) == 0 && (!self.0.options.strict_readiness || self.complete())
+    }
+
+    /// Whether no model has failed.
+    pub fn complete(&self) -> bool {
+        self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
     }
 
     /// What became of every model, by name.
@@ -243,9 +251,10 @@ impl Repository {
 
     // === loading ===
 
-    /// Loads every model in this directory. What fails is told in [`Repository::statuses`].
-    pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
-        let models = model_directories(directory)?;
+    /// Loads the models in this directory whose names are wanted. What fails is told in [`Repository::statuses`].
+    pub fn load_all(&self, directory: &Path, is_wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), LoadError> {
+        let mut models = model_directories(directory)?;
+        models.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(is_wanted));
         std::thread::scope(|scope| {
             for path in &models {
                 scope.spawn(|| self.load(path));
