@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::state::budget::{Budget, Ticket};
-use crate::telemetry::FailureReason;
+use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::Tensor;
 
 use super::clock::Clock;
@@ -23,6 +23,7 @@ use super::intake::{self, Accepted};
 use super::job::Job;
 use super::loaded::Loaded;
 use super::pending::Pending;
+use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::timer::Timer;
 
@@ -40,6 +41,8 @@ pub(super) struct Model {
     armed: AtomicU64,
     /// Ids for sequences whose START came without one.
     fresh_ids: AtomicU64,
+    /// Where requests that are through are written down.
+    recorder: Option<Recorder>,
 }
 
 #[derive(Debug, Default)]
@@ -96,9 +99,17 @@ pub(super) enum Step {
 }
 
 impl Model {
-    pub(super) fn new(name: String, clock: Clock, timer: Timer, budget: Budget, first_id: u64) -> Model {
+    pub(super) fn new(
+        name: String,
+        clock: Clock,
+        timer: Timer,
+        budget: Budget,
+        first_id: u64,
+        recorder: Option<Recorder>,
+    ) -> Model {
         Model {
             name,
+            recorder,
             inner: Mutex::default(),
             loads: ArcSwap::default(),
             clock,
@@ -131,6 +142,9 @@ impl Model {
     /// Takes a load into service.
     pub(super) fn add(self: &Arc<Self>, load: Arc<Loaded>) {
         let spec = load.spec();
+        if let Some(recorder) = &self.recorder {
+            recorder.load(record::load(&load, &spec));
+        }
         self.loads.rcu(|loads| loads.iter().cloned().chain([Arc::clone(&load)]).collect::<Vec<_>>());
         self.apply(Event::Loaded(load.key, spec));
     }
@@ -286,12 +300,18 @@ impl Model {
                 Some(Ok(_)) => metrics.succeeded(job.taken - job.arrived, total),
                 _ => metrics.failed(FailureReason::Backend, total),
             }
+            if let Some(recorder) = &self.recorder {
+                record::released(recorder, &job, now);
+            }
             job.release();
         }
         for (job, refusal) in acts.refused {
             job.load.metrics.dequeued(1);
             if let Some(reason) = failure_reason(&refusal) {
                 job.load.metrics.failed(reason, now - job.arrived);
+            }
+            if let Some(recorder) = &self.recorder {
+                record::refused(recorder, &job, &refusal, now);
             }
             job.refuse(refusal, now);
         }
@@ -348,11 +368,13 @@ impl Inner {
     }
 
     fn task(&mut self, now: Time, batch: Batch) -> Task {
+        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &sequor_core::Row| match row {
             sequor_core::Row::Pad => None,
             sequor_core::Row::Real(real) => {
                 let mut job = self.jobs.get_mut(real.req)?.take()?;
                 job.taken = now;
+                job.facts.batch = mates;
                 Some((real.req, job))
             }
         };
@@ -426,6 +448,7 @@ fn job(
         arrived: now,
         taken: now,
         ticket,
+        facts: Facts::of(request, &accepted.traits),
         answer: None,
         reply,
     }

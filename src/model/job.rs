@@ -8,6 +8,7 @@ use crate::state::budget::Ticket;
 use crate::tensor::{Named, Tensor};
 
 use super::loaded::Loaded;
+use super::record::Facts;
 use super::request::InferAnswer;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) struct Job {
     pub(super) taken: Time,
     /// State memory for the sequence it starts.
     pub(super) ticket: Option<Ticket>,
+    /// What a recording tells of it.
+    pub(super) facts: Facts,
     /// What its run has left.
     pub(super) answer: Option<Result<Vec<Tensor>, String>>,
     pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,

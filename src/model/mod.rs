@@ -7,6 +7,7 @@
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
 //! - `driver`: a core and its requests under one lock · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
+//! - `record`: what a recording is told of loads and requests.
 //! - `clock`, `timer`: real time.
 
 mod clock;
@@ -17,6 +18,7 @@ mod intake;
 mod job;
 mod loaded;
 mod pending;
+mod record;
 pub mod repository;
 pub mod request;
 mod timer;
