@@ -1,4 +1,5 @@
 //! From a server that records to a simulator that replays: requests run on the stand-in backend, their trace is read, and no id is in it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -103,4 +104,3 @@ async fn what_was_served_is_recorded_and_can_be_replayed() {
     assert_eq!(report.runs.first().map(|r| (r.answered, r.rejected)), Some((31, 0)));
     assert!(report.live.is_some_and(|l| l.run == Some(0)), "the run that was served alike is found");
 }
-

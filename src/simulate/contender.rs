@@ -31,7 +31,9 @@ impl Contender {
             "oldest" => BuiltIn::Oldest,
             "direct" => BuiltIn::Direct,
             "deadline" | "edf" => BuiltIn::Deadline,
-            _ if name.ends_with(".wasm") => return Err(format!("{name}: plug-ins are not simulated yet; oldest, direct and deadline (edf) are")),
+            _ if name.ends_with(".wasm") => {
+                return Err(format!("{name}: plug-ins are not simulated yet; oldest, direct and deadline (edf) are"));
+            }
             _ => return Err(format!("\"{name}\" is no policy: there are oldest, direct and deadline (edf)")),
         };
         Ok(Contender { name: name.to_owned(), kind: Kind::BuiltIn(built_in) })
@@ -70,7 +72,10 @@ mod tests {
     #[test]
     fn names_are_known_or_explained() {
         assert_eq!(Contender::named("edf").map(|c| c.built_in()), Ok(BuiltIn::Deadline));
-        assert_eq!(Contender::named("./x.wasm").unwrap_err(), "./x.wasm: plug-ins are not simulated yet; oldest, direct and deadline (edf) are");
+        assert_eq!(
+            Contender::named("./x.wasm").unwrap_err(),
+            "./x.wasm: plug-ins are not simulated yet; oldest, direct and deadline (edf) are"
+        );
         assert!(Contender::named("newest").unwrap_err().contains("is no policy"));
     }
 }

@@ -60,7 +60,11 @@ impl Costs {
     pub fn read(path: &Path, text: &str) -> Result<Costs, Problem> {
         let file: File = toml_file::read(path, text)?;
         let wrong = |keys: &[&str], what: &str| {
-            Problem::Fault(Fault { at: toml_file::place(text, keys).at(path), code: fault::code::VALUE, what: what.to_owned() })
+            Problem::Fault(Fault {
+                at: toml_file::place(text, keys).at(path),
+                code: fault::code::VALUE,
+                what: what.to_owned(),
+            })
         };
         if !(0.0..1.0).contains(&file.jitter) {
             return Err(wrong(&["jitter"], "jitter is a share of the time: 0 or more, and less than 1"));
@@ -82,9 +86,14 @@ impl Costs {
             }
             before = point.batch;
         }
-        let about = [file.measured.map(|day| format!("measured {day}")), file.device.map(|device| format!("on {device}"))];
+        let about =
+            [file.measured.map(|day| format!("measured {day}")), file.device.map(|device| format!("on {device}"))];
         let about: Vec<String> = about.into_iter().flatten().collect();
-        let origin = format!("cost table {}{}", count(file.point.len()), if about.is_empty() { String::new() } else { format!(", {}", about.join(" ")) });
+        let origin = format!(
+            "cost table {}{}",
+            count(file.point.len()),
+            if about.is_empty() { String::new() } else { format!(", {}", about.join(" ")) }
+        );
         Ok(Costs { points: file.point, jitter: file.jitter, plan: file.plan, origin })
     }
 
@@ -93,7 +102,9 @@ impl Costs {
         observed.retain(|(batch, micros)| *batch > 0 && *micros > 0);
         observed.sort_unstable();
         let sizes = observed.chunk_by(|a, b| a.0 == b.0);
-        let median = |same: &[(u32, u64)]| same.get(same.len() / 2).map(|(batch, micros)| Point { batch: *batch, micros: *micros as f64 });
+        let median = |same: &[(u32, u64)]| {
+            same.get(same.len() / 2).map(|(batch, micros)| Point { batch: *batch, micros: *micros as f64 })
+        };
         let points: Vec<Point> = sizes.filter_map(median).collect();
         let origin = format!("costs of the trace, {}", count(points.len()));
         (!points.is_empty()).then_some(Costs { points, jitter: 0.0, plan: Plan::default(), origin })
@@ -136,7 +147,8 @@ impl Costs {
             return low.micros;
         }
         // A table may fall off at its end; a time may not fall below zero for that.
-        (low.micros + (high.micros - low.micros) * (rows - at(low)) / (at(high) - at(low))).max(low.micros.min(high.micros))
+        (low.micros + (high.micros - low.micros) * (rows - at(low)) / (at(high) - at(low)))
+            .max(low.micros.min(high.micros))
     }
 }
 
@@ -181,14 +193,20 @@ mod tests {
     #[test]
     fn jitter_stays_within_its_share_and_comes_from_the_seed() {
         let costs = read(TABLE).unwrap().with_jitter(0.1);
-        let draw = || { let mut r = Random::new(5, 0); (0..100).map(|_| costs.run(4, &mut r).as_nanos()).collect::<Vec<_>>() };
+        let draw = || {
+            let mut r = Random::new(5, 0);
+            (0..100).map(|_| costs.run(4, &mut r).as_nanos()).collect::<Vec<_>>()
+        };
         assert_eq!(draw(), draw());
         assert!(draw().iter().all(|n| (180_000..=220_000).contains(n)) && draw().iter().any(|n| *n != 200_000));
     }
 
     #[test]
     fn a_wrong_table_is_told_at_its_line() {
-        assert_eq!(read("jitter = 1.0\n").unwrap_err(), "c.toml:1:1: jitter is a share of the time: 0 or more, and less than 1");
+        assert_eq!(
+            read("jitter = 1.0\n").unwrap_err(),
+            "c.toml:1:1: jitter is a share of the time: 0 or more, and less than 1"
+        );
         assert!(read("").unwrap_err().contains("no [[point]]"));
         let twice = "[[point]]\nbatch = 2\nmicros = 1\n[[point]]\nbatch = 2\nmicros = 1\n";
         assert_eq!(read(twice).unwrap_err(), "c.toml:5:1: the points' batches must ascend, from 1 on");

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sequor_core::{
-    Asked, Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, Policy, Req, Round, RowEnd, Said, Slab,
-    Submit, Time, Traits,
+    Asked, Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, Policy, Req, Round, RowEnd,
+    Said, Slab, Submit, Time, Traits,
 };
 
 use super::random::Random;
@@ -155,7 +155,8 @@ impl<'a, 'p> Driver<'a, 'p> {
     /// Everything of this moment: what ends, what is due, what arrives. Instances pull only then, so that requests that come together may
     /// run together.
     fn happen(&mut self) {
-        while let Some(Reverse((_, _, task))) = self.agenda.peek().filter(|Reverse((at, ..))| *at <= self.now).copied() {
+        while let Some(Reverse((_, _, task))) = self.agenda.peek().filter(|Reverse((at, ..))| *at <= self.now).copied()
+        {
             self.agenda.pop();
             self.do_task(task);
         }

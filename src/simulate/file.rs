@@ -32,7 +32,10 @@ impl File {
     pub fn read(path: &Path, text: &str) -> Result<File, Problem> {
         let file: File = toml_file::read(path, text)?;
         if file.flows().is_empty() {
-            return Err(Problem::File { path: path.to_owned(), what: "nothing arrives: name a flow, as [[poisson]]".to_owned() });
+            return Err(Problem::File {
+                path: path.to_owned(),
+                what: "nothing arrives: name a flow, as [[poisson]]".to_owned(),
+            });
         }
         let mut counts = std::collections::BTreeMap::new();
         for (name, flow) in file.flows() {

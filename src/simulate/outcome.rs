@@ -111,7 +111,11 @@ impl Outcome {
             slots: slots(&tally),
             wait: Quantiles::of(&tally.waits),
             answer: Quantiles::of(&tally.answers),
-            deadlines: (with_deadline > 0).then(|| Deadlines { requests: with_deadline, missed, share: ratio(missed, with_deadline) }),
+            deadlines: (with_deadline > 0).then(|| Deadlines {
+                requests: with_deadline,
+                missed,
+                share: ratio(missed, with_deadline),
+            }),
             tenants,
             rejected,
             unanswered: requests.saturating_sub(answered + rejected),
@@ -170,7 +174,12 @@ fn batches(tally: &Tally) -> Batches {
 
 fn slots(tally: &Tally) -> Slots {
     let (all, mean_used) = (tally.slots.most, tally.slots.mean());
-    Slots { all, mean_used, share: if all == 0 { 0.0 } else { mean_used / f64::from(all) }, over_time: tally.slots.shares() }
+    Slots {
+        all,
+        mean_used,
+        share: if all == 0 { 0.0 } else { mean_used / f64::from(all) },
+        over_time: tally.slots.shares(),
+    }
 }
 
 fn tenants(workload: &Workload, waits: &[u64]) -> Vec<Tenant> {
@@ -187,7 +196,8 @@ fn tenants(workload: &Workload, waits: &[u64]) -> Vec<Tenant> {
         waits.sort_unstable();
         Tenant { name: name.clone(), requests, wait: Quantiles::of(&waits) }
     };
-    let mut tenants: Vec<Tenant> = workload.tenants.iter().zip(requests).zip(of_each).map(one).filter(|t| t.requests > 0).collect();
+    let mut tenants: Vec<Tenant> =
+        workload.tenants.iter().zip(requests).zip(of_each).map(one).filter(|t| t.requests > 0).collect();
     tenants.sort_by_key(|t| std::cmp::Reverse(t.requests));
     tenants
 }
@@ -208,7 +218,10 @@ mod tests {
     fn percentiles_are_of_the_nearest_rank() {
         let sorted: Vec<u64> = (1..=100).map(|n| n * 1000).collect();
         let q = Quantiles::of(&sorted);
-        assert_eq!((q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.most_us, q.mean_us), (50.0, 90.0, 99.0, 100.0, 100.0, 50.5));
+        assert_eq!(
+            (q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.most_us, q.mean_us),
+            (50.0, 90.0, 99.0, 100.0, 100.0, 50.5)
+        );
         assert_eq!(Quantiles::of(&[]), Quantiles::default());
         assert_eq!(Quantiles::of(&[7000]).p50_us, 7.0);
     }

@@ -73,7 +73,9 @@ mod tests {
 
     #[test]
     fn streams_of_a_seed_differ() {
-        let draw = |seed, stream| (0..4).map(|_| 0).scan(Random::new(seed, stream), |r, _: i32| Some(r.unit())).collect::<Vec<_>>();
+        let draw = |seed, stream| {
+            (0..4).map(|_| 0).scan(Random::new(seed, stream), |r, _: i32| Some(r.unit())).collect::<Vec<_>>()
+        };
         assert_eq!(draw(1, 0), draw(1, 0));
         assert_ne!(draw(1, 0), draw(1, 1));
         assert_ne!(draw(1, 0), draw(2, 0));

@@ -45,7 +45,12 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let per = Span(self.per).to_string();
-        write!(f, "{}/{}", self.count, per.strip_prefix('1').filter(|u| !u.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(&per))
+        write!(
+            f,
+            "{}/{}",
+            self.count,
+            per.strip_prefix('1').filter(|u| !u.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(&per)
+        )
     }
 }
 

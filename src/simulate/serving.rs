@@ -110,9 +110,15 @@ impl Serving {
     /// What a core is told of it.
     pub fn spec(&self, instances: u16, built_in: BuiltIn) -> LoadSpec {
         let strategy = match built_in {
-            BuiltIn::Oldest => Strategy::Oldest { slots: self.slots, preferred: Vec::new(), delay: self.delay, in_order: false },
+            BuiltIn::Oldest => {
+                Strategy::Oldest { slots: self.slots, preferred: Vec::new(), delay: self.delay, in_order: false }
+            }
             // A delay has a meaning in `direct` only beside a share of slots: all of them.
-            BuiltIn::Direct => Strategy::Direct { rows: Rows::Fixed, delay: self.delay, min_use: if self.delay.is_zero() { 0.0 } else { 1.0 } },
+            BuiltIn::Direct => Strategy::Direct {
+                rows: Rows::Fixed,
+                delay: self.delay,
+                min_use: if self.delay.is_zero() { 0.0 } else { 1.0 },
+            },
             BuiltIn::Deadline => Strategy::Deadline { slots: self.slots },
         };
         LoadSpec {

@@ -73,7 +73,9 @@ impl Recorder {
         let (sender, receiver) = sync_channel(waiting);
         let dropped = Arc::new(AtomicU64::new(0));
         let lost = Arc::clone(&dropped);
-        let thread = std::thread::Builder::new().name("sequor-record".to_owned()).spawn(move || write_all(tape, &receiver, &lost))?;
+        let thread = std::thread::Builder::new()
+            .name("sequor-record".to_owned())
+            .spawn(move || write_all(tape, &receiver, &lost))?;
         Ok(Recorder(Arc::new(Shared { sender: Some(sender), thread: Some(thread), dropped, key: RandomState::new() })))
     }
 
@@ -162,7 +164,8 @@ struct Tape {
 impl Tape {
     fn begin(path: &Path, most: u64, zero_unix_us: u64) -> io::Result<Tape> {
         let head = Head { sequor_trace: FORMAT, zero_unix_us };
-        let mut tape = Tape { path: path.to_owned(), file: None, written: 0, most, head, loads: Vec::new(), line: Vec::new() };
+        let mut tape =
+            Tape { path: path.to_owned(), file: None, written: 0, most, head, loads: Vec::new(), line: Vec::new() };
         tape.turn()?;
         Ok(tape)
     }
@@ -231,7 +234,21 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
-    let Through { arrived_us, model, version, start, end, bytes, shape, priority, timeout_us, queue_us, run_us, batch, outcome } = through;
+    let Through {
+        arrived_us,
+        model,
+        version,
+        start,
+        end,
+        bytes,
+        shape,
+        priority,
+        timeout_us,
+        queue_us,
+        run_us,
+        batch,
+        outcome,
+    } = through;
     Request {
         t: *arrived_us,
         model: Cow::Borrowed(model),
@@ -275,7 +292,16 @@ mod tests {
     }
 
     fn load() -> Load<'static> {
-        Load { load: "m".into(), version: 1, strategy: "oldest".into(), instances: 1, slots: 2, max_batch: 2, delay_us: 0, idle_us: Some(1) }
+        Load {
+            load: "m".into(),
+            version: 1,
+            strategy: "oldest".into(),
+            instances: 1,
+            slots: 2,
+            max_batch: 2,
+            delay_us: 0,
+            idle_us: Some(1),
+        }
     }
 
     #[test]
@@ -291,8 +317,12 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<Line<'_>> = text.lines().map(|l| read(l).unwrap()).collect();
         assert!(!text.contains("call"));
-        let seqs: Vec<Option<Hash>> = lines.iter().filter_map(|l| if let Line::Request(r) = l { Some(r.seq) } else { None }).collect();
-        assert_eq!((lines.len(), &lines[0], &lines[1]), (6, &Line::Head(Head { sequor_trace: 1, zero_unix_us: 9 }), &Line::Load(load())));
+        let seqs: Vec<Option<Hash>> =
+            lines.iter().filter_map(|l| if let Line::Request(r) = l { Some(r.seq) } else { None }).collect();
+        assert_eq!(
+            (lines.len(), &lines[0], &lines[1]),
+            (6, &Line::Head(Head { sequor_trace: 1, zero_unix_us: 9 }), &Line::Load(load()))
+        );
         assert!(seqs[0] == seqs[2] && seqs[0] != seqs[1] && seqs[1].is_some() && seqs[3].is_none());
         assert_ne!(seqs[1], Some(Hash(7)));
     }
@@ -312,9 +342,16 @@ mod tests {
         let (old, new) = (std::fs::read_to_string(aside(&path)).unwrap(), std::fs::read_to_string(&path).unwrap());
         assert!(old.len() + new.len() <= 4000, "{} {}", old.len(), new.len());
         for text in [&old, &new] {
-            assert!(matches!(read(text.lines().next().unwrap()), Ok(Line::Head(_))) && matches!(read(text.lines().nth(1).unwrap()), Ok(Line::Load(_))));
+            assert!(
+                matches!(read(text.lines().next().unwrap()), Ok(Line::Head(_)))
+                    && matches!(read(text.lines().nth(1).unwrap()), Ok(Line::Load(_)))
+            );
         }
-        let times = |text: &str| text.lines().filter_map(|l| if let Ok(Line::Request(r)) = read(l) { Some(r.t) } else { None }).collect::<Vec<_>>();
+        let times = |text: &str| {
+            text.lines()
+                .filter_map(|l| if let Ok(Line::Request(r)) = read(l) { Some(r.t) } else { None })
+                .collect::<Vec<_>>()
+        };
         let all: Vec<u64> = times(&old).into_iter().chain(times(&new)).collect();
         assert_eq!((all.last(), all.windows(2).all(|w| w[1] == w[0] + 1)), (Some(&99), true));
     }

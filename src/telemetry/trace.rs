@@ -111,7 +111,9 @@ impl Serialize for Hash {
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16).map(Hash).map_err(|_| D::Error::custom(format!("\"{text}\" is no hash: 16 hexadecimal digits")))
+        u64::from_str_radix(&text, 16)
+            .map(Hash)
+            .map_err(|_| D::Error::custom(format!("\"{text}\" is no hash: 16 hexadecimal digits")))
     }
 }
 
@@ -192,10 +194,23 @@ mod tests {
     fn heads_and_loads_are_told_apart_from_requests() {
         let head = Head { sequor_trace: FORMAT, zero_unix_us: 7 };
         assert_eq!(read(&serde_json::to_string(&head).unwrap()), Ok(Line::Head(head)));
-        let load = Load { load: "vad".into(), version: 1, strategy: "direct".into(), instances: 1, slots: 4, max_batch: 4, delay_us: 0, idle_us: None };
+        let load = Load {
+            load: "vad".into(),
+            version: 1,
+            strategy: "direct".into(),
+            instances: 1,
+            slots: 4,
+            max_batch: 4,
+            delay_us: 0,
+            idle_us: None,
+        };
         assert_eq!(read(&serde_json::to_string(&load).unwrap()), Ok(Line::Load(load)));
         assert!(read(r#"{"sequor_trace":9,"zero_unix_us":0}"#).unwrap_err().contains("format 9"));
         assert!(read(r#"{"t":1,"model":"x"}"#).unwrap_err().contains("missing field"));
-        assert!(read(&serde_json::to_string(&request()).unwrap().replace("ab\"", "xy\"")).unwrap_err().contains("is no hash"));
+        assert!(
+            read(&serde_json::to_string(&request()).unwrap().replace("ab\"", "xy\""))
+                .unwrap_err()
+                .contains("is no hash")
+        );
     }
 }

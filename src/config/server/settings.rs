@@ -191,7 +191,10 @@ mod tests {
         assert_eq!(record(&[]), Ok(None));
         assert_eq!(record(&["--record", "/t.jsonl"]), Ok(Some((PathBuf::from("/t.jsonl"), 1 << 30))));
         assert_eq!(record(&["--record", "t", "--record-max", "64KiB"]), Ok(Some((PathBuf::from("t"), 64 << 10))));
-        assert_eq!(record(&["--record-max", "1KiB"]), Err(vec!["--record-max: record_max must be at least 64KiB".to_owned()]));
+        assert_eq!(
+            record(&["--record-max", "1KiB"]),
+            Err(vec!["--record-max: record_max must be at least 64KiB".to_owned()])
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--back:#fff;--fore:#1b1f24;--
 body{background:var(--back);color:var(--fore);font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.3rem}h2{font-size:1.05rem;margin:2rem 0 .3rem}p,figcaption{color:var(--soft);margin:.2rem 0}\
 figure{margin:1.2rem 0}svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--soft)}\
-.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:var(--grid);fill:none}.line{fill:none;stroke-width:2}.dashed{stroke-dasharray:6 4}\
+.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:var(--grid);fill:none}.line{fill:none;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{text-align:right;padding:.2rem .7rem;\
 border-bottom:1px solid var(--grid);white-space:nowrap}th:first-child,td:first-child{text-align:left}\
 .key{display:inline-block;width:1.6em;height:.3em;vertical-align:middle;margin-right:.5em}";
@@ -22,23 +22,38 @@ border-bottom:1px solid var(--grid);white-space:nowrap}th:first-child,td:first-c
 pub(super) fn page(report: &Report) -> String {
     let title = escape(&report.head());
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>sequor simulate</title>");
+    out.push_str(
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>sequor simulate</title>",
+    );
     let _ = write!(out, "<style>{STYLE}{}</style></head><body>\n<h1>sequor simulate</h1>\n<p>{title}</p>\n", colours());
     out.push_str(&table(report));
     out.push_str(&remarks(report));
-    figure(&mut out, "Waiting time", "How long requests waited before their batch was taken: the share that waited no longer, up to the slowest.", &waits(report));
+    figure(
+        &mut out,
+        "Waiting time",
+        "How long requests waited before their batch was taken: the share that waited no longer, up to the slowest.",
+        &waits(report),
+    );
     figure(&mut out, "Batch sizes", "Share of the batches that held so many requests.", &sizes(report));
     figure(&mut out, "Slots used", "Share of all slots that held a sequence, over time.", &slots(report));
     let tenants = tenants(report);
     if !tenants.is_empty() {
-        figure(&mut out, "Tenants", "The wait that 99 of 100 of a tenant's requests did not exceed; the busiest tenants first.", &tenants);
+        figure(
+            &mut out,
+            "Tenants",
+            "The wait that 99 of 100 of a tenant's requests did not exceed; the busiest tenants first.",
+            &tenants,
+        );
     }
     out + "</body></html>\n"
 }
 
 fn colours() -> String {
     (0..plot::COLOURS).fold(String::new(), |mut out, n| {
-        let _ = write!(out, ".line.c{n}{{stroke:var(--c{n})}}.bar.c{n}{{fill:var(--c{n})}}.key.c{n}{{background:var(--c{n})}}");
+        let _ = write!(
+            out,
+            ".line.c{n}{{stroke:var(--c{n})}}.bar.c{n}{{fill:var(--c{n})}}.key.c{n}{{background:var(--c{n})}}"
+        );
         out
     })
 }
@@ -50,7 +65,21 @@ fn figure(out: &mut String, title: &str, about: &str, drawing: &str) {
 // === the table ===
 
 fn table(report: &Report) -> String {
-    let titles = ["policy", "instances", "batch", "slots used", "busy", "wait p50", "p99", "p99.9", "answer p99", "missed deadlines", "worst tenant p99", "rejected", "fallbacks"];
+    let titles = [
+        "policy",
+        "instances",
+        "batch",
+        "slots used",
+        "busy",
+        "wait p50",
+        "p99",
+        "p99.9",
+        "answer p99",
+        "missed deadlines",
+        "worst tenant p99",
+        "rejected",
+        "fallbacks",
+    ];
     let titles: String = titles.iter().map(|t| format!("<th>{t}</th>")).collect();
     let mut out = format!("<div class=\"wide\"><table><thead><tr>{titles}</tr></thead><tbody>\n");
     for (n, run) in report.runs.iter().enumerate() {
@@ -98,16 +127,29 @@ fn waits(report: &Report) -> String {
     let low = report.runs.iter().flat_map(|r| &r.curve).map(|(_, w)| *w).filter(|w| *w > 0.0).fold(f64::MAX, f64::min);
     let high = report.runs.iter().map(|r| r.wait.most_us).fold(1.0, f64::max);
     let high_decade = high.log10().ceil();
-    // Five decades are enough to read; what is shorter lies on the ground.
-    let from = low.min(high).log10().floor().max(high_decade - 5.0).min(high_decade - 1.0);
+    // Six decades are enough to read; what is shorter lies on the ground.
+    let from = low.min(high).log10().floor().max(high_decade - 6.0).min(high_decade - 1.0);
     let mark = |n: u32| (from + f64::from(n), span(10f64.powf(from + f64::from(n))));
     let decades = (high_decade - from).round() as u32;
     let y = Axis { title: "wait".to_owned(), from, to: high_decade, marks: (0..=decades).map(mark).collect() };
-    let nines = [(0.0, "0"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %"), (0.99999, "99.999 %")];
+    let nines = [
+        (0.0, "0"),
+        (0.5, "50 %"),
+        (0.9, "90 %"),
+        (0.99, "99 %"),
+        (0.999, "99.9 %"),
+        (0.9999, "99.99 %"),
+        (0.99999, "99.999 %"),
+    ];
     let most = report.runs.iter().flat_map(|r| r.curve.last()).map(|(share, _)| depth(*share)).fold(1.0, f64::max);
-    let marks = nines.iter().map(|(share, label)| (depth(*share), (*label).to_owned())).filter(|(at, _)| *at <= most + 1e-6).collect();
+    let marks = nines
+        .iter()
+        .map(|(share, label)| (depth(*share), (*label).to_owned()))
+        .filter(|(at, _)| *at <= most + 1e-6)
+        .collect();
     let x = Axis { title: "share of the requests".to_owned(), from: 0.0, to: most, marks };
-    let lines = of_each(report, |run| run.curve.iter().map(|(share, wait)| (depth(*share), wait.max(1e-3).log10())).collect());
+    let lines =
+        of_each(report, |run| run.curve.iter().map(|(share, wait)| (depth(*share), wait.max(1e-3).log10())).collect());
     plot::lines("wait by percentile", &x, &y, &lines)
 }
 
@@ -124,7 +166,8 @@ fn sizes(report: &Report) -> String {
     };
     let points = |run: &Outcome| (1..=most).map(|size| (f64::from(size), share(run, size))).collect::<Vec<_>>();
     let highest = report.runs.iter().flat_map(points).map(|(_, s)| s).fold(0.01, f64::max);
-    let x = Axis::from_zero("requests of a batch", f64::from(most), |v| format!("{v:.0}"));
+    let x = Axis::from_zero("requests of a batch", f64::from(most.max(5)), |v| format!("{v:.0}"))
+        .until(f64::from(most.max(5)));
     let y = Axis::from_zero("share of the batches", highest, |v| format!("{:.0} %", v * 100.0));
     plot::lines("batch sizes", &x, &y, &of_each(report, points))
 }
@@ -132,10 +175,11 @@ fn sizes(report: &Report) -> String {
 fn slots(report: &Report) -> String {
     let seconds = report.workload.seconds.max(f64::MIN_POSITIVE);
     let parts = report.runs.first().map_or(1, |r| r.slots.over_time.len()).max(1) as f64;
-    let x = Axis { to: seconds, ..Axis::from_zero("seconds", seconds, number) };
-    let x = Axis { marks: x.marks.into_iter().filter(|(v, _)| *v <= seconds * (1.0 + 1e-9)).collect(), ..x };
+    let x = Axis::from_zero("seconds", seconds, number).until(seconds);
     let y = Axis::from_zero("slots used", 1.0, |v| format!("{:.0} %", v * 100.0));
-    let points = |run: &Outcome| (0u32..).zip(&run.slots.over_time).map(|(n, s)| ((f64::from(n) + 0.5) / parts * seconds, *s)).collect();
+    let points = |run: &Outcome| {
+        (0u32..).zip(&run.slots.over_time).map(|(n, s)| ((f64::from(n) + 0.5) / parts * seconds, *s)).collect()
+    };
     plot::lines("slots used over time", &x, &y, &of_each(report, points))
 }
 

@@ -41,6 +41,12 @@ impl Axis {
         Axis { title: title.to_owned(), from: 0.0, to, marks: marks.into_iter().map(|v| (v, label(v))).collect() }
     }
 
+    /// Ends at its last value, whether there is a mark or not.
+    pub(super) fn until(self, to: f64) -> Axis {
+        let marks = self.marks.into_iter().filter(|(v, _)| *v <= to * (1.0 + 1e-9)).collect();
+        Axis { to, marks, ..self }
+    }
+
     fn share(&self, value: f64) -> f64 {
         ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0)
     }
@@ -67,20 +73,37 @@ pub(super) fn lines(about: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
     for (value, label) in &y.marks {
         let at = y_of(y, *value);
         let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT:.1} {at:.1}H{right:.1}\"/>");
-        let _ = write!(out, "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", LEFT - 6.0, at + 4.0, escape(label));
+        let _ =
+            write!(out, "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", LEFT - 6.0, at + 4.0, escape(label));
     }
     for (value, label) in &x.marks {
         let at = x_of(x, *value);
         let _ = write!(out, "<path class=\"grid\" d=\"M{at:.1} {TOP:.1}V{bottom:.1}\"/>");
         let _ = write!(out, "<text class=\"mid\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>", bottom + 16.0, escape(label));
     }
-    let _ = write!(out, "<text class=\"mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", (LEFT + right) / 2.0, HEIGHT - 8.0, escape(&x.title));
+    let _ = write!(
+        out,
+        "<text class=\"mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        (LEFT + right) / 2.0,
+        HEIGHT - 8.0,
+        escape(&x.title)
+    );
     let (middle, title) = ((TOP + bottom) / 2.0, escape(&y.title));
-    let _ = write!(out, "<text class=\"mid\" x=\"14\" y=\"{middle:.1}\" transform=\"rotate(-90 14 {middle:.1})\">{title}</text>");
+    let _ = write!(
+        out,
+        "<text class=\"mid\" x=\"14\" y=\"{middle:.1}\" transform=\"rotate(-90 14 {middle:.1})\">{title}</text>"
+    );
     for line in lines {
-        let points: Vec<String> = line.points.iter().map(|(a, b)| format!("{:.1},{:.1}", x_of(x, *a), y_of(y, *b))).collect();
+        let points: Vec<String> =
+            line.points.iter().map(|(a, b)| format!("{:.1},{:.1}", x_of(x, *a), y_of(y, *b))).collect();
         let (class, name) = (class(line.class), escape(&line.name));
-        let _ = write!(out, "<polyline class=\"line {class}\" points=\"{}\"><title>{name}</title></polyline>", points.join(" "));
+        // Lines that lie on each other stay visible: the first are the widest.
+        let wide = (4.0 - line.class as f64).max(1.5);
+        let _ = write!(
+            out,
+            "<polyline class=\"line {class}\" stroke-width=\"{wide}\" points=\"{}\"><title>{name}</title></polyline>",
+            points.join(" ")
+        );
     }
     out + "</svg>\n"
 }
@@ -97,15 +120,26 @@ pub(super) fn bars(about: &str, x: &Axis, groups: &[Group]) -> String {
         let _ = write!(out, "<path class=\"grid\" d=\"M{at:.1} {TOP:.1}V{bottom:.1}\"/>");
         let _ = write!(out, "<text class=\"mid\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>", bottom + 16.0, escape(label));
     }
-    let _ = write!(out, "<text class=\"mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text>", WIDTH / 2.0, height - 8.0, escape(&x.title));
+    let _ = write!(
+        out,
+        "<text class=\"mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        WIDTH / 2.0,
+        height - 8.0,
+        escape(&x.title)
+    );
     let mut y = TOP;
     for (label, bars) in groups {
         let middle = y + bars.len() as f64 * bar / 2.0 + 4.0;
-        let _ = write!(out, "<text class=\"end\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", BARS_LEFT - 6.0, escape(label));
+        let _ =
+            write!(out, "<text class=\"end\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", BARS_LEFT - 6.0, escape(label));
         for (n, value, says) in bars {
             let wide = bar_x(x, *value) - BARS_LEFT;
             let (class, says) = (class(*n), escape(says));
-            let _ = write!(out, "<rect class=\"bar {class}\" x=\"{BARS_LEFT:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{:.1}\"><title>{says}</title></rect>", bar - 2.0);
+            let _ = write!(
+                out,
+                "<rect class=\"bar {class}\" x=\"{BARS_LEFT:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{:.1}\"><title>{says}</title></rect>",
+                bar - 2.0
+            );
             y += bar;
         }
         y += gap;
@@ -143,7 +177,9 @@ mod tests {
 
     #[test]
     fn marks_are_round_and_reach_over_the_most() {
-        let marks = |most: f64| Axis::from_zero("", most, |v| format!("{v:.2}")).marks.into_iter().map(|(v, _)| v).collect::<Vec<_>>();
+        let marks = |most: f64| {
+            Axis::from_zero("", most, |v| format!("{v:.2}")).marks.into_iter().map(|(v, _)| v).collect::<Vec<_>>()
+        };
         assert_eq!(marks(10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(marks(31.0), [0.0, 10.0, 20.0, 30.0, 40.0]);
         assert!(marks(0.0).len() >= 2);

@@ -10,7 +10,14 @@ use crate::simulate::outcome::Outcome;
 pub(super) fn head(report: &Report) -> String {
     let w = &report.workload;
     let sequences = some(u64::from(w.sequences), "sequence");
-    format!("{} {}, {sequences}, {}; {}; seed {}", w.about, some(w.requests, "request"), long_span(w.seconds), report.costs, report.seed)
+    format!(
+        "{} {}, {sequences}, {}; {}; seed {}",
+        w.about,
+        some(w.requests, "request"),
+        long_span(w.seconds),
+        report.costs,
+        report.seed
+    )
 }
 
 pub(super) fn table(report: &Report) -> String {
@@ -30,7 +37,8 @@ pub(super) fn table(report: &Report) -> String {
 
 fn titles(several: bool) -> Vec<String> {
     let instances = several.then_some("INSTANCES");
-    let rest = ["BATCH", "SLOTS USED", "WAIT p50", "p99", "MISSED DEADLINES", "WORST TENANT p99", "", "REJECTED", "FALLBACKS"];
+    let rest =
+        ["BATCH", "SLOTS USED", "WAIT p50", "p99", "MISSED DEADLINES", "WORST TENANT p99", "", "REJECTED", "FALLBACKS"];
     std::iter::once("POLICY").chain(instances).chain(rest).map(str::to_owned).collect()
 }
 
@@ -88,11 +96,16 @@ fn aside(report: &Report, run: &Outcome) -> String {
     let mut out = String::new();
     let name = report.name(run);
     if !run.rejected_by_reason.is_empty() {
-        let reasons: Vec<String> = run.rejected_by_reason.iter().map(|(reason, n)| format!("{reason} {}", count(*n))).collect();
+        let reasons: Vec<String> =
+            run.rejected_by_reason.iter().map(|(reason, n)| format!("{reason} {}", count(*n))).collect();
         let _ = writeln!(out, "{name}: rejected {}", reasons.join(", "));
     }
     if run.unanswered > 0 {
-        let _ = writeln!(out, "{name}: {} never had an answer: nothing ends the sequences that hold the slots", some(run.unanswered, "request"));
+        let _ = writeln!(
+            out,
+            "{name}: {} never had an answer: nothing ends the sequences that hold the slots",
+            some(run.unanswered, "request")
+        );
     }
     if let Some(rounds) = run.rounds.filter(|r| r.faults > 0) {
         let _ = writeln!(out, "{name}: {} of the policy's answers were at fault", count(rounds.faults));

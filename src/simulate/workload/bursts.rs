@@ -30,7 +30,10 @@ impl Flow for Bursts {
     fn check(&self) -> Result<(), (&'static str, String)> {
         some_time("every", self.every)?;
         if self.size == 0 || self.size > self.sequences {
-            let what = format!("size must be 1 or more and at most sequences ({}): each request of a burst is of another sequence", self.sequences);
+            let what = format!(
+                "size must be 1 or more and at most sequences ({}): each request of a burst is of another sequence",
+                self.sequences
+            );
             return Err(("size", what));
         }
         self.common().check()

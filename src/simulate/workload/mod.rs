@@ -11,6 +11,8 @@ pub mod poisson;
 pub mod replay;
 pub mod talkers;
 pub mod tenants;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -44,7 +44,11 @@ impl People {
             None => {
                 let sequence = into.sequences;
                 into.sequences += 1;
-                Person { sequence, tenant: self.picker.pick(random), left: self.common.steps.map(|mean| random.tries(mean)) }
+                Person {
+                    sequence,
+                    tenant: self.picker.pick(random),
+                    left: self.common.steps.map(|mean| random.tries(mean)),
+                }
             }
         };
         person.left = person.left.map(|n| n.saturating_sub(1));

@@ -45,4 +45,3 @@ impl Flow for Poisson {
         }
     }
 }
-

@@ -54,7 +54,9 @@ impl Replay {
                 Ok(read) => self.line(&read),
                 Err(_) if line.trim().is_empty() => {}
                 // Whoever recorded it was stopped in the middle.
-                Err(_) if !whole && n > 1 => self.live.notes.push(format!("{}: its last line is cut off", path.display())),
+                Err(_) if !whole && n > 1 => {
+                    self.live.notes.push(format!("{}: its last line is cut off", path.display()));
+                }
                 Err(what) => {
                     let at = Place { line: n, column: 0 }.at(path);
                     return Err(Fault { at, code: fault::code::PARSE, what }.into());
@@ -96,7 +98,8 @@ impl Replay {
         }
         let micros = Duration::from_micros;
         let at = Time::ZERO + micros(self.zero_us.saturating_add(request.t));
-        let tenant = request.tenant.as_ref().map_or(NOBODY, |name| place_of(name.to_string(), &mut self.workload.tenants));
+        let tenant =
+            request.tenant.as_ref().map_or(NOBODY, |name| place_of(name.to_string(), &mut self.workload.tenants));
         let sequence = self.number(request.seq);
         self.workload.arrivals.push(Arrival {
             at,
@@ -132,7 +135,10 @@ impl Replay {
     pub fn finish(mut self) -> Result<Workload, Problem> {
         if self.models.len() > 1 && !self.wished {
             let names: Vec<&str> = self.models.iter().map(String::as_str).collect();
-            return Err(Problem::Given(format!("the trace is of several models, choose one with --model: {}", names.join(", "))));
+            return Err(Problem::Given(format!(
+                "the trace is of several models, choose one with --model: {}",
+                names.join(", ")
+            )));
         }
         let mut workload = self.workload.in_order();
         let Some(first) = workload.arrivals.first().map(|a| a.at) else {
@@ -143,13 +149,19 @@ impl Replay {
             arrival.at = Time::ZERO + (arrival.at - first);
         }
         let under_way = begin_everywhere(&mut workload);
-        workload.span = workload.arrivals.last().map_or(Duration::ZERO, |a| a.at - Time::ZERO) + Duration::from_nanos(1);
+        workload.span =
+            workload.arrivals.last().map_or(Duration::ZERO, |a| a.at - Time::ZERO) + Duration::from_nanos(1);
         workload.about = "trace".to_owned();
         if under_way > 0 {
-            self.live.notes.push(format!("{under_way} sequences were under way when the trace began: their first request is taken for a START"));
+            self.live.notes.push(format!(
+                "{under_way} sequences were under way when the trace began: their first request is taken for a START"
+            ));
         }
         if self.stateless > 0 {
-            self.live.notes.push(format!("{} requests are of no sequence: each is taken for one of a single step", self.stateless));
+            self.live.notes.push(format!(
+                "{} requests are of no sequence: each is taken for one of a single step",
+                self.stateless
+            ));
         }
         if let Some((strategy, wishes)) = self.model.and_then(|m| self.loads.remove(&m)) {
             (self.live.strategy, self.live.wishes) = (Some(strategy), wishes);

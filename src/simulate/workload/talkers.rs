@@ -71,7 +71,15 @@ impl Flow for Talkers {
 
 impl Talkers {
     /// One spurt of talk; when it is over.
-    fn spurt(&self, place: usize, from: Duration, span: Duration, people: &mut People, random: &mut Random, into: &mut Workload) -> Duration {
+    fn spurt(
+        &self,
+        place: usize,
+        from: Duration,
+        span: Duration,
+        people: &mut People,
+        random: &mut Random,
+        into: &mut Workload,
+    ) -> Duration {
         let (step, jitter) = (self.step(), span_or(self.jitter, Duration::ZERO));
         let steps = (random.exponential(self.talk()).as_secs_f64() / step.as_secs_f64()).ceil().max(1.0) as u64;
         let ends = self.sequence.unwrap_or_default() == Unit::Talk;

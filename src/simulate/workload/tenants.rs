@@ -34,7 +34,12 @@ impl Many {
     /// The shares added up, the last being 1.
     fn sums(self) -> Vec<f64> {
         let weights = (1..=self.count).map(|n| f64::from(n).powf(-self.zipf));
-        let sums: Vec<f64> = weights.scan(0.0, |sum, w| { *sum += w; Some(*sum) }).collect();
+        let sums: Vec<f64> = weights
+            .scan(0.0, |sum, w| {
+                *sum += w;
+                Some(*sum)
+            })
+            .collect();
         let all = sums.last().copied().unwrap_or(1.0);
         sums.into_iter().map(|sum| sum / all).collect()
     }
@@ -91,13 +96,25 @@ mod tests {
     #[test]
     fn shares_fall_as_zipf_says() {
         let sums = Many { count: 3, zipf: 1.0 }.sums();
-        let shares: Vec<f64> = sums.iter().scan(0.0, |before, s| { let share = s - *before; *before = *s; Some(share) }).collect();
-        assert!((shares[0] / shares[1] - 2.0).abs() < 1e-9 && (shares[0] / shares[2] - 3.0).abs() < 1e-9 && sums[2] == 1.0);
+        let shares: Vec<f64> = sums
+            .iter()
+            .scan(0.0, |before, s| {
+                let share = s - *before;
+                *before = *s;
+                Some(share)
+            })
+            .collect();
+        assert!(
+            (shares[0] / shares[1] - 2.0).abs() < 1e-9 && (shares[0] / shares[2] - 3.0).abs() < 1e-9 && sums[2] == 1.0
+        );
         assert_eq!(Many { count: 2, zipf: 0.0 }.sums(), [0.5, 1.0]);
     }
 
     #[test]
     fn keys_are_fnv_1a() {
-        assert_eq!((key(""), key("a"), key("foobar")), (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8));
+        assert_eq!(
+            (key(""), key("a"), key("foobar")),
+            (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8)
+        );
     }
 }
