@@ -215,7 +215,8 @@ impl<'a, 'p> Driver<'a, 'p> {
             version: None,
             dialect: Dialect::TRITON,
             deadline,
-            backlog_until: wait,
+            // As the server has it: in the backlog a deadline always refuses.
+            backlog_until: deadline.into_iter().chain(wait).min(),
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
             priority: arrival.priority,

@@ -25,7 +25,7 @@ pub struct Wishes {
     pub backlog_timeout: Option<Span>,
     /// A ready request older than this runs next, whatever a policy says.
     pub max_wait: Option<Span>,
-    /// What happens to a request that waits longer than its deadline.
+    /// What happens to a request of a sequence with a slot that waits longer than its deadline.
     pub expire: Option<Expire>,
 }
 
