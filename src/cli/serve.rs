@@ -41,6 +41,12 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let metrics = Metrics::new(settings.metrics.triton_names);
     let repository = launch::repository(&library, settings, &metrics)?;
+    if let Some((path, most)) = &settings.record {
+        let failed = |e: std::io::Error| {
+            Failed::Configuration(format!("{}: nothing can be recorded there: {e}", path.display()))
+        };
+        repository.record(path, *most).map_err(failed)?;
+    }
     let loading = repository.loading();
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -17,7 +17,7 @@ use crate::config::proto;
 use crate::device::{Device, Host, Pool};
 use crate::error::{Failure, LoadError, NotServed};
 use crate::state::budget::Budget;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recorder};
 
 use super::clock::Clock;
 use super::driver::Model;
@@ -58,6 +58,7 @@ struct Shared {
     /// Threads of instances, to be waited for at the end.
     threads: Mutex<Vec<sync::JoinHandle<()>>>,
     next_load: Mutex<u16>,
+    recorder: OnceLock<Recorder>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
 }
@@ -130,9 +131,20 @@ impl Repository {
             threads: Mutex::default(),
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
+            recorder: OnceLock::new(),
             options,
         };
         Ok(Repository(Arc::new(shared)))
+    }
+
+    /// Records what is loaded from now on, in this file and within so many bytes. A second call is refused.
+    pub fn record(&self, path: &Path, most: u64) -> std::io::Result<()> {
+        let twice = || std::io::Error::other("a recording is under way");
+        if self.0.recorder.get().is_some() {
+            return Err(twice());
+        }
+        let recorder = Recorder::open(path, most, self.0.clock.zero_unix_us())?;
+        self.0.recorder.set(recorder).map_err(|_| twice())
     }
 
     /// Of no models; it is ready.
@@ -300,7 +312,8 @@ impl Repository {
         }
         let shared = &self.0;
         let (clock, timer, budget) = (shared.clock.clone(), shared.timer.clone(), shared.budget.clone());
-        let model = Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id()));
+        let model =
+            Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id(), shared.recorder.get().cloned()));
         let mut ready = Vec::new();
         for version in wanted {
             ready.push(self.load_version(&model, &draft, version)?);
@@ -400,7 +413,7 @@ impl Served {
     }
 }
 
-fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
+pub(super) fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
     match strategy {
         sequor_core::Strategy::Stateless { batching: false, .. } => "default",
         sequor_core::Strategy::Stateless { .. } => "dynamic",

@@ -98,6 +98,7 @@ impl Spec {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: self.state_limit,
             reply_pool: 1 << 20,
+            strict_readiness: true,
         };
         let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();
         repository.load(&self.directory.path().join(&self.name));
