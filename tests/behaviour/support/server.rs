@@ -25,13 +25,14 @@ pub struct Spec {
     directory: TempDir,
     backend: Arc<dyn Backend>,
     state_limit: u64,
+    seen: bool,
 }
 
 /// A model of this name; its configuration and graph are still to be said.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
-    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX }
+    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX, seen: true }
 }
 
 /// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
@@ -90,9 +91,17 @@ impl Spec {
         Spec { state_limit: bytes, ..self }
     }
 
+    /// Its runs are neither seen nor held, so that nothing is kept of them.
+    pub fn unseen(self) -> Spec {
+        Spec { seen: false, ..self }
+    }
+
     fn load(self) -> (Server, Availability) {
         let watch = Arc::new(Watch::default());
-        let backend = Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) });
+        let backend: Arc<dyn Backend> = match self.seen {
+            true => Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) }),
+            false => self.backend,
+        };
         let options = Options {
             config: draft::Options::default(),
             load: LoadOptions { threads: 1, spinning: false },
