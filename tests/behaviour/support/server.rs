@@ -92,6 +92,7 @@ impl Spec {
     }
 
     /// Its runs are neither seen nor held, so that nothing is kept of them.
+    #[allow(dead_code, reason = "for what measures memory")]
     pub fn unseen(self) -> Spec {
         Spec { seen: false, ..self }
     }
@@ -108,10 +109,11 @@ impl Spec {
             state_limit: self.state_limit,
             reply_pool: 1 << 20,
         };
-        let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();
+        let metrics = Metrics::new(true);
+        let repository = Repository::new(backend, options, metrics.clone()).unwrap();
         repository.load(&self.directory.path().join(&self.name));
         let status = repository.statuses().pop().unwrap();
-        (Server { repository, watch, model: self.name, directory: self.directory }, status.availability)
+        (Server { repository, watch, metrics, model: self.name, directory: self.directory }, status.availability)
     }
 
     #[track_caller]
@@ -136,6 +138,7 @@ impl Spec {
 pub struct Server {
     pub repository: Repository,
     pub watch: Arc<Watch>,
+    pub metrics: Metrics,
     pub model: String,
     #[allow(dead_code, reason = "only its drop matters")]
     directory: TempDir,
