@@ -3,10 +3,15 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 use half::slice::HalfFloatSliceExt;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::{Convert, Device, DeviceError, Place, RawMove};
 
 const ALIGN: usize = 64;
+
+/// From this size on memory is mapped, not allocated: it comes zeroed, and is the kernel's again the moment it is released. An allocator
+/// keeps what is freed until something else happens, which on a server that has gone quiet is never.
+const MAPPED: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Host;
@@ -18,6 +23,13 @@ impl Device for Host {
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
         let failed = DeviceError::OutOfMemory { place: Place::Host, bytes };
+        if bytes >= MAPPED {
+            // SAFETY: the kernel picks an address where nothing is.
+            let mapped = unsafe {
+                mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            };
+            return mapped.map(|memory| memory as u64).map_err(|_| failed);
+        }
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| failed.clone())?;
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc_zeroed(layout) };
@@ -25,6 +37,11 @@ impl Device for Host {
     }
 
     unsafe fn release(&self, address: u64, bytes: usize) {
+        if bytes >= MAPPED {
+            // SAFETY: the caller's promise: this is what was mapped for these bytes. It fails for no such mapping.
+            let _ = unsafe { munmap(address as *mut _, bytes) };
+            return;
+        }
         if let Ok(layout) = Layout::from_size_align(bytes.max(1), ALIGN) {
             // SAFETY: the caller's promise: this is what `allocate` gave for these bytes.
             unsafe { dealloc(address as *mut u8, layout) };

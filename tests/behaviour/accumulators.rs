@@ -50,7 +50,7 @@ fn play<E: Element + Clone + PartialEq + Debug>(server: &Server, first: &E, inpu
     for (n, step) in inputs.iter().enumerate() {
         let held = server.hold(plug.step().input(&[step[0].clone()]));
         let waiting: Vec<_> =
-            all.iter().zip(step).map(|(seq, value)| seq.nth(n).input(&[value.clone()]).send()).collect();
+            all.iter().zip(step).map(|(seq, value)| seq.nth(n).input(std::slice::from_ref(value)).send()).collect();
         held.release();
         for ((sum, value), waiting) in sums.iter_mut().zip(step).zip(waiting) {
             *sum = add(sum, value);

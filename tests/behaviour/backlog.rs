@@ -1,8 +1,8 @@
 //! The backlog: who waits for a slot, with which requests, and who is next.
 
 use crate::slots::{sum_with_id, with_id};
-use crate::support::Server;
 use crate::support::watch::Run;
+use crate::support::{Ask, Server};
 
 /// One slot, in either strategy.
 fn one_slot() -> [Server; 2] {
@@ -93,7 +93,7 @@ fn a_sequence_that_ends_in_the_backlog_and_starts_anew_is_two_sequences_in_order
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
         a.start().input(&[1]).gives(&[1]);
         let asks = [b.start().input(&[5]), b.end().input(&[1]), b.start().input(&[50]), b.end().input(&[1])];
-        let waiting = asks.map(|ask| ask.send());
+        let waiting = asks.map(Ask::send);
         a.end().input(&[1]).gives(&[2]);
         for (waiting, sum) in waiting.into_iter().zip([5, 6, 50, 51]) {
             waiting.gives(&[sum]);

@@ -3,6 +3,7 @@
 use sequor::backend::mock::MockBackend;
 use sequor::error::Failure;
 
+use crate::support::server::wait;
 use crate::support::values::row;
 use crate::support::{Server, both, model, sum};
 
@@ -156,6 +157,24 @@ fn start_on_a_live_id_begins_anew_behind_what_waits() {
         waiting.into_iter().zip([20.0f32, 100.0, 101.0]).for_each(|(w, sum)| w.gives(&[sum]));
         assert_eq!(server.repository.live(), 1);
     }
+}
+
+#[test]
+fn a_sequence_that_begins_anew_is_counted_as_ended_and_as_started() {
+    let server = lookup("");
+    let a = server.seq(1);
+    for ask in [a.start(), a.step(), a.start(), a.end()] {
+        ask.input(&[1i64]).answer();
+    }
+    // Counted a moment after the answer has gone.
+    let counted = |what: &str| {
+        let text = server.metrics.encode();
+        let lines = text.lines().filter(|l| l.starts_with("sequor_sequences_") && l.contains(what));
+        lines.map(|l| l.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum::<u32>()
+    };
+    wait(|| counted("_live") == 0, || server.metrics.encode());
+    assert_eq!((counted("started_total"), counted("ended_total")), (2, 2), "{}", server.metrics.encode());
+    assert_eq!((counted("\"ended\""), counted("\"restarted\"")), (1, 1), "{}", server.metrics.encode());
 }
 
 #[test]

@@ -144,6 +144,19 @@ fn a_longer_data_file_is_cut() {
     }
 }
 
+#[test]
+fn a_text_files_contents_are_taken_as_they_are() {
+    // One text for a state of two, and bytes that are no text: the load is not refused, as with Triton; the START is, with a reason.
+    for file in [bytes(&texts(&["one"])), bytes(&[100i32])] {
+        for strategy in both() {
+            let server = from_file("TYPE_STRING", "string_state", strategy, &file);
+            let failure = server.seq(1).start().input(&texts(&["a", "b"])).fails();
+            assert!(format!("{failure}").contains("INPUT_STATE"), "{failure}");
+            assert_eq!(server.repository.live(), 1);
+        }
+    }
+}
+
 /// Why a running sum of INT32 with this said of its state does not load.
 fn refused(state: &str, file: &[u8]) -> String {
     let spec = model("sum").config(&sum("TYPE_INT32", "direct { }", state)).onnx("sum_int32");

@@ -116,6 +116,18 @@ fn instances_run_at_the_same_time() {
 }
 
 #[test]
+fn every_instance_goes_when_the_server_stops() {
+    for round in 0..40u64 {
+        let server = sum_with_id(&with_id("direct { }").replace("count: 1", "count: 4"));
+        for id in 1..=(round % 5) {
+            server.seq(id).start().input(&[1]).gives(&[1]);
+        }
+        // Joins their threads; one of them is always the first to go.
+        server.repository.stop();
+    }
+}
+
+#[test]
 fn start_allots_a_slot_and_end_gives_it_back() {
     for strategy in both() {
         let server = sum_with_id(&with_id(strategy));

@@ -73,6 +73,16 @@ fn three_crossed_states_of_two_types_are_paired_by_their_entries() {
         one.step().input(&[2.0f32]).gives(&[3.0f32, 2.0, 4.0]);
         two.step().input(&[0.0f32]).gives(&[10.0f32, 2.0, 20.0]);
         one.step().input(&[3.0f32]).gives(&[6.0f32, 3.0, 11.0]);
+        // The same when they are listed as outputs too.
+        let listed = [("y", "TYPE_FP32"), ("x", "TYPE_INT32"), ("z", "TYPE_FP32")]
+            .map(|(name, dtype)| format!("output {{ name: \"{name}\" data_type: {dtype} dims: [ 1 ] }}\n"));
+        let server = model("crossed").config(&(config(strategy) + &listed.concat())).onnx("crossed").serve();
+        let one = server.seq(1);
+        for (step, (a, b, c)) in [(1.0f32, 1, 1.0f32), (2.0, 2, 3.0), (3.0, 3, 7.0)].into_iter().enumerate() {
+            let answer = one.nth(step).input(&[1.0f32]).answer();
+            assert_eq!(answer.output::<f32>("OUTPUT"), [a, b as f32, c]);
+            assert_eq!((answer.output("z"), answer.output("x"), answer.output("y")), (vec![a], vec![b], vec![c]));
+        }
     }
 }
 

@@ -25,13 +25,14 @@ pub struct Spec {
     directory: TempDir,
     backend: Arc<dyn Backend>,
     state_limit: u64,
+    seen: bool,
 }
 
 /// A model of this name; its configuration and graph are still to be said.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
-    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX }
+    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX, seen: true }
 }
 
 /// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
@@ -90,9 +91,18 @@ impl Spec {
         Spec { state_limit: bytes, ..self }
     }
 
+    /// Its runs are neither seen nor held, so that nothing is kept of them.
+    #[allow(dead_code, reason = "for what measures memory")]
+    pub fn unseen(self) -> Spec {
+        Spec { seen: false, ..self }
+    }
+
     fn load(self) -> (Server, Availability) {
         let watch = Arc::new(Watch::default());
-        let backend = Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) });
+        let backend: Arc<dyn Backend> = match self.seen {
+            true => Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) }),
+            false => self.backend,
+        };
         let options = Options {
             config: draft::Options::default(),
             load: LoadOptions { threads: 1, spinning: false },
@@ -100,10 +110,11 @@ impl Spec {
             reply_pool: 1 << 20,
             strict_readiness: true,
         };
-        let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();
+        let metrics = Metrics::new(true);
+        let repository = Repository::new(backend, options, metrics.clone()).unwrap();
         repository.load(&self.directory.path().join(&self.name));
         let status = repository.statuses().pop().unwrap();
-        (Server { repository, watch, model: self.name, directory: self.directory }, status.availability)
+        (Server { repository, watch, metrics, model: self.name, directory: self.directory }, status.availability)
     }
 
     #[track_caller]
@@ -128,6 +139,7 @@ impl Spec {
 pub struct Server {
     pub repository: Repository,
     pub watch: Arc<Watch>,
+    pub metrics: Metrics,
     pub model: String,
     #[allow(dead_code, reason = "only its drop matters")]
     directory: TempDir,

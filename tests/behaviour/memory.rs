@@ -1,0 +1,94 @@
+//! What a thousand sequences hold is given back when they have ended. In a process of its own, with the server's allocator, because what is
+//! looked at is the memory of the whole process.
+
+#![allow(unreachable_pub, reason = "a test binary has no public face")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[allow(dead_code, unused_imports, reason = "it is the other binary's too")]
+mod support;
+
+use std::time::Duration;
+
+use support::server::wait;
+use support::{Server, model, sum};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const SEQUENCES: u64 = 1000;
+/// Bytes of a sequence's state.
+const STATE: u64 = 64 << 10;
+
+/// A state of 64 KiB, which INPUT moves as a whole; OUTPUT is its least and its greatest element.
+fn wide(strategy: &str, rows: u32) -> Server {
+    let config = sum("TYPE_FP32", strategy, "")
+        .replace(
+            "OUTPUT_STATE\" data_type: TYPE_FP32 dims: [ 1 ]",
+            "OUTPUT_STATE\" data_type: TYPE_FP32 dims: [ 16384 ]",
+        )
+        .replace("dims: [ -1 ]", "dims: [ 2 ]")
+        .replace("max_batch_size: 4", &format!("max_batch_size: {rows}"));
+    let server = model("wide").config(&config).onnx("wide").unseen().serve();
+    assert_eq!(server.ready().state_bytes, STATE);
+    server
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let statm = fs_err::read_to_string("/proc/self/statm").unwrap();
+    // Pages of 4 KiB on every machine these tests run on.
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Every sequence begins, steps and ends; what is resident while all of them live.
+fn play(server: &Server) -> u64 {
+    let all: Vec<_> = (1..=SEQUENCES).map(|id| server.seq(id)).collect();
+    for step in 0..3 {
+        let waiting: Vec<_> = all.iter().map(|seq| seq.nth(step).input(&[seq_value(step)]).send()).collect();
+        let sum = (0..=step).map(seq_value).sum::<f32>();
+        waiting.into_iter().for_each(|w| w.gives(&[sum, sum]));
+    }
+    let (live, bytes) = (server.repository.live(), server.repository.state_bytes().0);
+    assert_eq!((live, bytes), (SEQUENCES, SEQUENCES * STATE));
+    let resident = resident();
+    let waiting: Vec<_> = all.iter().map(|seq| seq.end().input(&[0.5f32]).send()).collect();
+    waiting.into_iter().for_each(|w| drop(w.answer()));
+    assert_eq!((server.repository.live(), server.repository.state_bytes().0), (0, 0));
+    resident
+}
+
+fn seq_value(step: usize) -> f32 {
+    step as f32 + 1.0
+}
+
+/// What is resident once that no longer changes: instances drop states when they next have nothing else to do.
+fn settled() -> u64 {
+    let mut seen = vec![resident()];
+    let last = |seen: &[u64]| *seen.last().unwrap();
+    while seen.len() < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        match resident() {
+            now if now.abs_diff(last(&seen)) <= 64 << 10 => seen.push(now),
+            now => seen = vec![now],
+        }
+    }
+    last(&seen)
+}
+
+#[test]
+fn a_thousand_sequences_give_back_what_they_held() {
+    for (strategy, rows) in [("oldest { max_candidate_sequences: 1000 }", 32), ("direct { }", 1000)] {
+        let server = wide(strategy, rows);
+        play(&server);
+        let idle = settled();
+        let live = play(&server);
+        let mib = |bytes: u64| bytes >> 20;
+        println!("{strategy}: idle {} MiB, live {} MiB", mib(idle), mib(live));
+        assert!(
+            live > idle + SEQUENCES * STATE * 3 / 4,
+            "{strategy}: idle {idle}, live {live}: were they there at all?"
+        );
+        let limit = idle + idle / 10;
+        wait(|| resident() <= limit, || format!("{strategy}: idle {idle}, live {live}, and still {}", resident()));
+    }
+}
