@@ -148,7 +148,7 @@ impl Core {
 
     /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
     pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
-        let flight = Flight { instance: who, reqs: Vec::with_capacity(keys.len()), sealing: false };
+        let flight = Flight { instance: who, reqs: Vec::new(), sealing: false };
         let id = self.batches.insert(flight);
         let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
         for req in keys {

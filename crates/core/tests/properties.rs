@@ -1,5 +1,6 @@
 //! The core under millions of random events, beside a reference model and witnesses (see `model/`).
-//! `SEQUOR_SEED=n` reruns one seed and prints its last events (`SEQUOR_LINES=n`: so many).
+//! `SEQUOR_SEED=n` reruns one seed and prints its last events (`SEQUOR_LINES=n`: so many);
+//! `SEQUOR_SEEDS=n` runs more of them.
 
 // With faults planted the suite runs in `planted.rs`.
 #![cfg(not(feature = "planted"))]
@@ -48,19 +49,20 @@ fn the_core_keeps_its_promises() {
         return;
     }
     let began = Instant::now();
+    let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
     let next = AtomicU64::new(1);
     let total = std::thread::scope(|scope| {
         let work = || {
             let mut mine = Outcome::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed > SEEDS {
+                if seed > seeds {
                     return Ok(mine);
                 }
                 match run(seed) {
                     Ok(outcome) => mine.add(&outcome),
                     Err(_) => {
-                        next.store(SEEDS, Ordering::Relaxed);
+                        next.store(seeds, Ordering::Relaxed);
                         return Err(seed);
                     }
                 }
