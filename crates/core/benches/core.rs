@@ -69,6 +69,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
         fresh_id: 0,
         start,
         end: false,
+        adopt: None,
         step: None,
         version: None,
         dialect: Dialect::TRITON,
