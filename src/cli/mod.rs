@@ -4,6 +4,7 @@
 
 mod audio;
 mod chart;
+mod check;
 mod demo;
 mod launch;
 mod report;
@@ -39,9 +40,10 @@ impl Failed {
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// Every command: what it is called with, and what runs it.
-fn commands() -> [(Command, Run); 4] {
+fn commands() -> [(Command, Run); 5] {
     [
         (serve::command(), serve::run),
+        (check::command(), check::run),
         (demo::command(), demo::run),
         (simulate::command(), simulate::run),
         (runtime::command(), runtime::run),

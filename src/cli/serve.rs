@@ -105,7 +105,7 @@ fn load_missing(repository: &Repository, model: &Model) {
 }
 
 /// The settings that file, environment and flags make together.
-fn settings(given: &Given) -> Result<Settings, Failed> {
+pub(super) fn settings(given: &Given) -> Result<Settings, Failed> {
     let path = server::config_path(&variable, given);
     let text = match &path {
         None => None,
