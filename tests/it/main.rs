@@ -9,6 +9,7 @@ mod demo;
 mod examples;
 mod failures;
 mod features;
+mod oracle;
 mod python;
 mod serve;
 mod server;
