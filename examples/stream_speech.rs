@@ -1,4 +1,4 @@
-//! Speech through the voice activity model over one gRPC stream: `cargo run --example stream_speech [ADDRESS [SOUND.wav]]`.
+//! Speech through the voice activity model, chunk by chunk as it would come from a microphone: `cargo run --example stream_speech [ADDRESS [SOUND.wav]]`.
 //! The client keeps nothing but its place in the sound; what the model remembers stays in the server.
 
 use std::collections::BTreeMap;
@@ -23,15 +23,12 @@ async fn main() -> Result<()> {
     let sound = read_wav(&fs_err::read(path)?)?;
     let requests = requests(&sound, 7);
     let mut client = GrpcInferenceServiceClient::connect(format!("http://{address}")).await?;
-    let mut answers = client.model_stream_infer(tokio_stream::iter(requests)).await?.into_inner();
-    while let Some(answer) = answers.message().await? {
-        if !answer.error_message.is_empty() {
-            bail!("{}", answer.error_message);
-        }
-        let answer = answer.infer_response.context("an answer without a response")?;
+    for request in requests {
+        let chunk = request.id.clone();
+        let answer = client.model_infer(request).await?.into_inner();
         let raw = answer.raw_output_contents.first().context("an answer without an output")?;
         let probability = f32::from_le_bytes(raw.as_ref().try_into().context("not one FP32 number")?);
-        println!("chunk {:>4}  {probability:.3}", answer.id);
+        println!("chunk {chunk:>4}  {probability:.3}");
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ pub mod device;
 pub mod error;
 pub mod model;
 pub mod server;
+pub mod simulate;
 pub mod state;
 pub mod telemetry;
 pub mod tensor;

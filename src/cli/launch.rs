@@ -49,6 +49,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
         state_limit: settings.limits.state.unwrap_or(u64::MAX),
         reply_pool: REPLY_POOL,
+        strict_readiness: settings.strict_readiness,
     };
     Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
 }

@@ -9,6 +9,7 @@ mod launch;
 mod report;
 mod runtime;
 mod serve;
+mod simulate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -38,8 +39,13 @@ impl Failed {
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// Every command: what it is called with, and what runs it.
-fn commands() -> [(Command, Run); 3] {
-    [(serve::command(), serve::run), (demo::command(), demo::run), (runtime::command(), runtime::run)]
+fn commands() -> [(Command, Run); 4] {
+    [
+        (serve::command(), serve::run),
+        (demo::command(), demo::run),
+        (simulate::command(), simulate::run),
+        (runtime::command(), runtime::run),
+    ]
 }
 
 /// Parses these arguments and runs the command they name.

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, launch, report, variable};
 use crate::config::Fault;
-use crate::config::server::file::LogFormat as Format;
+use crate::config::server::file::{ControlMode, LogFormat as Format, Model};
 use crate::config::server::{self, Given, Host, Settings};
 use crate::model::{Availability, Repository};
 use crate::server::drain;
@@ -41,6 +41,12 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let metrics = Metrics::new(settings.metrics.triton_names);
     let repository = launch::repository(&library, settings, &metrics)?;
+    if let Some((path, most)) = &settings.record {
+        let failed = |e: std::io::Error| {
+            Failed::Configuration(format!("{}: nothing can be recorded there: {e}", path.display()))
+        };
+        repository.record(path, *most).map_err(failed)?;
+    }
     let loading = repository.loading();
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
@@ -49,7 +55,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     drop(loading);
     print!("{}", report::models(&repository));
     println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
-    if settings.exit_on_error && !repository.ready() {
+    if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
     running.join().await;
@@ -60,8 +66,9 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
 
 async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
     for directory in &settings.model.repository {
-        let (repository, directory) = (repository.clone(), directory.clone());
-        let loaded = tokio::task::spawn_blocking(move || repository.load_all(&directory)).await;
+        let (repository, directory, model) = (repository.clone(), directory.clone(), settings.model.clone());
+        let loaded =
+            tokio::task::spawn_blocking(move || repository.load_all(&directory, &|name| is_wanted(&model, name))).await;
         match loaded {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -70,6 +77,7 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
             Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
         }
     }
+    load_missing(repository, &settings.model);
     for status in repository.statuses() {
         if let Availability::Failed(faults) = &status.availability {
             for fault in faults {
@@ -78,6 +86,22 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
+}
+
+/// Whether a model of the repository is to be loaded at the start.
+fn is_wanted(model: &Model, name: &str) -> bool {
+    model.control_mode != ControlMode::Explicit || model.load.iter().any(|wanted| wanted == "*" || wanted == name)
+}
+
+/// Models that are asked for by name and are in no repository: loaded from where they should be, which says what is missing there.
+fn load_missing(repository: &Repository, model: &Model) {
+    let found: Vec<String> = repository.statuses().into_iter().map(|status| status.name).collect();
+    let explicit = model.control_mode == ControlMode::Explicit;
+    for name in model.load.iter().filter(|name| explicit && *name != "*" && !found.contains(name)) {
+        if let Some(directory) = model.repository.first() {
+            repository.load(&directory.join(name));
+        }
+    }
 }
 
 /// The settings that file, environment and flags make together.

@@ -14,7 +14,7 @@ pub mod model;
 pub mod place;
 pub mod proto;
 pub mod server;
-mod toml_file;
+pub(crate) mod toml_file;
 pub mod units;
 
 pub use fault::Fault;

@@ -11,7 +11,7 @@ pub(super) use counted::Clock;
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
-    use std::time::Instant;
+    use std::time::{Instant, SystemTime};
 
     use super::Time;
 
@@ -27,6 +27,12 @@ mod real {
 
         pub(in crate::model) fn now(&self) -> Time {
             Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        }
+
+        /// Microseconds from 1970 to the zero, as the machine's calendar has it now.
+        pub(in crate::model) fn zero_unix_us(&self) -> u64 {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(since.saturating_sub(self.zero.elapsed()).as_micros()).unwrap_or(u64::MAX)
         }
 
         /// When this time comes, as the operating system counts.
@@ -54,6 +60,10 @@ mod counted {
 
         pub(in crate::model) fn now(&self) -> Time {
             Time(self.0.fetch_add(1000, Ordering::Relaxed))
+        }
+
+        pub(in crate::model) fn zero_unix_us(&self) -> u64 {
+            0
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::state::budget::{Budget, Ticket};
-use crate::telemetry::FailureReason;
+use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::Tensor;
 
 use super::clock::Clock;
@@ -19,6 +19,7 @@ use super::intake::{self, Accepted};
 use super::job::Job;
 use super::loaded::Loaded;
 use super::pending::Pending;
+use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
 use super::table::{Acts, Import, Step, Table, Told};
@@ -38,12 +39,22 @@ pub(super) struct Model {
     armed: AtomicU64,
     /// Ids for sequences whose START came without one.
     fresh_ids: AtomicU64,
+    /// Where requests that are through are written down.
+    recorder: Option<Recorder>,
 }
 
 impl Model {
-    pub(super) fn new(name: String, clock: Clock, timer: Timer, budget: Budget, first_id: u64) -> Model {
+    pub(super) fn new(
+        name: String,
+        clock: Clock,
+        timer: Timer,
+        budget: Budget,
+        first_id: u64,
+        recorder: Option<Recorder>,
+    ) -> Model {
         Model {
             name,
+            recorder,
             table: Mutex::default(),
             loads: ArcSwap::default(),
             clock,
@@ -76,6 +87,9 @@ impl Model {
     /// Takes a load into service.
     pub(super) fn add(self: &Arc<Self>, load: &Arc<Loaded>) {
         let spec = load.spec();
+        if let Some(recorder) = &self.recorder {
+            recorder.load(record::load(load, &spec));
+        }
         self.loads.rcu(|loads| loads.iter().cloned().chain([Arc::clone(load)]).collect::<Vec<_>>());
         self.apply(Event::Loaded(load.key, spec));
     }
@@ -270,12 +284,18 @@ impl Model {
                 Some(Ok(_)) => metrics.succeeded(job.taken - job.arrived, total),
                 _ => metrics.failed(FailureReason::Backend, total),
             }
+            if let Some(recorder) = &self.recorder {
+                record::released(recorder, &job, now);
+            }
             job.release();
         }
         for (job, refusal) in acts.refused {
             job.load.metrics.dequeued(1);
             if let Some(reason) = failure_reason(&refusal) {
                 job.load.metrics.failed(reason, now - job.arrived);
+            }
+            if let Some(recorder) = &self.recorder {
+                record::refused(recorder, &job, &refusal, now);
             }
             job.refuse(refusal, now);
         }
@@ -330,6 +350,7 @@ fn job(
         seq: None,
         counted: request.sequence.step.is_some(),
         snapshot: None,
+        facts: Facts::of(request, &accepted.traits),
         answer: None,
         replayed: false,
         reply,

@@ -88,6 +88,7 @@ fn house(folder: &Path) {
         load: LoadOptions { threads: 1, spinning: false },
         state_limit: u64::MAX,
         reply_pool: 1 << 20,
+        strict_readiness: true,
     };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.load(&folder.join("sum"));

@@ -11,6 +11,7 @@ use crate::state::budget::Ticket;
 use crate::tensor::{Named, Tensor};
 
 use super::loaded::Loaded;
+use super::record::Facts;
 use super::request::{InferAnswer, Parameter};
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
@@ -35,6 +36,8 @@ pub(super) struct Job {
     pub(super) counted: bool,
     /// The state its sequence goes on from, if that was kept elsewhere.
     pub(super) snapshot: Option<Bytes>,
+    /// What a recording tells of it.
+    pub(super) facts: Facts,
     /// What its run has left.
     pub(super) answer: Option<Result<Vec<Tensor>, String>>,
     /// The answer is that of an earlier request of the same step.

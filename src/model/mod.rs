@@ -9,6 +9,7 @@
 //! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
+//! - `record`: what a recording is told of loads and requests.
 
 mod clock;
 mod driver;
@@ -22,6 +23,7 @@ mod job;
 mod keep;
 mod loaded;
 mod pending;
+mod record;
 pub mod repository;
 pub mod request;
 mod sync;

@@ -1,9 +1,10 @@
 //! Which models there are, and their loading. A model that fails says why and stops no other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -16,7 +17,7 @@ use crate::config::proto;
 use crate::device::{Device, Host, Pool};
 use crate::error::{Failure, LoadError, NotServed};
 use crate::state::budget::Budget;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recorder};
 
 use super::clock::Clock;
 use super::driver::Model;
@@ -35,6 +36,8 @@ pub struct Options {
     pub state_limit: u64,
     /// Bytes of answers' memory kept for use again.
     pub reply_pool: usize,
+    /// Whether a model that is not ready makes the whole repository so.
+    pub strict_readiness: bool,
 }
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -55,6 +58,7 @@ struct Shared {
     /// Threads of instances, to be waited for at the end.
     threads: Mutex<Vec<sync::JoinHandle<()>>>,
     next_load: Mutex<u16>,
+    recorder: OnceLock<Recorder>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
 }
@@ -127,9 +131,20 @@ impl Repository {
             threads: Mutex::default(),
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
+            recorder: OnceLock::new(),
             options,
         };
         Ok(Repository(Arc::new(shared)))
+    }
+
+    /// Records what is loaded from now on, in this file and within so many bytes. A second call is refused.
+    pub fn record(&self, path: &Path, most: u64) -> std::io::Result<()> {
+        let twice = || std::io::Error::other("a recording is under way");
+        if self.0.recorder.get().is_some() {
+            return Err(twice());
+        }
+        let recorder = Recorder::open(path, most, self.0.clock.zero_unix_us())?;
+        self.0.recorder.set(recorder).map_err(|_| twice())
     }
 
     /// Of no models; it is ready.
@@ -140,6 +155,7 @@ impl Repository {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: u64::MAX,
             reply_pool: 0,
+            strict_readiness: true,
         };
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
         Repository::new(backend, options, Metrics::new(true)).unwrap()
@@ -174,10 +190,14 @@ impl Repository {
         Loading(self.clone())
     }
 
-    /// Whether every model that is wanted is ready.
+    /// Whether it is ready as a whole: what is wanted has been loaded, and all of it is ready if readiness is strict.
     pub fn ready(&self) -> bool {
-        self.0.loading.load(Ordering::Acquire) == 0
-            && self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
+        self.0.loading.load(Ordering::Acquire) == 0 && (!self.0.options.strict_readiness || self.complete())
+    }
+
+    /// Whether no model has failed.
+    pub fn complete(&self) -> bool {
+        self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
     }
 
     /// What became of every model, by name.
@@ -243,9 +263,10 @@ impl Repository {
 
     // === loading ===
 
-    /// Loads every model in this directory. What fails is told in [`Repository::statuses`].
-    pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
-        let models = model_directories(directory)?;
+    /// Loads the models in this directory whose names are wanted. What fails is told in [`Repository::statuses`].
+    pub fn load_all(&self, directory: &Path, is_wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), LoadError> {
+        let mut models = model_directories(directory)?;
+        models.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(is_wanted));
         std::thread::scope(|scope| {
             for path in &models {
                 scope.spawn(|| self.load(path));
@@ -291,7 +312,8 @@ impl Repository {
         }
         let shared = &self.0;
         let (clock, timer, budget) = (shared.clock.clone(), shared.timer.clone(), shared.budget.clone());
-        let model = Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id()));
+        let model =
+            Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id(), shared.recorder.get().cloned()));
         let mut ready = Vec::new();
         for version in wanted {
             ready.push(self.load_version(&model, &draft, version)?);
@@ -391,7 +413,7 @@ impl Served {
     }
 }
 
-fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
+pub(super) fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
     match strategy {
         sequor_core::Strategy::Stateless { batching: false, .. } => "default",
         sequor_core::Strategy::Stateless { .. } => "dynamic",

@@ -151,11 +151,13 @@ impl Table {
     }
 
     fn lend(&mut self, now: Time, batch: Batch) -> Task {
+        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &Row| match row {
             Row::Pad => None,
             Row::Real(real) => {
                 let mut job = self.jobs.get_mut(real.req)?.take()?;
                 job.taken = now;
+                job.facts.batch = mates;
                 job.seq = real.seat.map(|(seq, _)| seq);
                 Some((real.req, job))
             }

@@ -41,6 +41,7 @@ impl House {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit,
             reply_pool: 1 << 20,
+            strict_readiness: true,
         };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
         load(&repository, &model);

@@ -1,5 +1,7 @@
 //! Where log lines go, and how they look: standard error, as text for people or JSON for collectors. What is logged stands where it happens.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
@@ -23,6 +25,8 @@ pub enum LogError {
 pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<(), LogError> {
     let filter = filter(level, rust_log)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // On a terminal tracing's own choice stands, which heeds NO_COLOR.
+    let builder = if std::io::stderr().is_terminal() { builder } else { builder.with_ansi(false) };
     match format {
         LogFormat::Text => builder.finish().try_init()?,
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init()?,

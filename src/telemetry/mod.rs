@@ -1,4 +1,4 @@
-//! What the server tells of itself: metrics and logs.
+//! What the server tells of itself: metrics, logs, traces of its requests.
 //!
 //! # Layout
 //!
@@ -6,11 +6,15 @@
 //! - [`handles`]: what the hot paths count with, resolved beforehand.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`log`]: where log lines go, and how they look.
+//! - [`trace`]: the lines of a recorded trace · [`record`]: how they get into a file.
 
 pub mod handles;
 pub mod kinds;
 pub mod log;
 pub mod metrics;
+pub mod record;
+pub mod trace;
 
 pub use handles::{BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, ended_reason};
 pub use metrics::Metrics;
+pub use record::Recorder;

@@ -90,6 +90,24 @@ def grow():
     )
 
 
+def mean():
+    """The mean of every input so far, from two states of two types: their sum and their count."""
+    nodes = [
+        helper.make_node("Add", ["SUM", "INPUT"], ["SUM_OUT"]),
+        helper.make_node("Add", ["COUNT", "one"], ["COUNT_OUT"]),
+        helper.make_node("Cast", ["COUNT_OUT"], ["count"], to=T.FLOAT),
+        helper.make_node("Div", ["SUM_OUT", "count"], ["OUTPUT"]),
+    ]
+    rows = ["batch", 1]
+    write(
+        "mean",
+        nodes,
+        [tensor("INPUT", T.FLOAT, rows), tensor("SUM", T.FLOAT, rows), tensor("COUNT", T.INT64, rows)],
+        [tensor("OUTPUT", T.FLOAT, rows), tensor("SUM_OUT", T.FLOAT, rows), tensor("COUNT_OUT", T.INT64, rows)],
+        [("one", np.int64(1))],
+    )
+
+
 def scalar():
     """An input and an output of rank 0."""
     nodes = [
@@ -141,6 +159,7 @@ if __name__ == "__main__":
     string_state()
     bool_int8()
     grow()
+    mean()
     scalar()
     gather()
     through()

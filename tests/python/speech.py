@@ -5,22 +5,24 @@ The runtime of this interpreter must be the server's version; its library file m
 from the server's own counters. Prints one line; exit 1 on any mismatch.
 """
 
+import contextlib
+import itertools
 import os
 import pathlib
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
 import onnxruntime
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2
 
 from server import Api, addresses, metric
 from vad import SAMPLES, Vad, chunks, read_wav
 
-SEQUENCES, STREAMS, MEAN_BATCH = 32, 4, 4.0
+SEQUENCES, GROUPS, STEPS, CHANNELS, MEAN_BATCH, MAX_BATCH = 256, 8, 20, 4, 4.0, 64
 FIRST_ID = 7_000_000
+INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 def sounds(folder):
@@ -47,55 +49,61 @@ def one_at_a_time(address, found):
 
 
 def request(number, step, steps, row):
-    """A request as tritonclient would send it, made beforehand: the load below shall come as fast as the server takes it."""
+    """A request as tritonclient would send it, in bytes made beforehand: the load below shall come as fast as the server takes it."""
     made = service_pb2.ModelInferRequest(model_name="vad", id=f"{number}/{step}")
     made.inputs.add(name="input", datatype="FP32", shape=[1, row.shape[0]])
     made.raw_input_contents.append(row.tobytes())
     made.parameters["sequence_id"].int64_param = number
     made.parameters["sequence_start"].bool_param = step == 0
     made.parameters["sequence_end"].bool_param = step == steps - 1
-    return made
+    return made.SerializeToString()
 
 
 def many_at_once(address, cuts):
-    """Each cut as a sequence, step by step in turn, without waiting for answers, over a few streams; returns the answers by cut."""
+    """Each cut as a sequence, in groups over a few connections: a group's next steps are sent at once, as soon as all answers to its last ones are here.
+    The other groups have their steps under way meanwhile. Returns the answers by cut.
+
+    A sequence is never more than one step ahead: gRPC's Python client does not keep the order of calls, not even of one thread's on one connection."""
     steps = len(cuts[0])
-    answers = np.full((len(cuts), steps), np.nan, np.float32)
-    with grpc.insecure_channel(address) as channel:
-        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        loads = []
-        for stream in range(STREAMS):
-            mine = range(stream, len(cuts), STREAMS)
-            loads.append([request(FIRST_ID + 1000 + n, step, steps, cuts[n][step]) for step in range(steps) for n in mine])
-        with ThreadPoolExecutor(STREAMS) as readers:
-            list(readers.map(lambda load: read(stub.ModelStreamInfer(iter(load), timeout=120), answers), loads))
+    answers, waiting = np.full((len(cuts), steps), np.nan, np.float32), {}
+    requests = [[request(FIRST_ID + 1000 + n, step, steps, row) for step, row in enumerate(rows)] for n, rows in enumerate(cuts)]
+
+    def take(n, step):
+        answers[n, step] = np.frombuffer(waiting[n].result().raw_output_contents[0], "<f4")[0]
+
+    with contextlib.ExitStack() as open_channels:
+        own = [("grpc.use_local_subchannel_pool", 1)]  # else all of them are one connection
+        channels = [open_channels.enter_context(grpc.insecure_channel(address, own)) for _ in range(CHANNELS)]
+        for channel in channels:
+            grpc.channel_ready_future(channel).result(30)
+        for step, group in itertools.product(range(steps), range(GROUPS)):
+            call = channels[group % CHANNELS].unary_unary(INFER, response_deserializer=service_pb2.ModelInferResponse.FromString)
+            mine = range(group, len(cuts), GROUPS)
+            if step:
+                for n in mine:
+                    take(n, step - 1)
+            for n in mine:
+                waiting[n] = call.future(requests[n][step], timeout=120)
+        for n in range(len(cuts)):
+            take(n, steps - 1)
     return answers
 
 
-def read(stream, answers):
-    """Puts a stream's answers where their sequence and step say."""
-    for answer in stream:
-        if answer.error_message:
-            raise SystemExit(f"speech: {answer.infer_response.id}: {answer.error_message}")
-        number, step = map(int, answer.infer_response.id.split("/"))
-        answers[number - FIRST_ID - 1000, step] = np.frombuffer(answer.infer_response.raw_output_contents[0], "<f4")[0]
-
-
 def cut(found):
-    """One piece a sequence, all of one length and all different: the sounds in turn, each time from a later chunk on."""
+    """One piece a sequence, all of one length: the sounds in turn, each time from a later chunk on for as long as there are later ones."""
     rows = [rows for rows, _ in found.values()]
-    steps = min(min(len(r) for r in rows) * 3 // 4, 60)
+    steps = min(min(map(len, rows)), STEPS)
     pieces = []
     for n in range(SEQUENCES):
         sound = rows[n % len(rows)]
-        start = (n // len(rows) * 5) % (len(sound) - steps + 1)
+        start = n // len(rows) % (len(sound) - steps + 1)
         pieces.append(sound[start : start + steps])
     return pieces
 
 
 def explain(vad, rows, heard):
     """Which row count of a batch of ONNX Runtime's gives these answers, if not 1: the smallest, or None."""
-    for batch in range(2, SEQUENCES + 1):
+    for batch in range(2, MAX_BATCH + 1):
         state, answers = np.zeros((2, batch, 128), np.float32), []
         for row in rows:
             answer, state = vad.step(np.repeat(row[None], batch, axis=0), state)

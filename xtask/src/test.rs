@@ -35,6 +35,7 @@ fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
     phases.check("tests", || tally::run(&mut tests(), tally));
+    phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
@@ -66,6 +67,13 @@ fn tests() -> Command {
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
     with_environment(&mut tests);
+    tests
+}
+
+/// The core with faults planted in it, one at a time: the properties must find each. A build of its own.
+fn planted() -> Command {
+    let mut tests = process::cargo();
+    tests.args(["test", "--locked", "--package", "sequor-core", "--features", "planted", "--test", "planted"]);
     tests
 }
 

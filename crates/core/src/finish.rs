@@ -2,6 +2,7 @@
 
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Refusal, RowEnd, Traits, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Req, Seq};
 use crate::request::Stage as At;
 use crate::seat::wake;
@@ -102,7 +103,7 @@ impl Core {
                 RowEnd::Failed => self.row_failed(now, req, out),
                 RowEnd::Done { state_shape, state_bytes } => {
                     self.committed(req, state_shape, state_bytes);
-                    if seals { to_seal.push(req) } else { self.durable(now, req, out) }
+                    if seals && !fault(Planted::SealSkipped) { to_seal.push(req) } else { self.durable(now, req, out) }
                 }
             }
         }
@@ -215,7 +216,7 @@ impl Core {
 
     /// Marks a request's turn as done and releases every answer whose turn has come.
     fn turn_done(&mut self, r: &crate::request::Request, answer: bool, out: &mut Vec<Effect>) {
-        let Some(turn) = r.turn else {
+        let Some(turn) = r.turn.filter(|_| !fault(Planted::ReleasedOutOfOrder)) else {
             if answer {
                 out.push(Effect::Release(r.key));
             }
@@ -239,7 +240,9 @@ impl Core {
     fn complete(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.current = None;
-        s.touched = now;
+        if !fault(Planted::IdleNotRefreshed) {
+            s.touched = now;
+        }
         self.advance(now, seq, out);
     }
 }

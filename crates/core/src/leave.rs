@@ -2,11 +2,12 @@
 
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Tombstone, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::Consulting;
 use crate::policy::Hooks;
 use crate::request;
-use crate::seat::wake;
+use crate::seat::{wake, wake_one};
 use crate::sequence::Stage;
 use crate::spec::Expiry;
 use crate::time::Time;
@@ -63,7 +64,7 @@ impl Core {
             self.tombs.amend(&s.id, s.born, s.step);
         }
         self.moves.count(s.stage, None);
-        if s.announced {
+        if s.announced && !(why == Why::Evicted && fault(Planted::StartedWithoutEnded)) {
             self.note(s.load, Note::Ended(seq, why), out);
         }
         if s.stage == Some(Stage::Preparing) && s.seat.is_none() {
@@ -97,6 +98,9 @@ impl Core {
     fn refuse_queue(&mut self, seq: Seq, told: Refusal, out: &mut Vec<Effect>) {
         while let Some(s) = self.seqs.get_mut(seq) {
             let Some(ix) = self.req_links.pop_front(&mut s.queue) else { break };
+            if fault(Planted::CancelForgetsOne) && s.queue.is_empty() {
+                break;
+            }
             if let Some(key) = self.reqs.at(ix).map(|r| r.key) {
                 self.reqs.remove(key);
                 out.push(Effect::Refuse(key, told));
@@ -106,6 +110,9 @@ impl Core {
 
     /// Takes a sequence out of the chain of its id.
     fn unlink(&mut self, seq: Seq) {
+        if fault(Planted::IdNotUnlinked) {
+            return;
+        }
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let (id, older) = (s.id.clone(), s.older.take());
         let Some(first) = self.ids.get(&id).copied() else { return };
@@ -130,6 +137,7 @@ impl Core {
     fn bury(&mut self, now: Time, seq: Seq, why: Why) {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombs) else { return };
+        let why = if why == Why::Idle && fault(Planted::WrongReason) { Why::End } else { why };
         if s.announced {
             self.tombs.bury(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
         }
@@ -156,6 +164,8 @@ impl Core {
             self.wants_no_room(r.load);
         } else if let Some(state) = load_in(&mut self.loads, r.load) {
             self.req_links.remove(&mut state.ready, req.ix);
+            // Without it the others may make a batch that need not wait.
+            wake_one(state, out);
         }
         out.push(Effect::Refuse(req, told));
         self.wake_if_over(r.load, out);
@@ -231,7 +241,7 @@ impl Core {
         match s.stage {
             Some(Stage::Backlogged) => s.backlog_until,
             Some(Stage::Idle) => match self.load(s.load).map(|l| l.spec.expiry) {
-                Some(Expiry::Idle(_)) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle),
+                Some(Expiry::Idle(_)) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle + late()),
                 Some(Expiry::TwoScans { every }) => second_scan(s.touched, every),
                 Some(Expiry::Never) | None => Time::NEVER,
             },
@@ -306,7 +316,7 @@ impl Core {
     fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
         let here = |seated: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == seated);
         let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
-        for seq in all {
+        for seq in all.into_iter().skip(usize::from(fault(Planted::DrainForgetsOne))) {
             self.leave(now, seq, Why::Drained, Refusal::Ended(Why::Drained), out);
         }
     }
@@ -337,6 +347,10 @@ impl Core {
         }
         self.admit_waiting(now, load, out);
     }
+}
+
+fn late() -> std::time::Duration {
+    std::time::Duration::from_nanos(if fault(Planted::TimerLate) { 3 } else { 0 })
 }
 
 /// The second of the scans, `every` apart since the clock's zero, after `touched`.

@@ -14,6 +14,10 @@
 mod core;
 pub mod dtype;
 pub mod event;
+#[cfg(feature = "planted")]
+pub mod faults;
+#[cfg(not(feature = "planted"))]
+mod faults;
 mod finish;
 pub mod ids;
 mod leave;
@@ -31,6 +35,7 @@ mod sequence;
 pub mod shape;
 pub mod slab;
 pub mod spec;
+mod steps;
 mod submit;
 pub mod time;
 mod timer;

@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
 use crate::event::{Note, SlotOp};
+use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, RoundId, Seq, Slot};
 use crate::list::List;
 use crate::policies;
@@ -150,6 +151,7 @@ impl LoadState {
     /// Gives the lowest free slot (of this instance, if one is named) to `seq`.
     pub(crate) fn take_slot(&mut self, seq: Seq, of: Option<u16>) -> Option<(u16, Slot)> {
         let (n, i) = match of {
+            None if fault(Planted::SlotOutOfOrder) => *self.free.iter().map(|Reverse(x)| x).max()?,
             None => self.free.pop()?.0,
             Some(of) => {
                 let chosen = self.free.iter().map(|r| r.0).filter(|(_, i)| *i == of).min()?;
@@ -173,10 +175,13 @@ impl LoadState {
         state.seq = None;
         // Wrapping is safe: nobody keeps a slot for four thousand million uses of it.
         state.generation = state.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        if ran {
+        if ran && !fault(Planted::FreeForgotten) {
             owner.ops.push(SlotOp::Free(slot));
         }
         self.free.push(Reverse((slot.ix, instance)));
+        if fault(Planted::SlotReleasedTwice) {
+            self.free.push(Reverse((slot.ix, instance)));
+        }
         self.used = self.used.saturating_sub(1);
     }
 

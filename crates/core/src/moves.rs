@@ -45,5 +45,6 @@ impl Moves {
 }
 
 fn index(stage: Option<Stage>) -> usize {
-    stage.map_or(STAGES, |s| Stage::ALL.iter().position(|x| *x == s).unwrap_or(STAGES))
+    // `Stage::ALL` lists them in the order of their declaration.
+    stage.map_or(STAGES, |s| s as usize)
 }

@@ -2,6 +2,7 @@
 
 use crate::core::{Core, Flight, load_in};
 use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
 use crate::request::Stage as At;
@@ -39,7 +40,7 @@ impl Core {
         // Overdue requests go before any policy that might pass them over for ever.
         let free_to_starve =
             state.external.is_some_and(|h| h.plan) || matches!(state.spec.strategy, Strategy::Deadline { .. });
-        let overdue = free_to_starve && limit <= now;
+        let overdue = free_to_starve && limit <= now && !fault(Planted::MaxWaitIgnored);
         if let (Some(hooks), false) = (state.external.filter(|h| h.plan), overdue) {
             let held = state.instances.get(usize::from(who.n)).and_then(|i| i.hold);
             return match held.map(|until| until.min(limit)) {
@@ -124,6 +125,7 @@ impl Core {
         };
         let first = self.load(r.load).map_or(0, |l| l.spec.initial_state_shape);
         let state_shape = s.map_or(0, |s| if r.start { first } else { s.state_shape });
+        let state_shape = if fault(Planted::StateShapeForgotten) { 0 } else { state_shape };
         let shape = r.traits.shape ^ state_shape.rotate_left(32);
         keys.push(Candidate { req: r.key, rows: r.traits.rows, shape });
         let asked = |column: u32| wanted & column != 0;
@@ -146,7 +148,7 @@ impl Core {
 
     /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
     pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
-        let flight = Flight { instance: who, reqs: Vec::with_capacity(keys.len()), sealing: false };
+        let flight = Flight { instance: who, reqs: Vec::new(), sealing: false };
         let id = self.batches.insert(flight);
         let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
         for req in keys {
@@ -184,8 +186,10 @@ impl Core {
         if start {
             // Nothing of the new life is committed yet: should this START fail, its state is the first one.
             (s.step, s.state_shape) = (step.saturating_sub(1), first);
-            ops.push(SlotOp::Init(slot, req));
-        } else if s.adopted && !ran {
+            if !(ran && fault(Planted::RestartWithoutInit)) {
+                ops.push(SlotOp::Init(slot, req));
+            }
+        } else if s.adopted && !ran && !fault(Planted::AdoptForgotten) {
             ops.push(SlotOp::Adopt(slot, req));
         }
         if start && ran {

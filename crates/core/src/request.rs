@@ -83,6 +83,8 @@ impl Requests {
         self.entries.get(ix as usize)?.as_ref()
     }
 
+    // Inlined, so that a caller that reads two fields does not copy them all.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, key: Req) -> Option<Request> {
         let request = self.entries.get_mut(key.ix as usize)?.take_if(|r| r.key == key)?;
         if let Some(open) = self.open.get_mut(usize::from(request.load.0)) {

@@ -3,6 +3,7 @@
 
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Next, Note, Refusal, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::Planned;
@@ -135,6 +136,9 @@ impl Core {
 
     /// Whether a candidate can still run on this instance.
     fn stands(&self, req: Req, who: Instance) -> bool {
+        if fault(Planted::StalePickAccepted) {
+            return self.reqs.get(req).is_some();
+        }
         let Some(r) = self.reqs.get(req).filter(|r| r.stage == At::Queued && r.load == who.load) else { return false };
         match r.seq.map(|seq| self.seqs.get(seq)) {
             None => r.prepared,
@@ -174,6 +178,9 @@ impl Core {
 
     fn fall_back(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
         self.note(who.load, Note::Fallback, out);
+        if fault(Planted::FallbackForgotten) {
+            return self.rest(who, None);
+        }
         self.built_in_turn(now, who, out)
     }
 
@@ -196,7 +203,8 @@ impl Core {
     /// Tells the driver that an admission question waits, if there is something to decide.
     pub(crate) fn announce_consult(&mut self, load: Load, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
-        if state.backlog.is_empty() || !(state.has_free_slot() || !state.idle.is_empty()) {
+        let possible = state.has_free_slot() || !state.idle.is_empty();
+        if state.backlog.is_empty() || !possible {
             return;
         }
         match &mut state.consulting {
@@ -205,7 +213,7 @@ impl Core {
                 out.push(Effect::Consult);
             }
             Consulting::Announced => {}
-            Consulting::Out { news, .. } => *news = true,
+            Consulting::Out { news, .. } => *news = !fault(Planted::ConsultForgotten),
         }
     }
 
@@ -377,7 +385,7 @@ fn check(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), Fault>
     let Some(first) = fired.next() else { return Ok(()) };
     let mut rows = first.rows;
     for candidate in fired {
-        if candidate.shape != first.shape {
+        if candidate.shape != first.shape && !fault(Planted::ShapesMixed) {
             return Err(Fault::Shapes);
         }
         rows = rows.saturating_add(candidate.rows);

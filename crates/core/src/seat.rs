@@ -2,6 +2,7 @@
 
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
 use crate::load::{Consulting, LoadState};
 use crate::sequence::Stage;
@@ -64,6 +65,9 @@ impl Core {
     }
 
     pub(crate) fn backlog_head(&self, load: Load) -> Option<Seq> {
+        if fault(Planted::BacklogLastInFirstOut) {
+            return self.seq_links.iter(&self.load(load)?.backlog).last().and_then(|ix| self.seqs.key_at(ix));
+        }
         self.load(load)?.backlog.front().and_then(|ix| self.seqs.key_at(ix))
     }
 
@@ -91,7 +95,9 @@ impl Core {
 
     /// The victim, if it has been idle for long enough.
     pub(crate) fn evictable(&self, now: Time, load: &LoadState) -> Option<Seq> {
-        self.victim(load).filter(|victim| self.soft_idle(*victim, load).is_some_and(|at| at <= now))
+        self.victim(load).filter(|victim| {
+            self.soft_idle(*victim, load).is_some_and(|at| at <= now || fault(Planted::EvictedTooEarly))
+        })
     }
 
     /// When this idle sequence may be evicted.
@@ -116,7 +122,9 @@ impl Core {
     pub(crate) fn unbacklog(&mut self, load: Load, seq: Seq) {
         if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get(seq)) {
             self.seq_links.remove(&mut state.backlog, seq.ix);
-            state.backlog_bytes = state.backlog_bytes.saturating_sub(s.bytes);
+            if !fault(Planted::BacklogBytesLeak) {
+                state.backlog_bytes = state.backlog_bytes.saturating_sub(s.bytes);
+            }
         }
     }
 
@@ -128,6 +136,7 @@ impl Core {
         }
         let head = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.prepared));
         match (head, s.ending) {
+            (Some(_), Some(why)) if fault(Planted::EndBeforeItsQueue) => self.finish(now, seq, why, out),
             (None, Some(why)) => self.finish(now, seq, why, out),
             (None, None) => self.enter_idle(now, seq, out),
             (Some((req, true)), _) => self.enter_ready(now, seq, req, out),
@@ -184,7 +193,7 @@ impl Core {
 
     /// Arms what comes next for a load: the limit of its retirement, the next admission, and, after `now`, the next victim to ask a policy about.
     pub(crate) fn arm_load(&mut self, load: Load, now: Time) {
-        let Some(state) = self.load(load) else { return };
+        let Some(state) = self.load(load).filter(|l| l.retired.is_some() || !l.backlog.is_empty()) else { return };
         let until = state.retired.filter(|_| !state.ended && state.live > 0);
         let asks = !state.backlog.is_empty() && state.consulting != Consulting::Announced;
         let victim = self.victim(state).filter(|_| asks);
@@ -207,7 +216,7 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
     let load = state.key;
     if let Some(instance) = state.instances.get_mut(usize::from(n)) {
         instance.hold = None;
-        if std::mem::take(&mut instance.asleep) {
+        if std::mem::take(&mut instance.asleep) && !fault(Planted::WakeForgotten) {
             out.push(Effect::Wake(Instance { load, n }));
         }
     }

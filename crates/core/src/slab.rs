@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
+use crate::faults::{Planted, fault};
+
 /// What names an entry of a [`Slab`]. Implemented by the key types of [`crate::ids`].
 pub trait Key: Copy {
     fn make(ix: u32, generation: NonZeroU32) -> Self;
@@ -85,7 +87,9 @@ impl<K: Key, T> Slab<K, T> {
         }
         let value = entry.value.take()?;
         // An entry whose generations are used up is retired: it is never handed out again.
-        if let Some(next) = entry.generation.checked_add(1) {
+        if fault(Planted::GenerationNotBumped) {
+            self.free.push(key.ix());
+        } else if let Some(next) = entry.generation.checked_add(1) {
             entry.generation = next;
             self.free.push(key.ix());
         }

@@ -2,11 +2,13 @@
 
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Submit, Tombstone, Why};
+use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load, Seq};
 use crate::list::List;
 use crate::request::{self, Request};
 use crate::sequence::{Sequence, Stage};
 use crate::spec::{Expiry, NoId, OnEnding, OnLive, WhenFull};
+use crate::steps::Repeated;
 use crate::time::Time;
 use crate::timer::Due;
 
@@ -119,6 +121,7 @@ impl Core {
                 }
                 self.advance(now, seq, out);
             }
+            Some(Stage::Running) if fault(Planted::TwoInFlight) => self.advance(now, seq, out),
             Some(Stage::Backlogged) => {
                 if let Some(state) = load_in(&mut self.loads, load) {
                     state.backlog_bytes += submit.traits.bytes;
@@ -164,31 +167,6 @@ impl Core {
         Ok(Repeated::No)
     }
 
-    /// Holds the client's step number, if it gives one, against the sequence's.
-    fn step_of(&self, s: &Sequence, submit: &Submit) -> Result<Repeated, Refusal> {
-        let Some(step) = submit.step else { return Ok(Repeated::No) };
-        // A START begins a new count, unless it can only be the last START once more.
-        let repeats_start = step == s.first && s.next_step == step.saturating_add(1);
-        if step == s.next_step || (submit.start && !repeats_start) {
-            return Ok(Repeated::No);
-        }
-        if step > s.next_step {
-            return Err(Refusal::StepGap { want: s.next_step });
-        }
-        let current = s.current.and_then(|req| self.reqs.get(req));
-        let unanswered = current.is_some_and(|r| matches!(r.stage, request::Stage::Sealing | request::Stage::Posting));
-        let through = match (s.starts, unanswered) {
-            (0, false) => s.step,
-            (0, true) => s.step.saturating_sub(1),
-            _ => s.first.saturating_sub(1),
-        };
-        if step > through && (s.current.is_some() || !s.queue.is_empty()) {
-            return Err(Refusal::StepBusy { step });
-        }
-        let kept = step == s.step && s.starts == 0 && !unanswered && s.announced;
-        if kept { Ok(Repeated::LastStep) } else { Err(Refusal::StepGone { want: s.next_step }) }
-    }
-
     // === an id that does not live ===
 
     /// Checks whether a new sequence may start, without changing anything.
@@ -196,7 +174,9 @@ impl Core {
         let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
         let limits = &load.spec.limits;
         let count = || match limits.live {
-            limit if limit > 0 && load.live >= limit => Err(Refusal::TooMany { limit }),
+            limit if limit > 0 && load.live >= limit + u32::from(fault(Planted::LimitOffByOne)) => {
+                Err(Refusal::TooMany { limit })
+            }
             _ => Ok(()),
         };
         if submit.dialect.count_first {
@@ -322,14 +302,14 @@ impl Core {
             None if submit.start => 1,
             None => s.next_step,
         };
-        s.next_step = step.saturating_add(1);
+        s.next_step = step.saturating_add(if fault(Planted::StepOffByOne) { 2 } else { 1 });
         if submit.start {
             s.first = step;
             s.starts += 1;
         }
         s.touched = now;
         s.bytes = s.bytes.saturating_add(submit.traits.bytes);
-        if submit.end {
+        if submit.end && !fault(Planted::EndForgotten) {
             s.ending = Some(Why::End);
         }
         if let Some(until) = submit.backlog_until {
@@ -367,12 +347,6 @@ impl Core {
             self.timers.arm(&mut r.armed, until, Due::Req(submit.req));
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Repeated {
-    No,
-    LastStep,
 }
 
 /// The id a stateful request goes by.

@@ -16,6 +16,10 @@ pub struct File {
     pub node: Option<String>,
     pub exit_on_error: bool,
     pub strict_readiness: bool,
+    /// The file that requests are recorded in; empty is no recording.
+    pub record: PathBuf,
+    /// What a recording may take of the disk.
+    pub record_max: Size,
     pub model: Model,
     pub http: Http,
     pub grpc: Grpc,
@@ -131,6 +135,8 @@ impl Default for File {
             node: None,
             exit_on_error: false,
             strict_readiness: true,
+            record: PathBuf::new(),
+            record_max: Size(1 << 30),
             model: Model::default(),
             http: Http::default(),
             grpc: Grpc::default(),

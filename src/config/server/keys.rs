@@ -59,6 +59,12 @@ pub const KEYS: &[Key] = &[
     key("node", Kind::Text, "Name of this server in logs and reports; the host's name if not given"),
     key("exit_on_error", Kind::Bool, "Stop if a model fails to load at the start"),
     key("strict_readiness", Kind::Bool, "Be ready only when every wanted model is"),
+    key(
+        "record",
+        Kind::Path,
+        "File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)",
+    ),
+    key("record_max", Kind::Size, "Most bytes of the recording; the oldest requests give way"),
     also(
         "model.repository",
         Kind::Paths,

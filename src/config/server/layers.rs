@@ -141,7 +141,7 @@ impl Layers {
     }
 }
 
-fn refusal(at: At, what: &str) -> Fault {
+pub(super) fn refusal(at: At, what: &str) -> Fault {
     Fault { at, code: code::NOT_SERVED, what: format!("{what} is not served yet") }
 }
 

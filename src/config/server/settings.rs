@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::file::{Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
+use super::file::{ControlMode, Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
 use super::flags::Given;
-use super::layers::{Layers, Origin};
+use super::layers::{self, Layers, Origin};
 use crate::config::fault::{Fault, code, in_order};
+use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub node: String,
     pub exit_on_error: bool,
     pub strict_readiness: bool,
+    /// The file to record requests in, and how large the recording may be.
+    pub record: Option<(PathBuf, u64)>,
     pub model: Model,
     pub http: Http,
     pub grpc: Grpc,
@@ -48,6 +51,9 @@ pub struct Limits {
 pub fn config_path(variable: &dyn Fn(&str) -> Option<String>, given: &Given) -> Option<PathBuf> {
     given.config.clone().or_else(|| variable("SEQUOR_CONFIG")).map(PathBuf::from)
 }
+
+/// A recording turns its file over at half of its size.
+const LEAST_RECORD: u64 = 64 << 10;
 
 /// Puts the layers over each other and settles them, or says everything that is wrong. `variable` looks a variable of the environment up.
 pub fn load(
@@ -85,6 +91,10 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
             faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
         }
     }
+    if said.record_max.0 < LEAST_RECORD {
+        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
+        faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
+    }
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
         ("limits.in_flight", said.limits.in_flight == 0),
@@ -93,6 +103,9 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("model.poll", said.model.poll.0.is_zero()),
     ];
+    if said.model.control_mode == ControlMode::Poll {
+        faults.push(layers::refusal(layers.origin("model.control_mode").at(), "control_mode = \"poll\""));
+    }
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
@@ -106,6 +119,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         node: said.node.unwrap_or_else(|| host.name.clone()),
         exit_on_error: said.exit_on_error,
         strict_readiness: said.strict_readiness,
+        record: (!said.record.as_os_str().is_empty()).then_some((said.record, said.record_max.0)),
         model: said.model,
         http: said.http,
         grpc: said.grpc,
@@ -127,7 +141,6 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::file::ControlMode;
     use crate::config::units::Span;
     use std::time::Duration;
 
@@ -172,6 +185,18 @@ mod tests {
         assert_eq!(origin("grpc.port"), "--grpc-port");
         assert_eq!(origin("drain.exit_timeout"), "--exit-timeout-secs");
         assert_eq!(origin("metrics.port"), "default");
+    }
+
+    #[test]
+    fn a_recording_has_a_file_and_a_size() {
+        let record = |args: &[&str]| settings("", &[], args).map(|s| s.record);
+        assert_eq!(record(&[]), Ok(None));
+        assert_eq!(record(&["--record", "/t.jsonl"]), Ok(Some((PathBuf::from("/t.jsonl"), 1 << 30))));
+        assert_eq!(record(&["--record", "t", "--record-max", "64KiB"]), Ok(Some((PathBuf::from("t"), 64 << 10))));
+        assert_eq!(
+            record(&["--record-max", "1KiB"]),
+            Err(vec!["--record-max: record_max must be at least 64KiB".to_owned()])
+        );
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Spec {
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: self.state_limit,
             reply_pool: 1 << 20,
+            strict_readiness: true,
         };
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::faults::{Planted, fault};
 use crate::policy::{Columns, Decision, Fault, Hooks, Picks, Policy, columns};
 use crate::time::Time;
 
@@ -43,7 +44,8 @@ impl Policy for Oldest {
         let mut odd = false;
         for (i, (candidate, size)) in (0u32..).zip(see.shape.iter().zip(&see.rows)) {
             let size = (*size).max(1);
-            if candidate != shape || (rows > 0 && rows.saturating_add(size) > see.max_batch) {
+            let most = see.max_batch + u32::from(fault(Planted::BatchOneTooLarge));
+            if candidate != shape || (rows > 0 && rows.saturating_add(size) > most) {
                 odd = true;
                 continue;
             }
@@ -52,7 +54,7 @@ impl Policy for Oldest {
             if self.preferred.contains(&rows) {
                 best = picks.fire.len();
             }
-            if rows >= see.max_batch {
+            if rows >= most {
                 break;
             }
         }

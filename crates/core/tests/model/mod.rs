@@ -7,16 +7,25 @@
 //! - [`refer`]: the reference model. It shares no code with the core, only the words of its surface (events, effects, limits); vectors and full
 //!   scans, no lists, no lazy deadlines.
 //! - [`workload`], [`policy`]: random loads, requests and policies.
-//! - [`world`], [`threads`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads that sleep until woken.
+//! - [`world`], [`steps`], [`threads`], [`ending`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads
+//!   that sleep until woken.
 //! - [`store`]: the state store, obeying slot operations as an instance thread would.
 //! - [`witness`]: what must hold whatever the model thinks: order, owners, answers, batches.
 //! - [`outcome`]: what was counted, and the table of arrows.
-#![allow(dead_code, unreachable_pub, missing_debug_implementations, clippy::needless_pass_by_value)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "two test binaries share it, each in part"
+)]
+#![allow(clippy::indexing_slicing, clippy::expect_used, reason = "a test may panic")]
 
+pub mod ending;
 pub mod outcome;
 pub mod policy;
 pub mod refer;
 pub mod rng;
+pub mod steps;
 pub mod store;
 pub mod threads;
 pub mod witness;

@@ -98,10 +98,7 @@ impl Outcome {
     }
 }
 
-pub fn count<T: PartialEq<U>, U>(list: &mut Vec<(T, u64)>, name: U, n: u64)
-where
-    T: From<U>,
-{
+pub fn count<T: PartialEq<U> + From<U>, U>(list: &mut Vec<(T, u64)>, name: U, n: u64) {
     match list.iter_mut().find(|(x, _)| *x == name) {
         Some((_, count)) => *count += n,
         None => list.push((name.into(), n)),

@@ -52,7 +52,16 @@ impl World {
             let taken = batch.real().any(|row| row.req == oldest);
             hold!(taken, "nobody waits longer than max_wait", "{oldest:?} is overdue, but {batch:?} runs");
         }
-        self.settle(out)?;
+        self.heeds(hand, next, expected, &out)
+    }
+
+    /// What came of a pull or an answer: first the witnesses, then the model.
+    fn heeds(&mut self, hand: usize, next: Next, expected: RNext, out: &[Effect]) -> Checked {
+        self.hear(out)?;
+        if let Next::Run(batch) = &next {
+            self.departs(batch)?;
+        }
+        self.judge(out)?;
         self.does(hand, next, expected)
     }
 
@@ -71,7 +80,7 @@ impl World {
     fn does(&mut self, hand: usize, next: Next, expected: RNext) -> Checked {
         let who = self.hands[hand].who;
         match (next, expected) {
-            (Next::Run(batch), expected) => self.departs(hand, batch, expected),
+            (Next::Run(batch), expected) => self.flies(hand, batch, expected),
             (Next::Tidy(ops), RNext::Tidy(expected)) => {
                 self.same_ops(&ops, &expected)?;
                 self.operate(who, &ops, &[])
@@ -84,6 +93,7 @@ impl World {
             }
             (Next::Ask(round), RNext::Ask(shown)) => {
                 self.same_view(&round, &shown)?;
+                self.same_notes(&round, usize::from(who.load.0))?;
                 self.hands[hand].thread = Thread::Pondering;
                 self.hands[hand].round = Some((round, shown));
                 Ok(())
@@ -98,10 +108,16 @@ impl World {
         }
     }
 
-    fn departs(&mut self, hand: usize, batch: Batch, expected: RNext) -> Checked {
-        let who = self.hands[hand].who;
+    /// The thread does the slot operations of a batch and runs it.
+    fn departs(&mut self, batch: &Batch) -> Checked {
+        let who = batch.instance;
         let rows: Vec<RealRow> = batch.real().collect();
         self.operate(who, &batch.ops, &rows)?;
+        for row in rows.iter().filter(|row| row.start) {
+            let init = row.seat.map(|(_, slot)| SlotOp::Init(slot, row.req));
+            let made = init.is_none_or(|op| batch.ops.contains(&op));
+            hold!(made, "a START begins with the first state", "{row:?} in {batch:?}");
+        }
         let mut state = Vec::new();
         for row in &rows {
             state.push(match row.seat {
@@ -110,7 +126,13 @@ impl World {
             });
         }
         let spec = self.refer.loads[usize::from(who.load.0)].spec.clone();
-        self.witness.batch(&batch, &spec, &state)?;
+        self.counts.batches += 1;
+        self.counts.rows += rows.len() as u64;
+        self.witness.batch(batch, &spec, &state)
+    }
+
+    fn flies(&mut self, hand: usize, batch: Batch, expected: RNext) -> Checked {
+        let who = batch.instance;
         let RNext::Run(ops, wanted) = expected else {
             return broken("an instance does what the model does", format!("{who:?}: {batch:?}, model {expected:?}"));
         };
@@ -120,8 +142,6 @@ impl World {
         hold!(got == wanted, "a batch is the model's", "{who:?}: {got:?}, model {wanted:?}");
         self.refer.batches.last_mut().expect("the model's batch").key = Some(batch.id);
         self.passed_over(who)?;
-        self.counts.batches += 1;
-        self.counts.rows += rows.len() as u64;
         self.hands[hand].flights.push(batch);
         Ok(())
     }
@@ -220,8 +240,7 @@ impl World {
         let mut out = Vec::new();
         let next = self.core.answer(self.now, round, Said::Plan(said), &mut out);
         self.trace(|| format!("  -> {next:?}"));
-        self.settle(out)?;
-        self.does(hand, next, expected)
+        self.heeds(hand, next, expected, &out)
     }
 
     /// A batch has run.

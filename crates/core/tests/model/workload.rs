@@ -26,16 +26,16 @@ pub struct Taste {
 impl Taste {
     pub fn of(rng: &mut Rng) -> Taste {
         Taste {
-            ids: rng.range(2, 14),
+            ids: rng.range(2, 20),
             stateless: *rng.pick(&[0, 0, 0, 0, 0, 10, 100]),
             ovms: *rng.pick(&[0, 0, 20, 50, 100]),
             counting: *rng.pick(&[0, 0, 30, 90, 100]),
-            external: *rng.pick(&[0, 0, 50, 90]),
+            external: *rng.pick(&[0, 0, 0, 50, 90]),
             shapes: *rng.pick(&[1, 1, 2, 3]),
             pressure: rng.range(15, 40),
             fails: *rng.pick(&[0, 3, 15]),
             timely: rng.percent(80),
-            deadlines: *rng.pick(&[0, 5, 30]),
+            deadlines: *rng.pick(&[0, 0, 5, 20]),
         }
     }
 }
@@ -49,7 +49,7 @@ fn some(rng: &mut Rng, share: u64, low: u64, high: u64) -> Option<Duration> {
 }
 
 pub fn load(rng: &mut Rng, taste: &Taste, version: u64) -> LoadSpec {
-    let max_batch = rng.range(1, 4) as u32;
+    let max_batch = rng.range(1, 6) as u32;
     let strategy = strategy(rng, taste, max_batch);
     let stages = Stages {
         activate: rng.percent(25),
@@ -59,13 +59,17 @@ pub fn load(rng: &mut Rng, taste: &Taste, version: u64) -> LoadSpec {
         seal: rng.percent(25),
     };
     let stages = if rng.percent(40) { Stages::default() } else { stages };
+    let mut limits = limits(rng);
+    if matches!(strategy, Strategy::Stateless { .. }) {
+        limits.backlog = limits.backlog.min(30);
+    }
     LoadSpec {
         version,
         strategy,
         max_batch,
         instances: rng.range(1, 3) as u16,
         depth: rng.range(1, 2) as u8,
-        limits: limits(rng),
+        limits,
         expiry: match rng.below(8) {
             0 => Expiry::Never,
             1 | 2 => Expiry::TwoScans { every: span(rng, 20, 200) },
@@ -87,7 +91,7 @@ fn strategy(rng: &mut Rng, taste: &Taste, max_batch: u32) -> Strategy {
         _ => vec![],
     };
     let delay = |rng: &mut Rng| if rng.percent(60) { Duration::ZERO } else { span(rng, 1, 60) };
-    let slots = rng.range(1, 5) as u32;
+    let slots = rng.range(1, 8) as u32;
     if rng.percent(taste.stateless) {
         let batching = rng.percent(75);
         return Strategy::Stateless {
@@ -110,11 +114,11 @@ fn strategy(rng: &mut Rng, taste: &Taste, max_batch: u32) -> Strategy {
 
 fn limits(rng: &mut Rng) -> Limits {
     Limits {
-        live: if rng.percent(60) { 0 } else { rng.range(1, 10) as u32 },
-        store: if rng.percent(70) { 0 } else { rng.range(1, 8) as u32 },
-        backlog: if rng.percent(50) { 1000 } else { rng.below(5) as u32 },
+        live: if rng.percent(75) { 0 } else { rng.range(1, 10) as u32 },
+        store: if rng.percent(85) { 0 } else { rng.range(1, 8) as u32 },
+        backlog: if rng.percent(70) { 1000 } else { rng.below(5) as u32 },
         backlog_bytes: if rng.percent(60) { 1 << 30 } else { rng.range(5, 120) },
-        per_sequence: rng.range(1, 7) as u32,
+        per_sequence: rng.range(1, 9) as u32,
         max_wait: span(rng, 1, 250),
         tombs: if rng.percent(30) { 1000 } else { rng.below(8) as u32 },
         tomb_age: span(rng, 5, 2000),
@@ -137,9 +141,9 @@ pub fn hooks(rng: &mut Rng, share: u64) -> Option<Hooks> {
 
 pub fn id(rng: &mut Rng, taste: &Taste) -> Id {
     let n = rng.range(1, taste.ids);
-    match rng.below(40) {
+    match rng.below(80) {
         0 => Id::None,
-        1..=6 => Id::from(format!("{n}").as_str()),
+        1..=12 => Id::from(format!("{n}").as_str()),
         _ => Id::Int(n),
     }
 }
@@ -150,13 +154,13 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
     let version = match rng.below(25) {
         0 => last.last().map(|spec| spec.version),
         1 => last.first().map(|spec| spec.version),
-        2 if rng.percent(20) => Some(99),
+        2 if rng.percent(5) => Some(99),
         _ => None,
     };
     let live = core.find(&id, version).is_some();
     let start = if live { rng.percent(7) } else { rng.percent(85) };
-    let end = rng.percent(if live { 15 } else { 6 });
-    if start && rng.percent(3) {
+    let end = rng.percent(if live { 10 } else { 5 });
+    if start && rng.percent(1) {
         id = Id::None;
     }
     let soon = |rng: &mut Rng, share: u64, high: u64| {

@@ -1,0 +1,80 @@
+//! Faults that the tests plant, to see that the properties find them. Nothing of them is compiled without the feature `planted`.
+#![cfg_attr(not(feature = "planted"), allow(unreachable_pub, reason = "public where it is used"))]
+
+macro_rules! faults {
+    ($($name:ident,)*) => {
+        /// One wrong line each.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Planted { $($name,)* }
+
+        #[cfg(feature = "planted")]
+        impl Planted {
+            pub const ALL: &[Planted] = &[$(Planted::$name,)*];
+        }
+    };
+}
+
+faults! {
+    SlotReleasedTwice,
+    FreeForgotten,
+    EndBeforeItsQueue,
+    EndForgotten,
+    StalePickAccepted,
+    IdleNotRefreshed,
+    CancelForgetsOne,
+    BacklogLastInFirstOut,
+    IdNotUnlinked,
+    GenerationNotBumped,
+    ReleasedOutOfOrder,
+    BatchOneTooLarge,
+    ShapesMixed,
+    StateShapeForgotten,
+    WrongReason,
+    TimerLate,
+    RestartWithoutInit,
+    AdoptForgotten,
+    WakeForgotten,
+    StartedWithoutEnded,
+    StepOffByOne,
+    DrainForgetsOne,
+    EvictedTooEarly,
+    LimitOffByOne,
+    TwoInFlight,
+    SlotOutOfOrder,
+    SealSkipped,
+    ReplayedBeforeAnswered,
+    MaxWaitIgnored,
+    FallbackForgotten,
+    BacklogBytesLeak,
+    ConsultForgotten,
+}
+
+#[cfg(feature = "planted")]
+mod on {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault in whatever cores this thread calls.
+    pub fn plant(fault: Option<Planted>) {
+        PLANTED.set(fault);
+    }
+
+    pub(crate) fn fault(which: Planted) -> bool {
+        PLANTED.get() == Some(which)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub(crate) use on::fault;
+#[cfg(feature = "planted")]
+pub use on::plant;
+
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub(crate) const fn fault(_: Planted) -> bool {
+    false
+}

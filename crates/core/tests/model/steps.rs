@@ -1,0 +1,301 @@
+//! One random step of the driver: a request, a thread, a stage that answers, a cancellation, something rare.
+
+use sequor_core::*;
+
+use super::refer::{N, Shown};
+use super::threads::{Hand, Thread};
+use super::world::{Question, World};
+use super::{Checked, broken, policy, workload};
+use crate::hold;
+
+impl World {
+    pub fn step(&mut self) -> Checked {
+        let closed = self.refer.loads.iter().all(|l| l.gone || l.retired.is_some());
+        if closed && self.rng.percent(10) {
+            return self.loads();
+        }
+        let busy = self.prepares.len() + self.posts.len() + self.seals.len() + self.questions.len();
+        match self.rng.below(100) {
+            x if x < self.taste.pressure => self.submits(),
+            x if x < 45 => self.some_thread(),
+            x if x < 57 => self.some_flight(),
+            x if x < 72 || busy > 12 => self.some_stage(),
+            x if x < 97 => self.time_passes(),
+            98 => self.cancels(),
+            _ => self.rarely(),
+        }
+    }
+
+    fn submits(&mut self) -> Checked {
+        self.fresh += 1;
+        let req = self.witness.send();
+        let open: Vec<LoadSpec> =
+            self.specs.iter().zip(&self.refer.loads).filter(|(_, l)| !l.gone).map(|(s, _)| s.clone()).collect();
+        let mut submit = workload::submit(&mut self.rng, &self.taste, self.now, req, self.fresh, &self.core, &open);
+        self.count_steps(&mut submit);
+        // Only stateless requests bring more rows than one.
+        let stateless = open.iter().all(|spec| !spec.is_stateful());
+        if stateless {
+            submit.traits.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
+        }
+        self.witness.sends(&submit);
+        self.counts.requests += 1;
+        self.apply(Event::Submit(submit))
+    }
+
+    fn count_steps(&mut self, submit: &mut Submit) {
+        if !self.rng.percent(self.taste.counting) {
+            return;
+        }
+        let next = self.refer.lookup(&submit.id, submit.version).0.map(|n| self.refer.seq(n).next_step);
+        let right = if submit.start { 1 } else { next.unwrap_or(1) };
+        submit.step = Some(match self.rng.below(14) {
+            0 | 1 => right.saturating_sub(1),
+            2 => right + self.rng.below(4),
+            3 => self.rng.below(6),
+            4 => next.map_or(1, |n| n.saturating_sub(1)),
+            _ => right,
+        });
+    }
+
+    fn some_thread(&mut self) -> Checked {
+        let ready: Vec<usize> = (0..self.hands.len()).filter(|h| self.hands[*h].pulls(self.now)).collect();
+        if ready.is_empty() {
+            return self.some_flight();
+        }
+        let hand = *self.rng.pick(&ready);
+        // A thread with all it may have in flight waits for it, mostly.
+        let depth = self.specs[usize::from(self.hands[hand].who.load.0)].depth;
+        if self.hands[hand].flights.len() >= usize::from(depth) && self.rng.percent(80) {
+            return self.some_flight();
+        }
+        self.pull(hand)
+    }
+
+    fn some_flight(&mut self) -> Checked {
+        let flying: Vec<usize> = (0..self.hands.len()).filter(|h| !self.hands[*h].flights.is_empty()).collect();
+        if flying.is_empty() {
+            return self.some_stage();
+        }
+        let hand = *self.rng.pick(&flying);
+        let flight = self.rng.index(self.hands[hand].flights.len());
+        self.lands(hand, flight)
+    }
+
+    fn some_stage(&mut self) -> Checked {
+        let pondering: Vec<usize> =
+            (0..self.hands.len()).filter(|h| self.hands[*h].thread == Thread::Pondering).collect();
+        match self.rng.below(6) {
+            0 if !self.posts.is_empty() => {
+                let req = self.posts.swap_remove(self.rng.index(self.posts.len()));
+                self.apply(Event::Posted(req))
+            }
+            1 if !self.seals.is_empty() => {
+                let batch = self.seals.swap_remove(self.rng.index(self.seals.len()));
+                let failed = self.rng.percent(self.taste.fails) && !self.winding_down;
+                self.apply(Event::Sealed(batch, if failed { Err(Refusal::Failed(5)) } else { Ok(()) }))
+            }
+            2 if !pondering.is_empty() => {
+                let hand = *self.rng.pick(&pondering);
+                self.ponder(hand)
+            }
+            3 if self.consults > 0 => self.consult(),
+            4 if !self.questions.is_empty() => self.admits(),
+            _ if !self.prepares.is_empty() => {
+                let (req, seq) = self.prepares.swap_remove(self.rng.index(self.prepares.len()));
+                self.prepares(req, seq)
+            }
+            _ => self.time_passes(),
+        }
+    }
+
+    pub fn prepares(&mut self, req: Req, seq: Option<Seq>) -> Checked {
+        let Some(sent) = self.witness.get(req).cloned() else {
+            return self.apply(Event::Prepared(req, Ok(Traits::default())));
+        };
+        let mut traits = workload::traits(&mut self.rng, &self.taste);
+        traits.rows = sent.rows;
+        let fails = self.rng.percent(self.taste.fails);
+        let adopts = self.refer.req(req).and_then(|r| r.seq).filter(|_| !sent.start).map(|n| self.refer.seq(n).clone());
+        let adopts = adopts.filter(|s| s.adopted && !s.announced && s.key == seq);
+        let result = match adopts {
+            Some(s) => match self.store.tier.get(&s.id).copied().filter(|_| !fails) {
+                Some(hash) => {
+                    self.store.found.insert(req, hash);
+                    Ok(traits)
+                }
+                None => Err(Refusal::Unknown(None)),
+            },
+            None if fails => Err(Refusal::Failed(9)),
+            None => Ok(traits),
+        };
+        if let (Ok(traits), Some(sent)) = (&result, self.witness.get_mut(req)) {
+            sent.shape = traits.shape;
+        }
+        self.apply(Event::Prepared(req, result))
+    }
+
+    fn consult(&mut self) -> Checked {
+        let Some(round) = self.core.consult(self.now) else {
+            self.consults = 0;
+            return self.consulted();
+        };
+        self.consults -= 1;
+        let Asked::Admit { load, room, victims } = &round.asked else {
+            return broken("a policy that admits is asked", format!("{:?}", round.asked));
+        };
+        let load = usize::from(load.0);
+        let doubled = self.questions.iter().any(|q| q.load == load && !q.old);
+        hold!(!doubled, "one admission question at a time", "load {load}");
+        let window = self.refer.loads[load].spec.limits.candidates as usize;
+        let heads: Vec<Req> =
+            self.refer.backlog(load).into_iter().take(window).map(|n| self.refer.seq(n).queue[0]).collect();
+        let idle: Vec<N> = self.refer.idle(load).into_iter().take(window).collect();
+        let free: Vec<u32> =
+            self.refer.loads[load].inst.iter().map(|i| i.slots.iter().filter(|s| s.is_none()).count() as u32).collect();
+        let got = (round.see.len as usize, room.clone(), victims.len as usize, victims.ready.clone());
+        let since = idle.iter().map(|n| self.refer.seq(*n).touched).collect::<Vec<_>>();
+        let want = (heads.len(), free, idle.len(), since);
+        hold!(got == want, "a policy sees who waits", "{got:?}, model {want:?}");
+        let shown: Vec<Shown> = heads.iter().map(|r| self.refer.show(*r)).collect();
+        self.same_heads(&round, &shown, load)?;
+        self.same_notes(&round, load)?;
+        self.asked[load] = Some(self.news(load));
+        self.questions.push(Question { round, load, heads, victims: idle, old: false });
+        Ok(())
+    }
+
+    /// A policy that listens is told everything once, in order.
+    pub fn same_notes(&mut self, round: &Round, load: usize) -> Checked {
+        let told = |n: &&Note| matches!(n, Note::Started(..) | Note::Slotted(..) | Note::Ended(..));
+        let got: Vec<Note> = round.notes.iter().filter(told).copied().collect();
+        let want = std::mem::take(&mut self.notes[load]);
+        hold!(got == want, "a policy is told what happened", "{got:?}, but {want:?} has");
+        Ok(())
+    }
+
+    fn same_heads(&self, round: &Round, shown: &[Shown], load: usize) -> Checked {
+        let see = &round.see;
+        let usage = self.refer.usage(load);
+        let max_batch = self.refer.loads[load].spec.max_batch.max(1);
+        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
+        let want = (self.now.0, usage.live, usage.backlog, max_batch, usage.backlog);
+        hold!(got == want, "a policy sees how full it is", "admission: {got:?}, model {want:?}");
+        for (i, one) in shown.iter().enumerate() {
+            let arrival = self.refer.req(one.req).map(|r| r.arrival);
+            hold!(arrival == see.arrival.get(i).copied(), "a policy sees who waits", "candidate {i}");
+        }
+        Ok(())
+    }
+
+    pub fn admits(&mut self) -> Checked {
+        let Question { round, load, heads, victims, old } =
+            self.questions.swap_remove(self.rng.index(self.questions.len()));
+        let Asked::Admit { room, .. } = &round.asked else { return Ok(()) };
+        let said = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
+        self.trace(|| format!("load {load} admits {said:?} of {heads:?}, victims {victims:?}"));
+        let mine = said.clone();
+        self.refer_call(|refer, now| refer.answer_admit(now, load, &heads, &victims, mine, old));
+        let mut out = Vec::new();
+        let next = self.core.answer(self.now, round, Said::Admit(said), &mut out);
+        hold!(matches!(next, Next::Sleep(None)), "an admission is answered with sleep", "{next:?}");
+        self.settle(&out)
+    }
+
+    fn cancels(&mut self) -> Checked {
+        let open = self.witness.open();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut req = *self.rng.pick(&open);
+        if self.rng.percent(10) && req.generation.get() > 1 {
+            req.generation = std::num::NonZeroU32::MIN;
+        }
+        self.apply(Event::Cancel(req))
+    }
+
+    fn rarely(&mut self) -> Checked {
+        match self.rng.below(16) {
+            0 => self.loads(),
+            1 => self.retires(),
+            2 | 3 => {
+                let load = self.rng.index(self.refer.loads.len());
+                let hooks = workload::hooks(&mut self.rng, self.taste.external);
+                self.attaches(load, hooks)
+            }
+            4 | 5 => {
+                let live: Vec<Seq> = self.refer.seqs.iter().filter_map(|s| s.key).collect();
+                if live.is_empty() {
+                    return Ok(());
+                }
+                let why = *self.rng.pick(&[Why::Admin, Why::Fenced, Why::Cancelled]);
+                let seq = *self.rng.pick(&live);
+                self.apply(Event::End(seq, why))
+            }
+            // Out of the blue: keys that mean nothing any more, ticks that are not due.
+            7 => {
+                let old = BatchId::new(self.rng.below(3) as u32, std::num::NonZeroU32::MIN);
+                let flying =
+                    self.hands.iter().flat_map(|h| &h.flights).any(|b| b.id == old) || self.seals.contains(&old);
+                if flying { Ok(()) } else { self.apply(Event::Ran { batch: old, rows: vec![] }) }
+            }
+            _ => {
+                let who = *self.rng.pick(&self.hands.iter().map(|h| h.who).collect::<Vec<_>>());
+                self.store.spill(who, self.rng.below(4) as u32);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn attaches(&mut self, load: usize, hooks: Option<Hooks>) -> Checked {
+        if self.refer.loads[load].gone {
+            return Ok(());
+        }
+        // What expires now is told to the old policy.
+        self.apply(Event::Tick)?;
+        self.asked[load] = None;
+        self.notes[load].clear();
+        for question in self.questions.iter_mut().filter(|q| q.load == load) {
+            question.old = true;
+        }
+        self.apply(Event::Attach(Load(load as u16), hooks))
+    }
+
+    pub fn loads(&mut self) -> Checked {
+        let open = self.refer.loads.iter().filter(|l| !l.gone).count();
+        if open >= 4 {
+            return self.retires();
+        }
+        let key = Load(self.refer.loads.len() as u16);
+        let highest = self.specs.iter().map(|s| s.version).max().unwrap_or(1);
+        let version = (highest + self.rng.below(3)).saturating_sub(1).max(1);
+        let mut spec = workload::load(&mut self.rng, &self.taste, version);
+        // Requests of several rows are for loads that take them.
+        if let Some(first) = self.specs.first()
+            && first.is_stateful() != spec.is_stateful()
+            && self.taste.stateless == 100
+        {
+            spec.strategy = first.strategy.clone();
+        }
+        self.hands.extend((0..spec.instances).map(|n| Hand::new(Instance { load: key, n })));
+        self.specs.push(spec.clone());
+        self.asked.push(None);
+        self.notes.push(Vec::new());
+        self.trace(|| format!("{key:?} is {spec:?}"));
+        self.apply(Event::Loaded(key, spec))
+    }
+
+    fn retires(&mut self) -> Checked {
+        let open: Vec<usize> = (0..self.refer.loads.len()).filter(|l| !self.refer.loads[*l].gone).collect();
+        if open.is_empty() || (open.len() < 2 && self.rng.percent(80)) {
+            return self.loads();
+        }
+        let load = Load(*self.rng.pick(&open) as u16);
+        let until = match self.rng.below(6) {
+            0 => Time::NEVER,
+            1 => self.now,
+            _ => Time(self.now.0 + self.rng.below(400)),
+        };
+        self.apply(Event::Retire { load, until })
+    }
+}

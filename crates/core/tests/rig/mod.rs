@@ -1,0 +1,152 @@
+//! A small driver for stories: virtual time, one thread that pulls, and answers collected by request.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "two test binaries share it, each in part"
+)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use sequor_core::*;
+
+pub const MS: u64 = 1_000_000;
+
+/// A driver with a clock of its own: submits, pulls, ends batches.
+pub struct Rig {
+    pub core: Core,
+    pub now: Time,
+    pub next_req: u32,
+    pub answers: BTreeMap<u32, Result<(), Refusal>>,
+    pub ended: Vec<Why>,
+    pub seen: Vec<Effect>,
+}
+
+pub fn spec(strategy: Strategy, max_batch: u32) -> LoadSpec {
+    LoadSpec {
+        version: 1,
+        strategy,
+        max_batch,
+        instances: 1,
+        depth: 1,
+        limits: Limits::default(),
+        expiry: Expiry::Idle(Duration::from_secs(1)),
+        idle_longest: None,
+        idle_soft: None,
+        cancel_ends: true,
+        stages: Stages::default(),
+        initial_state_shape: 0,
+        external: None,
+    }
+}
+
+pub fn oldest(slots: u32) -> Strategy {
+    Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false }
+}
+
+impl Rig {
+    pub fn new(spec: LoadSpec) -> Rig {
+        let mut rig = Rig {
+            core: Core::new(),
+            now: Time::ZERO,
+            next_req: 0,
+            answers: BTreeMap::new(),
+            ended: Vec::new(),
+            seen: Vec::new(),
+        };
+        rig.apply(Event::Loaded(Load(0), spec));
+        rig
+    }
+
+    pub fn apply(&mut self, event: Event) {
+        let mut out = Vec::new();
+        self.core.apply(self.now, event, &mut out);
+        self.take(out);
+    }
+
+    pub fn take(&mut self, out: Vec<Effect>) {
+        for effect in out {
+            match &effect {
+                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(*refusal)), None),
+                Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
+                Effect::Note(Note::Ended(_, why)) => self.ended.push(*why),
+                _ => {}
+            }
+            self.seen.push(effect);
+        }
+    }
+
+    pub fn submit(&mut self, id: u64, start: bool, end: bool) -> u32 {
+        self.submit_with(id, start, end, |_| {})
+    }
+
+    pub fn submit_with(&mut self, id: u64, start: bool, end: bool, change: impl FnOnce(&mut Submit)) -> u32 {
+        let req = Req::new(self.next_req, NonZeroU32::MIN);
+        self.next_req += 1;
+        let mut submit = Submit {
+            req,
+            id: Id::from(id),
+            fresh_id: 0,
+            start,
+            end,
+            adopt: None,
+            step: None,
+            version: None,
+            dialect: Dialect::TRITON,
+            deadline: None,
+            backlog_until: None,
+            queue_until: None,
+            idle: None,
+            priority: 0,
+            traits: Traits::default(),
+            origin: 0,
+        };
+        change(&mut submit);
+        self.apply(Event::Submit(submit));
+        req.ix
+    }
+
+    pub fn next(&mut self) -> Next {
+        let mut out = Vec::new();
+        let next = self.core.next(self.now, Instance { load: Load(0), n: 0 }, &mut out);
+        self.take(out);
+        next
+    }
+
+    /// Pulls one batch, past any tidying.
+    pub fn batch(&mut self) -> Option<Batch> {
+        loop {
+            match self.next() {
+                Next::Run(batch) => return Some(batch),
+                Next::Tidy(_) => {}
+                _ => return None,
+            }
+        }
+    }
+
+    pub fn ran(&mut self, batch: &Batch) {
+        let rows = batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 4 }).collect();
+        self.apply(Event::Ran { batch: batch.id, rows });
+    }
+
+    /// Runs everything that can run now; the batch sizes.
+    pub fn drain(&mut self) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(batch) = self.batch() {
+            sizes.push(batch.real().count());
+            self.ran(&batch);
+        }
+        sizes
+    }
+
+    pub fn wait(&mut self, ms: u64) {
+        self.now = Time(self.now.0 + ms * MS);
+        self.apply(Event::Tick);
+    }
+
+    pub fn usage(&self) -> Usage {
+        self.core.usage(Load(0))
+    }
+}

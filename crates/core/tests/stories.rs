@@ -1,0 +1,203 @@
+//! Faults that the properties have found in the core, each told as the shortest story that shows it.
+
+mod rig;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use rig::{MS, Rig, oldest, spec};
+use sequor_core::*;
+
+const ASKS: Hooks = Hooks { plan: false, admit: true, observe: false, columns: policy::columns::ALL, window: 0 };
+const PLANS: Hooks = Hooks { plan: true, admit: false, observe: false, columns: policy::columns::ALL, window: 0 };
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn key(req: u32) -> Req {
+    Req::new(req, NonZeroU32::MIN)
+}
+
+fn counted(step: u64) -> impl FnOnce(&mut Submit) {
+    move |s| s.step = Some(step)
+}
+
+#[test]
+fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
+    let mut rig = Rig::new(LoadSpec { idle_soft: Some(ms(10)), external: Some(ASKS), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    rig.wait(1000);
+    rig.drain();
+    rig.wait(20);
+    rig.submit(2, true, false);
+    // The victim may go since 10 ms; nobody took it; the next call must return.
+    rig.wait(1);
+    assert_eq!(rig.usage().backlog, 1);
+}
+
+#[test]
+fn a_moot_question_is_asked_anew_for_the_next() {
+    let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
+    let first = rig.submit(1, true, false);
+    rig.apply(Event::Cancel(key(first)));
+    assert!(rig.core.consult(rig.now).is_none());
+    rig.seen.clear();
+    rig.submit(2, true, false);
+    assert!(rig.seen.contains(&Effect::Consult), "{:?}", rig.seen);
+    let round = rig.core.consult(rig.now).expect("a question");
+    assert_eq!((round.see.backlog, round.see.live, rig.core.consult(rig.now).is_none()), (1, 1, true));
+}
+
+#[test]
+fn the_end_of_an_older_sequence_does_not_hide_that_of_the_younger() {
+    let mut rig = Rig::new(LoadSpec { depth: 2, ..spec(oldest(2), 1) });
+    rig.submit(7, true, true);
+    rig.submit(7, true, false);
+    let (old, young) = (rig.batch().unwrap(), rig.batch().unwrap());
+    rig.ran(&young);
+    let young = rig.core.find(&Id::Int(7), None).unwrap();
+    rig.apply(Event::End(young, Why::Admin));
+    rig.ran(&old);
+    assert_eq!(rig.core.tombstone(&Id::Int(7)).map(|stone| stone.why), Some(Why::Admin));
+}
+
+#[test]
+fn a_sequence_that_left_while_a_step_ran_is_remembered_with_that_step() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(7, true, false);
+    let batch = rig.batch().unwrap();
+    let seq = rig.core.find(&Id::Int(7), None).unwrap();
+    rig.apply(Event::End(seq, Why::Admin));
+    rig.ran(&batch);
+    assert_eq!(rig.core.tombstone(&Id::Int(7)).map(|stone| stone.step), Some(1));
+}
+
+#[test]
+fn a_step_repeated_after_a_restart_does_not_get_the_answer_of_the_life_before() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit_with(1, true, false, counted(1));
+    rig.submit_with(1, false, false, counted(2));
+    rig.drain();
+    rig.submit_with(1, true, false, counted(1));
+    rig.submit_with(1, false, false, counted(2));
+    let again = rig.submit_with(1, false, false, counted(2));
+    assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::StepBusy { step: 2 })));
+}
+
+#[test]
+fn a_step_that_is_not_durable_yet_is_not_answered_again() {
+    let mut rig = Rig::new(LoadSpec { stages: Stages { seal: true, ..Stages::default() }, ..spec(oldest(1), 1) });
+    rig.submit_with(1, true, false, counted(1));
+    rig.drain();
+    let again = rig.submit_with(1, true, false, counted(1));
+    assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::StepBusy { step: 1 })));
+}
+
+#[test]
+fn a_cancelled_step_is_expected_again_where_the_sequence_lives_on() {
+    let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(1), 1) });
+    rig.submit_with(1, true, false, counted(1));
+    let second = rig.submit_with(1, false, false, counted(2));
+    let third = rig.submit_with(1, false, false, counted(3));
+    rig.apply(Event::Cancel(key(second)));
+    assert_eq!(rig.answers.get(&third), Some(&Err(Refusal::StepGap { want: 2 })));
+    let retry = rig.submit_with(1, false, false, counted(2));
+    rig.drain();
+    assert_eq!(rig.answers.get(&retry), Some(&Ok(())));
+}
+
+#[test]
+fn a_cancelled_end_does_not_revive_what_a_new_start_has_replaced() {
+    let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(2), 1) });
+    rig.submit(7, true, false);
+    let end = rig.submit(7, false, true);
+    rig.submit(7, true, true);
+    rig.apply(Event::Cancel(key(end)));
+    rig.drain();
+    let late = rig.submit(7, false, false);
+    assert!(matches!(rig.answers.get(&late), Some(Err(Refusal::Unknown(_)))), "{:?}", rig.answers.get(&late));
+    assert_eq!(rig.usage().live, 0);
+}
+
+#[test]
+fn what_is_being_prepared_counts_against_the_limits() {
+    let stages = Stages { initialize: true, ..Stages::default() };
+    let limits = Limits { backlog: 1, ..Limits::default() };
+    let mut rig = Rig::new(LoadSpec { stages, limits, ..spec(oldest(1), 1) });
+    let starts: Vec<u32> = (1..=3).map(|id| rig.submit(id, true, false)).collect();
+    let refused = rig.answers.get(&starts[2]);
+    assert!(matches!(refused, Some(Err(Refusal::BacklogFull { .. }))), "{refused:?}");
+    let ovms = rig.submit_with(9, true, false, |s| s.dialect = Dialect::OVMS);
+    assert_eq!(rig.answers.get(&ovms), Some(&Err(Refusal::TooMany { limit: 1 })));
+}
+
+#[test]
+fn a_victim_that_may_not_go_yet_makes_no_room() {
+    let mut rig = Rig::new(LoadSpec { idle_soft: Some(ms(100)), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    rig.drain();
+    let ovms = rig.submit_with(2, true, false, |s| s.dialect = Dialect::OVMS);
+    assert_eq!(rig.answers.get(&ovms), Some(&Err(Refusal::TooMany { limit: 1 })));
+}
+
+#[test]
+fn a_start_behind_an_unknown_step_opens_a_sequence() {
+    let stages = Stages { activate: true, ..Stages::default() };
+    let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
+    let (stray, start) = (rig.submit(1, false, false), rig.submit(1, true, false));
+    rig.apply(Event::Prepared(key(stray), Err(Refusal::Unknown(None))));
+    rig.apply(Event::Prepared(key(start), Ok(Traits::default())));
+    rig.drain();
+    assert_eq!((rig.answers.get(&stray), rig.answers.get(&start)), (Some(&Err(Refusal::Unknown(None))), Some(&Ok(()))));
+}
+
+#[test]
+fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
+    let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    let Next::Ask(round) = rig.next() else { panic!("no question") };
+    rig.apply(Event::Attach(Load(0), None));
+    let late = Decision::Wait(Time(900 * MS));
+    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(late)), &mut Vec::new());
+    assert!(matches!(next, Next::Run(_)), "{next:?}");
+}
+
+#[test]
+fn a_policy_that_waits_for_the_past_is_not_asked_for_ever() {
+    let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    let Next::Ask(round) = rig.next() else { panic!("no question") };
+    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Wait(rig.now))), &mut Vec::new());
+    assert!(matches!(next, Next::Run(_)), "{next:?}");
+}
+
+#[test]
+fn a_stateless_request_wakes_an_instance_that_can_take_it() {
+    let strategy = Strategy::Stateless { batching: false, preferred: vec![], delay: Duration::ZERO, in_order: false };
+    let mut rig = Rig::new(LoadSpec { instances: 2, ..spec(strategy, 1) });
+    let other = Instance { load: Load(0), n: 1 };
+    rig.submit(0, false, false);
+    assert!(rig.batch().is_some());
+    // The first has its hands full and sleeps, as one with a second batch in flight does; the other has nothing to do.
+    assert!(matches!(rig.next(), Next::Sleep(None)));
+    assert!(matches!(rig.core.next(rig.now, other, &mut Vec::new()), Next::Sleep(None)));
+    rig.seen.clear();
+    rig.submit(0, false, false);
+    assert_eq!(rig.seen, [Effect::Wake(other)]);
+}
+
+#[test]
+fn a_retired_load_lets_go_after_its_last_stateless_answer() {
+    let strategy = Strategy::Stateless { batching: false, preferred: vec![], delay: Duration::ZERO, in_order: false };
+    let stages = Stages { post: true, ..Stages::default() };
+    let mut rig = Rig::new(LoadSpec { stages, ..spec(strategy, 1) });
+    let req = rig.submit(0, false, false);
+    rig.drain();
+    rig.apply(Event::Retire { load: Load(0), until: Time::NEVER });
+    assert!(matches!(rig.next(), Next::Sleep(_)));
+    rig.seen.clear();
+    rig.apply(Event::Posted(key(req)));
+    assert!(rig.seen.iter().any(|e| matches!(e, Effect::Wake(_))), "{:?}", rig.seen);
+    assert!(matches!(rig.next(), Next::Gone));
+}

@@ -1,0 +1,98 @@
+//! What a recording is told: how a load is served, and of each request that is through, when and how large it was and what became of it.
+//! No tensor and no id in clear goes from here.
+
+use std::time::Duration;
+
+use sequor_core::{Expiry, LoadSpec, Refusal, Strategy, Time, Traits};
+
+use crate::telemetry::Recorder;
+use crate::telemetry::record::Through;
+use crate::telemetry::trace::{self, refusal_reason};
+
+use super::job::Job;
+use super::loaded::Loaded;
+use super::request::InferRequest;
+
+/// What is known of a request when it is admitted, and the size of its batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Facts {
+    start: bool,
+    end: bool,
+    bytes: u64,
+    shape: u64,
+    priority: u32,
+    timeout: Option<Duration>,
+    /// 0 until it is taken.
+    pub(super) batch: u32,
+}
+
+impl Facts {
+    pub(super) fn of(request: &InferRequest, traits: &Traits) -> Facts {
+        Facts {
+            start: request.sequence.start,
+            end: request.sequence.end,
+            bytes: traits.bytes,
+            shape: traits.shape,
+            priority: request.priority,
+            timeout: request.timeout,
+            batch: 0,
+        }
+    }
+}
+
+pub(super) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
+    let delay = match &spec.strategy {
+        Strategy::Stateless { delay, .. } | Strategy::Direct { delay, .. } | Strategy::Oldest { delay, .. } => *delay,
+        Strategy::Deadline { .. } => Duration::ZERO,
+    };
+    let idle = match spec.expiry {
+        Expiry::Idle(idle) => Some(micros(idle)),
+        Expiry::TwoScans { every } => Some(micros(every)),
+        Expiry::Never => None,
+    };
+    trace::Load {
+        load: load.settings.name.clone().into(),
+        version: load.version,
+        strategy: super::repository::strategy_name(&spec.strategy).into(),
+        instances: spec.instances,
+        slots: spec.slots(),
+        max_batch: spec.max_batch,
+        delay_us: micros(delay),
+        idle_us: idle,
+    }
+}
+
+/// A request is about to be answered.
+pub(super) fn released(recorder: &Recorder, job: &Job, now: Time) {
+    let outcome = if matches!(job.answer, Some(Ok(_))) { "ok" } else { "failed" };
+    tell(recorder, job, job.taken - job.arrived, now - job.taken, outcome);
+}
+
+/// A request is about to be refused.
+pub(super) fn refused(recorder: &Recorder, job: &Job, refusal: &Refusal, now: Time) {
+    tell(recorder, job, now - job.arrived, Duration::ZERO, refusal_reason(refusal));
+}
+
+fn tell(recorder: &Recorder, job: &Job, queue: Duration, run: Duration, outcome: &'static str) {
+    let Facts { start, end, bytes, shape, priority, timeout, batch } = job.facts;
+    let through = Through {
+        arrived_us: micros(job.arrived - Time::ZERO),
+        model: job.load.settings.name.as_str().into(),
+        version: job.load.version,
+        start,
+        end,
+        bytes,
+        shape,
+        priority,
+        timeout_us: timeout.map(micros),
+        queue_us: micros(queue),
+        run_us: micros(run),
+        batch,
+        outcome,
+    };
+    recorder.request(&job.id, through);
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

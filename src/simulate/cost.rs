@@ -1,0 +1,224 @@
+//! How long a batch runs and how long a policy ponders: tables, interpolated, with chance on top if that is wanted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Problem;
+use super::random::Random;
+use crate::config::toml_file;
+use crate::config::{Fault, fault};
+
+/// A table of costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// By rows, ascending; at least one.
+    points: Vec<Point>,
+    /// The share of a run's time by which it may vary, either way.
+    jitter: f64,
+    plan: Plan,
+    /// Where the table comes from, for the report.
+    pub origin: String,
+}
+
+/// A batch of so many rows runs for so long.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    pub batch: u32,
+    pub micros: f64,
+}
+
+/// What a round of an external policy takes. Built-in policies decide in no time.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plan {
+    pub micros: f64,
+    /// For each candidate shown.
+    pub nanos_each: f64,
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// The day of the measurement.
+    measured: Option<String>,
+    /// What it was measured on.
+    device: Option<String>,
+    #[serde(default)]
+    jitter: f64,
+    #[serde(default)]
+    plan: Plan,
+    #[serde(default)]
+    point: Vec<Point>,
+}
+
+impl Costs {
+    /// Reads a table.
+    pub fn read(path: &Path, text: &str) -> Result<Costs, Problem> {
+        let file: File = toml_file::read(path, text)?;
+        let wrong = |keys: &[&str], what: &str| {
+            Problem::Fault(Fault {
+                at: toml_file::place(text, keys).at(path),
+                code: fault::code::VALUE,
+                what: what.to_owned(),
+            })
+        };
+        if !(0.0..1.0).contains(&file.jitter) {
+            return Err(wrong(&["jitter"], "jitter is a share of the time: 0 or more, and less than 1"));
+        }
+        if !(span_like(file.plan.micros) && span_like(file.plan.nanos_each)) {
+            return Err(wrong(&["plan"], "a plan takes 0 or more"));
+        }
+        if file.point.is_empty() {
+            return Err(wrong(&[], "no [[point]]: a cost table needs at least one, as batch = 1, micros = 900"));
+        }
+        let mut before = 0;
+        for (n, point) in file.point.iter().enumerate() {
+            let n = n.to_string();
+            if point.batch <= before {
+                return Err(wrong(&["point", &n, "batch"], "the points' batches must ascend, from 1 on"));
+            }
+            if !(span_like(point.micros) && point.micros > 0.0) {
+                return Err(wrong(&["point", &n, "micros"], "a run takes more than 0 microseconds"));
+            }
+            before = point.batch;
+        }
+        let about =
+            [file.measured.map(|day| format!("measured {day}")), file.device.map(|device| format!("on {device}"))];
+        let about: Vec<String> = about.into_iter().flatten().collect();
+        let origin = format!(
+            "cost table {}{}",
+            count(file.point.len()),
+            if about.is_empty() { String::new() } else { format!(", {}", about.join(" ")) }
+        );
+        Ok(Costs { points: file.point, jitter: file.jitter, plan: file.plan, origin })
+    }
+
+    /// The median time of each batch size that was observed, if anything was. `observed` are batch sizes and microseconds.
+    pub fn observed(mut observed: Vec<(u32, u64)>) -> Option<Costs> {
+        observed.retain(|(batch, micros)| *batch > 0 && *micros > 0);
+        observed.sort_unstable();
+        let sizes = observed.chunk_by(|a, b| a.0 == b.0);
+        let median = |same: &[(u32, u64)]| {
+            same.get(same.len() / 2).map(|(batch, micros)| Point { batch: *batch, micros: *micros as f64 })
+        };
+        let points: Vec<Point> = sizes.filter_map(median).collect();
+        let origin = format!("costs of the trace, {}", count(points.len()));
+        (!points.is_empty()).then_some(Costs { points, jitter: 0.0, plan: Plan::default(), origin })
+    }
+
+    /// The same, with another time for an external policy's rounds.
+    #[must_use]
+    pub fn with_plan(self, plan: Plan) -> Costs {
+        Costs { plan, ..self }
+    }
+
+    /// The same, with every run varying by this share.
+    #[must_use]
+    pub fn with_jitter(self, jitter: f64) -> Costs {
+        Costs { jitter, ..self }
+    }
+
+    /// How long a batch of so many rows runs.
+    pub fn run(&self, rows: usize, random: &mut Random) -> Duration {
+        let micros = self.micros(rows as f64);
+        let factor = if self.jitter > 0.0 { 1.0 + self.jitter * (2.0 * random.unit() - 1.0) } else { 1.0 };
+        // Time goes on: no run takes none.
+        Duration::from_nanos(((micros * factor * 1e3).round() as u64).max(1))
+    }
+
+    /// How long a policy ponders over so many candidates.
+    pub fn plan(&self, candidates: u32) -> Duration {
+        Duration::from_nanos((self.plan.micros * 1e3 + self.plan.nanos_each * f64::from(candidates)).round() as u64)
+    }
+
+    /// Between two points on the line through them, beyond the last on the line through the last two, before the first as the first.
+    fn micros(&self, rows: f64) -> f64 {
+        let at = |p: &Point| f64::from(p.batch);
+        let above = self.points.iter().position(|p| at(p) >= rows).unwrap_or(self.points.len());
+        let upper = above.clamp(1, self.points.len().saturating_sub(1).max(1));
+        let (Some(low), Some(high)) = (self.points.get(upper - 1), self.points.get(upper)) else {
+            return self.points.first().map_or(0.0, |p| p.micros);
+        };
+        if rows <= at(low) {
+            return low.micros;
+        }
+        // A table may fall off at its end; a time may not fall below zero for that.
+        (low.micros + (high.micros - low.micros) * (rows - at(low)) / (at(high) - at(low)))
+            .max(low.micros.min(high.micros))
+    }
+}
+
+impl Default for Costs {
+    /// A small recurrent model on a few cores: most of a run is there for a single row, too.
+    fn default() -> Self {
+        let points = [(1, 900.0), (8, 1400.0), (64, 4900.0)].map(|(batch, micros)| Point { batch, micros });
+        let origin = "built-in cost table (1 row 0.9 ms, 64 rows 4.9 ms; --cost FILE gives your own)".to_owned();
+        Costs { points: points.to_vec(), jitter: 0.0, plan: Plan::default(), origin }
+    }
+}
+
+fn span_like(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
+}
+
+fn count(points: usize) -> String {
+    format!("{points} point{}", if points == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Costs, String> {
+        Costs::read(Path::new("c.toml"), text).map_err(|e| e.to_string())
+    }
+
+    const TABLE: &str = "measured = \"2026-11-20\"\n[[point]]\nbatch = 2\nmicros = 100\n[[point]]\nbatch = 4\nmicros = 200\n[[point]]\nbatch = 8\nmicros = 600\n";
+
+    #[test]
+    fn between_and_beyond_the_points_it_is_a_line() {
+        let costs = read(TABLE).unwrap();
+        let mut random = Random::new(1, 1);
+        let micros: Vec<u128> = [1, 2, 3, 4, 6, 8, 10].iter().map(|n| costs.run(*n, &mut random).as_micros()).collect();
+        assert_eq!(micros, [100, 100, 150, 200, 400, 600, 800]);
+        assert_eq!(costs.origin, "cost table 3 points, measured 2026-11-20");
+        let one = read("[[point]]\nbatch = 1\nmicros = 7\n").unwrap();
+        assert_eq!(one.run(50, &mut random), Duration::from_micros(7));
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share_and_comes_from_the_seed() {
+        let costs = read(TABLE).unwrap().with_jitter(0.1);
+        let draw = || {
+            let mut r = Random::new(5, 0);
+            (0..100).map(|_| costs.run(4, &mut r).as_nanos()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(), draw());
+        assert!(draw().iter().all(|n| (180_000..=220_000).contains(n)) && draw().iter().any(|n| *n != 200_000));
+    }
+
+    #[test]
+    fn a_wrong_table_is_told_at_its_line() {
+        assert_eq!(
+            read("jitter = 1.0\n").unwrap_err(),
+            "c.toml:1:1: jitter is a share of the time: 0 or more, and less than 1"
+        );
+        assert!(read("").unwrap_err().contains("no [[point]]"));
+        let twice = "[[point]]\nbatch = 2\nmicros = 1\n[[point]]\nbatch = 2\nmicros = 1\n";
+        assert_eq!(read(twice).unwrap_err(), "c.toml:5:1: the points' batches must ascend, from 1 on");
+        assert!(read("[[point]]\nbatch = 2\nmicros = 0\n").unwrap_err().starts_with("c.toml:3:1"));
+        assert!(read("[[point]]\nrows = 2\n").unwrap_err().contains("unknown field `rows`"));
+    }
+
+    #[test]
+    fn what_was_observed_makes_a_table_of_medians() {
+        let costs = Costs::observed(vec![(4, 30), (1, 9), (1, 11), (4, 50), (1, 10), (0, 3)]).unwrap();
+        let point = |batch, micros| Point { batch, micros };
+        assert_eq!(costs.points, [point(1, 10.0), point(4, 50.0)]);
+        assert_eq!(Costs::observed(vec![(0, 1)]), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! The loop over events: the core in virtual time, where the server has threads and a clock. Instances are places on an agenda; a batch
+//! takes what its cost says, and an external policy ponders between question and answer.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use sequor_core::{
+    Asked, Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, Policy, Req, Round, RowEnd,
+    Said, Slab, Submit, Time, Traits,
+};
+
+use super::random::Random;
+use super::serving::{Expire, Serving};
+use super::tally::Tally;
+use super::workload::tenants;
+use super::{Arrival, Costs, Workload};
+
+/// One run: this workload on this load.
+#[derive(Debug, Clone)]
+pub struct Setup<'a> {
+    pub workload: &'a Workload,
+    pub serving: &'a Serving,
+    pub spec: LoadSpec,
+    pub costs: &'a Costs,
+    pub seed: u64,
+}
+
+const LOAD: Load = Load(0);
+/// The stream of chance that costs draw from; flows count theirs from 1.
+const COSTS: u64 = u64::MAX;
+
+/// Runs until everything that arrives has been answered or refused, or nothing can happen any more.
+pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Policy + '_)>) -> Tally {
+    let mut spec = setup.spec.clone();
+    spec.external = policy.as_ref().map(|p| p.hooks());
+    let mut driver = Driver::new(setup, policy, spec);
+    while let Some(at) = driver.next_time() {
+        driver.now = at;
+        driver.happen();
+        driver.pull_all();
+        driver.tally.slots.set(at, driver.core.usage(LOAD).slots_used);
+        if driver.is_through() {
+            break;
+        }
+    }
+    driver.tally.close(driver.now);
+    driver.tally
+}
+
+struct Driver<'a, 'p> {
+    setup: &'a Setup<'a>,
+    policy: Option<&'a mut (dyn Policy + 'p)>,
+    core: Core,
+    now: Time,
+    /// Arrivals that have come.
+    arrived: usize,
+    /// Requests on their way, by their place in the workload.
+    open: Slab<Req, u32>,
+    agenda: BinaryHeap<Reverse<(Time, u64, Task)>>,
+    serial: u64,
+    seats: Vec<Seat>,
+    /// Until then the policy ponders: one round at a time.
+    lane: Time,
+    consult: bool,
+    consulted: Option<(Box<Round>, Said)>,
+    out: Vec<Effect>,
+    random: Random,
+    tenant_keys: Vec<u64>,
+    tally: Tally,
+}
+
+/// What comes due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    /// The instance's batch has run.
+    Ran(u16),
+    /// The policy has answered the instance's question.
+    Said(u16),
+    /// The policy has answered an admission question.
+    Admitted,
+    /// An instance that slept looks again, if it has not been awake since (its count of naps says).
+    Look(u16, u32),
+}
+
+/// What an instance is at.
+#[derive(Debug, Default)]
+struct Seat {
+    doing: Doing,
+    naps: u32,
+    /// It pulls at the end of this moment.
+    awake: bool,
+}
+
+#[derive(Debug, Default)]
+enum Doing {
+    #[default]
+    Nothing,
+    Running(Batch),
+    Asking(Box<Round>, Said),
+}
+
+impl<'a, 'p> Driver<'a, 'p> {
+    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn Policy + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
+        let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
+        let mut core = Core::new();
+        let mut out = Vec::new();
+        core.apply(Time::ZERO, Event::Loaded(LOAD, spec), &mut out);
+        Driver {
+            setup,
+            policy,
+            core,
+            now: Time::ZERO,
+            arrived: 0,
+            open: Slab::new(),
+            agenda: BinaryHeap::new(),
+            serial: 0,
+            seats: (0..instances).map(|_| Seat { awake: true, ..Seat::default() }).collect(),
+            lane: Time::ZERO,
+            consult: false,
+            consulted: None,
+            out,
+            random: Random::new(setup.seed, COSTS),
+            tenant_keys: setup.workload.tenants.iter().map(|name| tenants::key(name)).collect(),
+            tally: Tally::new(setup.workload, slots),
+        }
+    }
+
+    // === time ===
+
+    fn next_arrival(&self) -> Option<&'a Arrival> {
+        self.setup.workload.arrivals.get(self.arrived)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let arrival = self.next_arrival().map(|a| a.at);
+        let task = self.agenda.peek().map(|Reverse((at, ..))| *at);
+        // What was due earlier and was not armed then is done now: time does not go back.
+        [arrival, task, self.core.due()].into_iter().flatten().min().map(|at| at.max(self.now))
+    }
+
+    fn is_through(&self) -> bool {
+        self.next_arrival().is_none() && self.open.is_empty()
+    }
+
+    fn put(&mut self, after: Duration, task: Task) {
+        self.put_at(self.now + after, task);
+    }
+
+    fn put_at(&mut self, at: Time, task: Task) {
+        self.serial += 1;
+        self.agenda.push(Reverse((at, self.serial, task)));
+    }
+
+    /// Everything of this moment: what ends, what is due, what arrives. Instances pull only then, so that requests that come together may
+    /// run together.
+    fn happen(&mut self) {
+        while let Some(Reverse((_, _, task))) = self.agenda.peek().filter(|Reverse((at, ..))| *at <= self.now).copied()
+        {
+            self.agenda.pop();
+            self.do_task(task);
+        }
+        if self.core.due().is_some_and(|due| due <= self.now) {
+            self.apply(Event::Tick);
+        }
+        while let Some(arrival) = self.next_arrival().filter(|a| a.at <= self.now) {
+            let req = self.open.insert(u32::try_from(self.arrived).unwrap_or(u32::MAX));
+            self.arrived += 1;
+            let submit = self.submit(req, arrival);
+            self.apply(Event::Submit(submit));
+        }
+    }
+
+    fn do_task(&mut self, task: Task) {
+        match task {
+            Task::Ran(n) => {
+                let Doing::Running(batch) = self.take_doing(n) else { return };
+                let rows = batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 0 }).collect();
+                self.apply(Event::Ran { batch: batch.id, rows });
+                self.wake(n);
+            }
+            Task::Said(n) => {
+                let Doing::Asking(round, said) = self.take_doing(n) else { return };
+                let next = self.core.answer(self.now, round, said, &mut self.out);
+                self.settle();
+                self.follow(n, next);
+            }
+            Task::Admitted => {
+                let Some((round, said)) = self.consulted.take() else { return };
+                self.core.answer(self.now, round, said, &mut self.out);
+                self.settle();
+            }
+            Task::Look(n, naps) => {
+                if self.seats.get(usize::from(n)).is_some_and(|seat| seat.naps == naps) {
+                    self.wake(n);
+                }
+            }
+        }
+    }
+
+    // === requests ===
+
+    fn submit(&self, req: Req, arrival: &Arrival) -> Submit {
+        let deadline = arrival.within.map(|within| arrival.at + within);
+        let wait = self.setup.serving.backlog_timeout.filter(|_| arrival.start).map(|wait| arrival.at + wait);
+        let key = self.tenant_keys.get(usize::from(arrival.tenant)).copied().unwrap_or(0);
+        let features = [f32::from(arrival.tenant), 0.0, 0.0, 0.0];
+        Submit {
+            req,
+            id: Id::Int(u64::from(arrival.sequence) + 1),
+            fresh_id: 0,
+            start: arrival.start,
+            end: arrival.end,
+            adopt: None,
+            step: None,
+            version: None,
+            dialect: Dialect::TRITON,
+            deadline,
+            // As the server has it: in the backlog a deadline always refuses.
+            backlog_until: deadline.into_iter().chain(wait).min(),
+            queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
+            idle: None,
+            priority: arrival.priority,
+            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, batch_key: key, features },
+            origin: 0,
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.core.apply(self.now, event, &mut self.out);
+        self.settle();
+    }
+
+    /// Does what the core wants done. Stages that no load of the simulator names bring no effects.
+    fn settle(&mut self) {
+        let mut out = std::mem::take(&mut self.out);
+        for effect in out.drain(..) {
+            match effect {
+                Effect::Release(req) => {
+                    if let Some(n) = self.open.remove(req) {
+                        self.tally.answered(self.setup.workload, n, self.now);
+                    }
+                }
+                Effect::Refuse(req, refusal) => {
+                    if self.open.remove(req).is_some() {
+                        self.tally.refused(&refusal);
+                    }
+                }
+                Effect::Wake(Instance { n, .. }) => self.wake(n),
+                Effect::Consult => self.consult = true,
+                Effect::Note(Note::Fallback) => self.tally.fallbacks += 1,
+                Effect::Note(Note::Fault(_)) => self.tally.faults += 1,
+                Effect::Note(Note::Stale(n)) => self.tally.stale += u64::from(n),
+                Effect::Note(_) | Effect::Replay(..) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
+            }
+        }
+        self.out = out;
+    }
+
+    // === instances ===
+
+    fn wake(&mut self, n: u16) {
+        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
+            seat.awake = true;
+            seat.naps = seat.naps.wrapping_add(1);
+        }
+    }
+
+    fn take_doing(&mut self, n: u16) -> Doing {
+        self.seats.get_mut(usize::from(n)).map(|seat| std::mem::take(&mut seat.doing)).unwrap_or_default()
+    }
+
+    fn set_doing(&mut self, n: u16, doing: Doing) {
+        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
+            seat.doing = doing;
+        }
+    }
+
+    /// Lets every instance that is awake and free take its next step, until none is.
+    fn pull_all(&mut self) {
+        loop {
+            let free = |seat: &Seat| seat.awake && matches!(seat.doing, Doing::Nothing);
+            let Some(n) = self.seats.iter().position(free).and_then(|n| u16::try_from(n).ok()) else { break };
+            self.pull(n);
+            self.ask_admission();
+        }
+        self.ask_admission();
+    }
+
+    fn pull(&mut self, n: u16) {
+        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
+            seat.awake = false;
+        }
+        let next = self.core.next(self.now, Instance { load: LOAD, n }, &mut self.out);
+        self.settle();
+        self.follow(n, next);
+    }
+
+    fn follow(&mut self, n: u16, next: Next) {
+        match next {
+            Next::Run(batch) => self.start(n, batch),
+            // Slots have no state here.
+            Next::Tidy(_) => self.wake(n),
+            Next::Ask(round) => self.ask(n, round),
+            Next::Sleep(Some(until)) => {
+                let naps = self.seats.get(usize::from(n)).map_or(0, |seat| seat.naps);
+                self.put_at(until, Task::Look(n, naps));
+            }
+            Next::Sleep(None) | Next::Gone => {}
+        }
+    }
+
+    fn start(&mut self, n: u16, batch: Batch) {
+        let mut real = 0;
+        for row in batch.real() {
+            real += 1;
+            if let Some(arrival) = self.open.get(row.req) {
+                self.tally.taken(self.setup.workload, *arrival, self.now);
+            }
+        }
+        let time = self.setup.costs.run(batch.rows.len(), &mut self.random);
+        self.tally.batch(real, batch.rows.len(), time);
+        self.set_doing(n, Doing::Running(batch));
+        self.put(time, Task::Ran(n));
+    }
+
+    // === the external policy ===
+
+    /// Puts a question to the policy. What it sees is of now; its answer comes when it has pondered this and what was asked before.
+    fn ask(&mut self, n: u16, mut round: Box<Round>) {
+        let Some(policy) = self.policy.as_mut() else { return };
+        policy.observe(&round.notes);
+        let said = Said::Plan(policy.plan(&round.see, &mut round.picks));
+        let until = self.ponder(round.see.len);
+        self.set_doing(n, Doing::Asking(round, said));
+        self.put_at(until, Task::Said(n));
+    }
+
+    fn ask_admission(&mut self) {
+        if !std::mem::take(&mut self.consult) || self.consulted.is_some() {
+            return;
+        }
+        let (Some(mut round), Some(policy)) = (self.core.consult(self.now), self.policy.as_mut()) else { return };
+        policy.observe(&round.notes);
+        let answer = match &mut round.asked {
+            Asked::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
+            Asked::Plan(_) => Ok(Vec::new()),
+        };
+        let until = self.ponder(round.see.len);
+        self.consulted = Some((round, Said::Admit(answer)));
+        self.put_at(until, Task::Admitted);
+    }
+
+    fn ponder(&mut self, candidates: u32) -> Time {
+        let until = self.lane.max(self.now) + self.setup.costs.plan(candidates);
+        self.lane = until;
+        until
+    }
+}

@@ -1,0 +1,40 @@
+//! Every contender on every number of instances, with the same requests.
+
+use super::contender::Contender;
+use super::cost::Costs;
+use super::driver::{self, Setup};
+use super::outcome::Outcome;
+use super::report::Report;
+use super::serving::Serving;
+use super::workload::Workload;
+
+#[derive(Debug)]
+pub struct Experiment {
+    pub workload: Workload,
+    pub serving: Serving,
+    pub costs: Costs,
+    pub contenders: Vec<Contender>,
+    pub seed: u64,
+}
+
+impl Experiment {
+    /// Runs them all, one after the other.
+    pub fn run(&self) -> Report {
+        let runs = self.serving.instances.iter().flat_map(|n| self.contenders.iter().map(|c| (*n, c)));
+        let outcomes = runs.map(|(instances, contender)| self.one(instances, contender)).collect();
+        Report::new(self, outcomes)
+    }
+
+    fn one(&self, instances: u16, contender: &Contender) -> Outcome {
+        let setup = Setup {
+            workload: &self.workload,
+            serving: &self.serving,
+            spec: self.serving.spec(instances, contender.built_in()),
+            costs: &self.costs,
+            seed: self.seed,
+        };
+        let mut policy = contender.policy();
+        let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn sequor_core::Policy));
+        Outcome::new(&contender.name, instances, policy.is_some(), &self.workload, tally)
+    }
+}

@@ -1,0 +1,69 @@
+//! A workload described in a TOML file (`--load`): what arrives, for how long, and what serves it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::serving::Wishes;
+use super::workload::bursts::Bursts;
+use super::workload::flow::{self, Flow};
+use super::workload::poisson::Poisson;
+use super::workload::talkers::Talkers;
+use super::{Problem, Workload};
+use crate::config::units::Span;
+use crate::config::{Fault, fault, toml_file};
+
+/// The file. Several flows arrive together.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub seed: Option<u64>,
+    #[serde(rename = "for")]
+    pub span: Option<Span>,
+    pub serve: Wishes,
+    pub poisson: Vec<Poisson>,
+    pub bursts: Vec<Bursts>,
+    pub talkers: Vec<Talkers>,
+}
+
+impl File {
+    /// Reads the file and holds every flow against its rules.
+    pub fn read(path: &Path, text: &str) -> Result<File, Problem> {
+        let file: File = toml_file::read(path, text)?;
+        if file.flows().is_empty() {
+            return Err(Problem::File {
+                path: path.to_owned(),
+                what: "nothing arrives: name a flow, as [[poisson]]".to_owned(),
+            });
+        }
+        let mut counts = std::collections::BTreeMap::new();
+        for (name, flow) in file.flows() {
+            let n: &mut usize = counts.entry(name).or_default();
+            if let Err((key, what)) = flow.check() {
+                let at = toml_file::place(text, &[name, &n.to_string(), key]).at(path);
+                return Err(Fault { at, code: fault::code::VALUE, what }.into());
+            }
+            *n += 1;
+        }
+        Ok(file)
+    }
+
+    /// Holds flows that no file names (flags) against their rules.
+    pub fn check(&self) -> Result<(), Problem> {
+        let faults = self.flows().into_iter().map(|(_, flow)| flow.check());
+        faults.collect::<Result<(), _>>().map_err(|(_, what)| Problem::Given(what))
+    }
+
+    /// The workload, as this seed gives it.
+    pub fn workload(&self, seed: u64) -> Result<Workload, Problem> {
+        flow::make(&self.flows(), self.span.unwrap_or(Span(Duration::from_secs(60))), seed)
+    }
+
+    fn flows(&self) -> Vec<(&'static str, &dyn Flow)> {
+        let poisson = self.poisson.iter().map(|f| ("poisson", f as &dyn Flow));
+        let bursts = self.bursts.iter().map(|f| ("bursts", f as &dyn Flow));
+        let talkers = self.talkers.iter().map(|f| ("talkers", f as &dyn Flow));
+        poisson.chain(bursts).chain(talkers).collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! The simulator: the very core that serves, driven with virtual time. Several policies meet the same requests, and a report says how they
+//! fared. Nothing here reads a clock, opens a socket or runs a model; the same seed gives the same bytes.
+//!
+//! # Layout
+//!
+//! - [`random`]: the one source of chance.
+//! - [`workload`]: which requests arrive when: made up, or read from a trace.
+//! - [`file`]: a workload described in a TOML file.
+//! - [`cost`]: how long a batch runs.
+//! - [`serving`]: what serves them: instances, slots, limits.
+//! - [`contender`]: what decides.
+//! - [`driver`]: the loop over events.
+//! - [`tally`]: what is counted during a run · [`outcome`]: what it comes to.
+//! - [`experiment`]: every contender on every number of instances.
+//! - [`report`]: the table, the JSON, the page.
+
+pub mod contender;
+pub mod cost;
+pub mod driver;
+pub mod error;
+pub mod experiment;
+pub mod file;
+pub mod outcome;
+pub mod random;
+pub mod rate;
+pub mod report;
+pub mod serving;
+pub mod tally;
+#[cfg(test)]
+mod tests;
+pub mod workload;
+
+pub use contender::Contender;
+pub use cost::Costs;
+pub use error::Problem;
+pub use experiment::Experiment;
+pub use report::Report;
+pub use serving::{Serving, Wishes};
+pub use workload::{Arrival, Workload};

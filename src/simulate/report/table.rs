@@ -1,0 +1,138 @@
+//! The report as text on a terminal.
+
+use std::fmt::Write as _;
+
+use super::Report;
+use super::words::{count, fine_percent, long_span, percent, some, span};
+use crate::simulate::outcome::Outcome;
+
+/// `poisson 120,000 requests, 200 sequences, 60 s; cost table 7 points; seed 1`.
+pub(super) fn head(report: &Report) -> String {
+    let w = &report.workload;
+    let sequences = some(u64::from(w.sequences), "sequence");
+    format!(
+        "{} {}, {sequences}, {}; {}; seed {}",
+        w.about,
+        some(w.requests, "request"),
+        long_span(w.seconds),
+        report.costs,
+        report.seed
+    )
+}
+
+pub(super) fn table(report: &Report) -> String {
+    let several = report.runs.windows(2).any(|pair| matches!(pair, [a, b] if a.instances != b.instances));
+    let mut rows = vec![titles(several)];
+    rows.extend(report.runs.iter().map(|run| row(run, several)));
+    let mut out = aligned(&rows);
+    for run in &report.runs {
+        out.push_str(&aside(report, run));
+    }
+    out.push_str(&live(report));
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn titles(several: bool) -> Vec<String> {
+    let instances = several.then_some("INSTANCES");
+    let rest =
+        ["BATCH", "SLOTS USED", "WAIT p50", "p99", "MISSED DEADLINES", "WORST TENANT p99", "", "REJECTED", "FALLBACKS"];
+    std::iter::once("POLICY").chain(instances).chain(rest).map(str::to_owned).collect()
+}
+
+/// The cells of a run, in the order of [`titles`]. The worst tenant has two: its name and its time.
+fn row(run: &Outcome, several: bool) -> Vec<String> {
+    let none = || "-".to_owned();
+    let worst = run.worst_tenant();
+    let instances = several.then(|| run.instances.to_string());
+    let rest = [
+        format!("{:.1}", run.batches.mean),
+        percent(run.slots.share),
+        span(run.wait.p50_us),
+        span(run.wait.p99_us),
+        run.deadlines.map_or_else(none, |d| fine_percent(d.share)),
+        worst.map_or_else(none, |t| t.name.clone()),
+        worst.map_or_else(String::new, |t| span(t.wait.p99_us)),
+        count(run.rejected),
+        run.rounds.map_or_else(none, |r| count(r.fallbacks)),
+    ];
+    std::iter::once(run.policy.clone()).chain(instances).chain(rest).collect()
+}
+
+/// Columns as wide as their widest cell, two blanks between. A title whose next title is empty spans both columns.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let cell = |row: &[String], n: usize| row.get(n).map_or(0, |c| c.chars().count());
+    let spans = |n: usize| rows.first().and_then(|r| r.get(n + 1)).is_some_and(String::is_empty);
+    let widest = |n: usize, from: usize| rows.iter().skip(from).map(|row| cell(row, n)).max().unwrap_or(0);
+    let mut widths: Vec<usize> = (0..columns).map(|n| widest(n, usize::from(spans(n)))).collect();
+    for n in (0..columns).filter(|n| spans(*n)) {
+        let title = rows.first().map_or(0, |r| cell(r, n));
+        let first = widths.get(n).copied().unwrap_or(0);
+        if let Some(second) = widths.get_mut(n + 1) {
+            *second = (*second).max(title.saturating_sub(first + 2));
+        }
+    }
+    let mut out = String::new();
+    for (r, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        let mut stop = 0;
+        for (n, (text, width)) in row.iter().zip(&widths).enumerate() {
+            if !(r == 0 && text.is_empty()) {
+                let _ = write!(line, "{}{text}", " ".repeat(stop - line.chars().count().min(stop)));
+            }
+            stop += width + 2;
+            debug_assert!(n < columns);
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+/// What a run's row has no room for.
+fn aside(report: &Report, run: &Outcome) -> String {
+    let mut out = String::new();
+    let name = report.name(run);
+    if !run.rejected_by_reason.is_empty() {
+        let reasons: Vec<String> =
+            run.rejected_by_reason.iter().map(|(reason, n)| format!("{reason} {}", count(*n))).collect();
+        let _ = writeln!(out, "{name}: rejected {}", reasons.join(", "));
+    }
+    if run.unanswered > 0 {
+        let _ = writeln!(
+            out,
+            "{name}: {} never had an answer: nothing ends the sequences that hold the slots",
+            some(run.unanswered, "request")
+        );
+    }
+    if let Some(rounds) = run.rounds.filter(|r| r.faults > 0) {
+        let _ = writeln!(out, "{name}: {} of the policy's answers were at fault", count(rounds.faults));
+    }
+    out
+}
+
+fn live(report: &Report) -> String {
+    let Some(live) = &report.live else { return String::new() };
+    let policy = live.strategy.as_deref().unwrap_or("unknown");
+    let seen = format!("WAIT p50 {}, p99 {}", span(live.wait.p50_us), span(live.wait.p99_us));
+    let off = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+    let compared = match live.run {
+        Some(_) => format!("simulator off by {} / {}", off(live.off_p50), off(live.off_p99)),
+        None => "no run above is served alike".to_owned(),
+    };
+    format!("live that day (from the trace, policy {policy}): {seen} -> {compared}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_without_a_right_neighbour_spans_two_columns() {
+        let rows = [["A", "LONG TITLE", "", "B"], ["x", "y", "z", "w"], ["1", "two", "3", "4"]];
+        let rows = rows.map(|r| r.map(str::to_owned).to_vec());
+        assert_eq!(aligned(&rows), "A  LONG TITLE  B\nx  y    z      w\n1  two  3      4\n");
+    }
+}

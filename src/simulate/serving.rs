@@ -1,0 +1,140 @@
+//! What serves the requests: how many instances, slots and rows, how long anything may wait. Whoever asks wishes; the settled values serve.
+
+use std::time::Duration;
+
+use sequor_core::{Expiry, Limits, LoadSpec, Rows, Stages, Strategy};
+use serde::Deserialize;
+
+use super::contender::BuiltIn;
+use crate::config::units::{Span, SpanOrNever};
+
+/// What flags, a file or a trace say of the serving; what they do not say is left to the next.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wishes {
+    /// Each number is tried.
+    pub instances: Option<Vec<u16>>,
+    /// Of one instance; `direct` has as many as rows.
+    pub slots: Option<u32>,
+    pub max_batch: Option<u32>,
+    /// How long a batch that is not full may be held back.
+    pub delay: Option<Span>,
+    /// How long a sequence may be idle before it ends.
+    pub idle: Option<SpanOrNever>,
+    /// How long a new sequence may wait for a slot.
+    pub backlog_timeout: Option<Span>,
+    /// A ready request older than this runs next, whatever a policy says.
+    pub max_wait: Option<Span>,
+    /// What happens to a request of a sequence with a slot that waits longer than its deadline.
+    pub expire: Option<Expire>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Expire {
+    /// It is refused, and its sequence ends.
+    Reject,
+    #[default]
+    Run,
+}
+
+/// Settled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Serving {
+    pub instances: Vec<u16>,
+    pub slots: u32,
+    pub max_batch: u32,
+    pub delay: Duration,
+    pub idle: Option<Duration>,
+    pub backlog_timeout: Option<Duration>,
+    pub max_wait: Duration,
+    pub expire: Expire,
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        Serving {
+            instances: vec![1],
+            slots: 256,
+            max_batch: 32,
+            delay: Duration::ZERO,
+            // As Triton's max_sequence_idle_microseconds, if a configuration does not give it.
+            idle: Some(Duration::from_secs(1)),
+            backlog_timeout: None,
+            max_wait: Limits::default().max_wait,
+            expire: Expire::Run,
+        }
+    }
+}
+
+impl Wishes {
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, other: Wishes) -> Wishes {
+        Wishes {
+            instances: self.instances.or(other.instances),
+            slots: self.slots.or(other.slots),
+            max_batch: self.max_batch.or(other.max_batch),
+            delay: self.delay.or(other.delay),
+            idle: self.idle.or(other.idle),
+            backlog_timeout: self.backlog_timeout.or(other.backlog_timeout),
+            max_wait: self.max_wait.or(other.max_wait),
+            expire: self.expire.or(other.expire),
+        }
+    }
+
+    /// With the defaults for what nobody wished; or what is wrong.
+    pub fn settle(self) -> Result<Serving, String> {
+        let default = Serving::default();
+        let serving = Serving {
+            instances: self.instances.unwrap_or(default.instances),
+            slots: self.slots.unwrap_or(default.slots),
+            max_batch: self.max_batch.unwrap_or(default.max_batch),
+            delay: self.delay.map_or(default.delay, |s| s.0),
+            idle: self.idle.map_or(default.idle, |s| s.0),
+            backlog_timeout: self.backlog_timeout.map(|s| s.0),
+            max_wait: self.max_wait.map_or(default.max_wait, |s| s.0),
+            expire: self.expire.unwrap_or_default(),
+        };
+        if serving.instances.is_empty() || serving.instances.contains(&0) {
+            return Err("instances must be 1 or more".to_owned());
+        }
+        if serving.slots == 0 || serving.max_batch == 0 {
+            return Err("slots and max_batch must be 1 or more".to_owned());
+        }
+        Ok(serving)
+    }
+}
+
+impl Serving {
+    /// What a core is told of it.
+    pub fn spec(&self, instances: u16, built_in: BuiltIn) -> LoadSpec {
+        let strategy = match built_in {
+            BuiltIn::Oldest => {
+                Strategy::Oldest { slots: self.slots, preferred: Vec::new(), delay: self.delay, in_order: false }
+            }
+            // A delay has a meaning in `direct` only beside a share of slots: all of them.
+            BuiltIn::Direct => Strategy::Direct {
+                rows: Rows::Fixed,
+                delay: self.delay,
+                min_use: if self.delay.is_zero() { 0.0 } else { 1.0 },
+            },
+            BuiltIn::Deadline => Strategy::Deadline { slots: self.slots },
+        };
+        LoadSpec {
+            version: 1,
+            strategy,
+            max_batch: self.max_batch,
+            instances,
+            depth: 1,
+            limits: Limits { max_wait: self.max_wait, ..Limits::default() },
+            expiry: self.idle.map_or(Expiry::Never, Expiry::Idle),
+            idle_longest: None,
+            idle_soft: None,
+            cancel_ends: true,
+            stages: Stages::default(),
+            initial_state_shape: 0,
+            external: None,
+        }
+    }
+}

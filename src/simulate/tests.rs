@@ -1,0 +1,294 @@
+//! The simulator told in short stories: worked out by hand, held against itself, and against what a policy is for.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sequor_core::policy::columns;
+use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy, Time};
+
+use super::file::File;
+use super::serving::{Expire, Serving};
+use super::{Arrival, Contender, Costs, Experiment, Report, Workload};
+
+const MS: u64 = 1_000_000;
+
+fn arrival(at_ms: u64, sequence: u32, start: bool, end: bool) -> Arrival {
+    Arrival {
+        at: Time(at_ms * MS),
+        sequence,
+        start,
+        end,
+        tenant: u16::MAX,
+        priority: 0,
+        within: None,
+        bytes: 0,
+        shape: 0,
+    }
+}
+
+fn workload(arrivals: Vec<Arrival>) -> Workload {
+    let sequences = arrivals.iter().map(|a| a.sequence + 1).max().unwrap_or(0);
+    Workload { arrivals, sequences, span: Duration::from_millis(20), about: "hand".to_owned(), ..Workload::default() }
+}
+
+fn costs(text: &str) -> Costs {
+    Costs::read(Path::new("c.toml"), text).unwrap()
+}
+
+/// 2 ms, however many rows.
+fn flat() -> Costs {
+    costs("[[point]]\nbatch = 1\nmicros = 2000\n")
+}
+
+fn run(workload: Workload, serving: Serving, costs: Costs, contenders: Vec<Contender>) -> Report {
+    Experiment { workload, serving, costs, contenders, seed: 1 }.run()
+}
+
+fn made(text: &str, seed: u64) -> Workload {
+    File::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
+}
+
+fn named(names: &[&str]) -> Vec<Contender> {
+    names.iter().map(|n| Contender::named(n).unwrap()).collect()
+}
+
+// === by hand ===
+
+#[test]
+fn a_tiny_workload_comes_out_as_worked_out_by_hand() {
+    // Two slots, two rows, 2 ms a batch.
+    //  0: a and b START            -> batch {a, b} 0..2        waits 0, 0
+    //  1: a steps; c STARTs        -> c in the backlog
+    //  2: batch {a} 2..4           -> a waited 1
+    //  3: b ENDs                   -> batch {b} 4..6, waited 1; c gets b's slot at 6
+    //  6: batch {c} 6..8           -> c waited 5
+    let mut arrivals = vec![
+        arrival(0, 0, true, false),
+        arrival(0, 1, true, false),
+        arrival(1, 0, false, false),
+        arrival(1, 2, true, true),
+        arrival(3, 1, false, true),
+    ];
+    for (a, within) in arrivals.iter_mut().zip([2, 1, 3, 6, 3]) {
+        a.within = Some(Duration::from_millis(within));
+    }
+    let serving = Serving { slots: 2, max_batch: 2, ..Serving::default() };
+    let report = run(workload(arrivals), serving, flat(), named(&["oldest"]));
+    let out = &report.runs[0];
+    assert_eq!((out.requests, out.answered, out.rejected, out.unanswered), (5, 5, 0, 0));
+    assert_eq!((out.batches.count, out.batches.mean, out.batches.sizes.clone()), (4, 1.25, [(1, 3), (2, 1)].into()));
+    assert_eq!(
+        (out.wait.p50_us, out.wait.p90_us, out.wait.mean_us, out.wait.most_us),
+        (1000.0, 5000.0, 1400.0, 5000.0)
+    );
+    assert_eq!((out.answer.p50_us, out.answer.most_us), (3000.0, 7000.0));
+    // b's START takes 2 ms and had 1; c takes 7 and had 6.
+    assert_eq!(out.deadlines.map(|d| (d.requests, d.missed, d.share)), Some((5, 2, 0.4)));
+    // Both slots for 8 of 20 ms, then a's alone.
+    assert_eq!((out.slots.all, (out.slots.mean_used * 1000.0).round()), (2, 1400.0));
+    assert_eq!(out.busy, 1.0);
+}
+
+#[test]
+fn what_nobody_can_end_is_told_and_not_waited_for() {
+    let serving = Serving { slots: 1, idle: None, ..Serving::default() };
+    let report = run(
+        workload(vec![arrival(0, 0, true, false), arrival(1, 1, true, false)]),
+        serving,
+        flat(),
+        named(&["oldest"]),
+    );
+    assert_eq!((report.runs[0].answered, report.runs[0].unanswered), (1, 1));
+    assert!(report.table().contains("oldest: 1 request never had an answer"), "{}", report.table());
+}
+
+#[test]
+fn who_waits_too_long_is_refused_if_that_is_wished() {
+    let mut arrivals: Vec<Arrival> = (0..3).map(|n| arrival(0, n, true, true)).collect();
+    arrivals.iter_mut().for_each(|a| a.within = Some(Duration::from_millis(3)));
+    let serving = Serving { max_batch: 1, expire: Expire::Reject, ..Serving::default() };
+    let report = run(workload(arrivals), serving, flat(), named(&["oldest"]));
+    let out = &report.runs[0];
+    // 0..2 answered in time; 2..4 too late; the third is refused at 3.
+    assert_eq!((out.answered, out.rejected, out.deadlines.map(|d| d.missed)), (2, 1, Some(2)));
+    assert_eq!(out.rejected_by_reason, [("deadline", 1)].into());
+}
+
+#[test]
+fn direct_pays_for_the_rows_it_pads() {
+    let arrivals = vec![arrival(0, 0, true, false), arrival(0, 1, true, false), arrival(5, 1, false, false)];
+    let costs = costs("[[point]]\nbatch = 1\nmicros = 1000\n[[point]]\nbatch = 2\nmicros = 2000\n");
+    let serving = Serving { slots: 4, max_batch: 4, ..Serving::default() };
+    let report = run(workload(arrivals), serving, costs, named(&["oldest", "direct"]));
+    let most: Vec<(f64, f64)> = report.runs.iter().map(|r| (r.batches.rows_per_request, r.answer.p50_us)).collect();
+    assert_eq!(most, [(1.0, 2000.0), (4.0 / 3.0, 2000.0)]);
+    assert_eq!(report.runs.iter().map(|r| r.answer.mean_us.round()).collect::<Vec<_>>(), [1667.0, 2000.0]);
+}
+
+// === policies ===
+
+const MIXED: &str = r#"
+for = "20s"
+[serve]
+slots = 512
+max_batch = 8
+[[poisson]]
+rate = "2600/s"
+sequences = 300
+steps = 200
+deadline = "8ms"
+tenant = "live"
+[[bursts]]
+every = "250ms"
+size = 120
+sequences = 150
+deadline = "150ms"
+tenant = "batch"
+"#;
+
+#[test]
+fn the_earliest_deadline_first_misses_fewer_than_the_oldest_first() {
+    let file = File::read(Path::new("mixed.toml"), MIXED).unwrap();
+    let serving = file.serve.clone().settle().unwrap();
+    let report = run(file.workload(1).unwrap(), serving, Costs::default(), named(&["oldest", "edf"]));
+    let missed: Vec<f64> = report.runs.iter().filter_map(|r| r.deadlines).map(|d| d.share).collect();
+    assert!(missed[1] < missed[0] / 2.0 && missed[0] > 0.01, "{missed:?}\n{}", report.table());
+}
+
+#[test]
+fn every_policy_answers_every_request_once() {
+    let text = "for = \"5s\"\n[[talkers]]\nsequences = 12\njitter = \"3ms\"\n[[poisson]]\nrate = \"200/s\"\nsequences = 4\nsteps = 30\n";
+    let serving = Serving { slots: 16, max_batch: 16, ..Serving::default() };
+    let report = run(made(text, 3), serving, Costs::default(), named(&["oldest", "direct", "deadline"]));
+    for run in &report.runs {
+        let rows: u64 = run.batches.sizes.iter().map(|(size, n)| u64::from(*size) * n).sum();
+        assert_eq!(
+            (run.answered, rows, run.rejected, run.unanswered),
+            (run.requests, run.requests, 0, 0),
+            "{}",
+            run.policy
+        );
+    }
+}
+
+#[test]
+fn more_instances_wait_less() {
+    let text = "for = \"5s\"\n[[poisson]]\nrate = \"4000/s\"\nsequences = 100\nsteps = 50\n";
+    let serving = Serving { instances: vec![1, 2, 4], max_batch: 4, ..Serving::default() };
+    let report = run(made(text, 1), serving, Costs::default(), named(&["oldest"]));
+    let waits: Vec<f64> = report.runs.iter().map(|r| r.wait.p50_us).collect();
+    assert!(waits[0] > waits[1] && waits[1] > waits[2], "{waits:?}");
+    assert!(report.table().starts_with("POLICY  INSTANCES  BATCH"), "{}", report.table());
+}
+
+/// Runs the newest first, one at a time, and takes backlogged sequences in the order shown.
+#[derive(Debug)]
+struct Newest;
+
+impl Policy for Newest {
+    fn hooks(&self) -> Hooks {
+        Hooks { plan: true, admit: true, columns: columns::ARRIVAL, ..Hooks::default() }
+    }
+
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+        picks.fire.extend((0..see.len).max_by_key(|i| see.arrival[*i as usize]));
+        Ok(Decision::Fire)
+    }
+
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, Fault> {
+        let free = room.iter().sum::<u32>().min(see.len);
+        Ok((0..free).map(|_| Admission::Take { instance: 0 }).collect())
+    }
+}
+
+#[test]
+fn an_external_policy_decides_and_its_pondering_takes_time() {
+    // Admission 1 ms, a plan 1 ms, a run 2 ms: at 2 the newest of the first three (the last in order) is chosen, at 4 they have run.
+    let arrivals: Vec<Arrival> =
+        [(0, 0), (0, 1), (1, 2)].into_iter().map(|(at, s)| arrival(at, s, true, true)).collect();
+    let costs = flat().with_plan(super::cost::Plan { micros: 1000.0, nanos_each: 0.0 });
+    let contenders = vec![Contender::external("newest", || Box::new(Newest))];
+    let report = run(workload(arrivals), Serving::default(), costs, contenders);
+    let out = &report.runs[0];
+    assert_eq!((out.answered, out.batches.mean, out.rounds.map(|r| (r.fallbacks, r.faults))), (3, 1.0, Some((0, 0))));
+    // Seated at 1; asked 1..2; ran 2..4; asked 4..5; ran 5..7; asked 7..8.
+    assert_eq!((out.wait.p50_us, out.wait.most_us), (4000.0, 8000.0), "{}", report.table());
+}
+
+/// Answers with what was not shown.
+#[derive(Debug)]
+struct Nonsense;
+
+impl Policy for Nonsense {
+    fn hooks(&self) -> Hooks {
+        Hooks { plan: true, ..Hooks::default() }
+    }
+
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+        picks.fire.push(see.len);
+        Ok(Decision::Fire)
+    }
+}
+
+#[test]
+fn a_policy_that_talks_nonsense_falls_back_and_loses_nothing() {
+    let text = "for = \"1s\"\n[[poisson]]\nrate = \"500/s\"\nsequences = 10\n";
+    let contenders =
+        || vec![Contender::named("oldest").unwrap(), Contender::external("nonsense", || Box::new(Nonsense))];
+    let report = run(made(text, 1), Serving::default(), Costs::default(), contenders());
+    let [oldest, nonsense] = &report.runs[..] else { panic!("two runs") };
+    assert_eq!((nonsense.answered, nonsense.wait), (oldest.answered, oldest.wait));
+    let rounds = nonsense.rounds.unwrap();
+    assert_eq!((rounds.fallbacks, rounds.faults), (nonsense.batches.count, nonsense.batches.count));
+}
+
+// === the same bytes ===
+
+const CROWD: &str = r#"
+for = "10s"
+[[talkers]]
+sequences = 40
+jitter = "4ms"
+deadline = "40ms"
+tenants = { count = 6, zipf = 1.2 }
+[[poisson]]
+rate = "300/s"
+sequences = 20
+steps = 40
+tenant = "t1"
+"#;
+
+fn crowd(seed: u64) -> Report {
+    let serving = Serving { instances: vec![1, 2], slots: 64, max_batch: 32, ..Serving::default() };
+    let experiment = Experiment {
+        workload: made(CROWD, seed),
+        serving,
+        costs: Costs::default().with_jitter(0.2),
+        contenders: named(&["oldest", "direct", "edf"]),
+        seed,
+    };
+    experiment.run()
+}
+
+#[test]
+fn a_seed_gives_the_same_bytes_and_another_gives_others() {
+    let (a, b, other) = (crowd(1), crowd(1), crowd(2));
+    assert_eq!((a.head() + &a.table(), a.json(), a.html()), (b.head() + &b.table(), b.json(), b.html()));
+    assert_ne!(a.table(), other.table());
+    assert_ne!(a.json(), other.json());
+}
+
+#[test]
+fn the_page_stands_alone() {
+    let page = crowd(1).html();
+    assert_eq!(page.matches("<svg").count(), 4);
+    for foreign in ["<script", "http:", "https:", "src=", "@import", "url(", "NaN", "inf\""] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+#[test]
+fn the_report_reads_like_this() {
+    let report = crowd(1);
+    insta::assert_snapshot!(report.head() + "\n" + &report.table());
+}

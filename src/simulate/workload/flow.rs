@@ -1,0 +1,148 @@
+//! What all made-up flows have in common: who sends, what each request is like, and where a flow puts its requests.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Workload;
+use crate::config::units::Span;
+use crate::simulate::Problem;
+use crate::simulate::random::Random;
+
+/// More requests than this are refused: they would not fit into an ordinary memory.
+pub const MOST: f64 = 50e6;
+
+/// Makes a flow's table of the file: its own keys, and those of every flow.
+macro_rules! flow {
+    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$about])* pub $field: $type,)*
+            /// Sequences that live at the same time.
+            #[serde(default = "crate::simulate::workload::flow::one")]
+            pub sequences: u32,
+            /// Requests of a sequence until its END, on the average; without it a sequence never ends.
+            pub steps: Option<f64>,
+            /// How long after its arrival each request is to be answered.
+            pub deadline: Option<crate::config::units::Span>,
+            /// To whom all of it belongs.
+            pub tenant: Option<String>,
+            /// Or among whom its sequences are shared out.
+            pub tenants: Option<crate::simulate::workload::tenants::Many>,
+            #[serde(default)]
+            pub priority: u32,
+            #[serde(default)]
+            pub bytes: u64,
+            /// Class of the shapes: only requests of one class share a batch.
+            #[serde(default)]
+            pub shape: u64,
+        }
+
+        impl $name {
+            pub(crate) fn common(&self) -> crate::simulate::workload::flow::Common {
+                crate::simulate::workload::flow::Common {
+                    sequences: self.sequences,
+                    steps: self.steps,
+                    deadline: self.deadline.map(|d| d.0),
+                    tenant: self.tenant.clone(),
+                    tenants: self.tenants,
+                    priority: self.priority,
+                    bytes: self.bytes,
+                    shape: self.shape,
+                }
+            }
+        }
+    };
+}
+pub(crate) use flow;
+
+pub(crate) const fn one() -> u32 {
+    1
+}
+
+/// The keys of every flow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Common {
+    pub sequences: u32,
+    pub steps: Option<f64>,
+    pub deadline: Option<Duration>,
+    pub tenant: Option<String>,
+    pub tenants: Option<super::tenants::Many>,
+    pub priority: u32,
+    pub bytes: u64,
+    pub shape: u64,
+}
+
+impl Common {
+    /// What is wrong with it, if anything is.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.sequences == 0 {
+            return Err(("sequences", "sequences must be 1 or more".to_owned()));
+        }
+        if self.steps.is_some_and(|steps| !(steps.is_finite() && steps >= 1.0)) {
+            return Err(("steps", "steps must be 1 or more".to_owned()));
+        }
+        if self.tenant.is_some() && self.tenants.is_some() {
+            return Err(("tenants", "tenant names one, tenants makes many: only one of them can be meant".to_owned()));
+        }
+        match self.tenants {
+            Some(many) => many.check().map_err(|what| ("tenants", what)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A flow of requests.
+pub trait Flow {
+    fn common(&self) -> Common;
+
+    /// What is wrong with its own keys: the key and a sentence.
+    fn check(&self) -> Result<(), (&'static str, String)>;
+
+    /// How many requests are to be expected, to refuse what would not fit.
+    fn expected(&self, span: Duration) -> f64;
+
+    /// Appends its requests, in the order of their times for each sequence.
+    fn arrive(&self, span: Duration, random: &mut Random, into: &mut Workload);
+}
+
+/// Makes a workload of flows. Each draws from a stream of its own, so that changing one leaves the others as they are.
+pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Workload, Problem> {
+    let expected: f64 = flows.iter().map(|(_, flow)| flow.expected(span.0)).sum();
+    if expected > MOST {
+        return Err(Problem::Given(format!(
+            "about {:.0} million requests in {span} are more than are simulated at once ({:.0} million): make `for` shorter or the rate lower",
+            expected / 1e6,
+            MOST / 1e6
+        )));
+    }
+    let mut workload = Workload { span: span.0, ..Workload::default() };
+    for (n, (_, flow)) in (1u64..).zip(flows) {
+        flow.arrive(span.0, &mut Random::new(seed, n), &mut workload);
+    }
+    let mut names: Vec<&str> = flows.iter().map(|(name, _)| *name).collect();
+    names.dedup();
+    workload.about = names.join(" + ");
+    Ok(workload.in_order())
+}
+
+/// Whether a key of a flow is a span that can be waited for.
+pub(super) fn some_time(key: &'static str, span: Span) -> Result<(), (&'static str, String)> {
+    if span.0.is_zero() { Err((key, format!("{key} must be more than 0"))) } else { Ok(()) }
+}
+
+/// A key that the file may leave out.
+pub(super) fn span_or(given: Option<Span>, default: Duration) -> Duration {
+    given.map_or(default, |s| s.0)
+}
+
+/// Whether a sequence is one spurt of talk or the whole call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    #[default]
+    Talk,
+    Call,
+}

@@ -1,0 +1,61 @@
+//! The sequences of a flow: who is on, who has taken how many steps, who comes when one has ended.
+
+use sequor_core::Time;
+
+use super::flow::Common;
+use super::tenants::Picker;
+use super::{Arrival, Workload};
+use crate::simulate::random::Random;
+
+/// Sequences that live at the same time. Where one ends, another begins with its next request.
+#[derive(Debug)]
+pub(super) struct People {
+    common: Common,
+    picker: Picker,
+    seats: Vec<Option<Person>>,
+}
+
+/// A live sequence.
+#[derive(Debug, Clone, Copy)]
+struct Person {
+    sequence: u32,
+    tenant: u16,
+    /// Requests to come; `None` is no end.
+    left: Option<u64>,
+}
+
+impl People {
+    pub(super) fn new(common: Common, into: &mut Workload) -> People {
+        let picker = Picker::new(&common, into);
+        let seats = vec![None; common.sequences as usize];
+        People { common, picker, seats }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// The next request of whoever has this place. `last` makes it an END, whatever was planned.
+    pub(super) fn step(&mut self, place: usize, at: Time, last: bool, random: &mut Random, into: &mut Workload) {
+        let Some(seat) = self.seats.get_mut(place) else { return };
+        let start = seat.is_none();
+        let mut person = match *seat {
+            Some(person) => person,
+            None => {
+                let sequence = into.sequences;
+                into.sequences += 1;
+                Person {
+                    sequence,
+                    tenant: self.picker.pick(random),
+                    left: self.common.steps.map(|mean| random.tries(mean)),
+                }
+            }
+        };
+        person.left = person.left.map(|n| n.saturating_sub(1));
+        let end = last || person.left == Some(0);
+        *seat = (!end).then_some(person);
+        let Common { deadline, priority, bytes, shape, .. } = self.common;
+        let Person { sequence, tenant, .. } = person;
+        into.arrivals.push(Arrival { at, sequence, start, end, tenant, priority, within: deadline, bytes, shape });
+    }
+}

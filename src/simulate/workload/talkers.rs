@@ -1,0 +1,98 @@
+//! Speech: steps at an even pace while somebody talks, nothing while they listen.
+
+use std::time::Duration;
+
+use sequor_core::Time;
+
+use super::Workload;
+use super::flow::{Common, Flow, Unit, flow, some_time, span_or};
+use super::people::People;
+use crate::config::units::Span;
+use crate::simulate::random::Random;
+
+flow! {
+    /// `[[talkers]]`
+    Talkers {
+        /// From one step to the next; 32 ms if not given.
+        step: Option<Span>,
+        /// How long a spurt of talk lasts, on the average; 3 s if not given.
+        talk: Option<Span>,
+        /// And the silence after it; 2 s if not given.
+        silence: Option<Span>,
+        /// How much later than its time a step may come.
+        jitter: Option<Span>,
+        /// What a sequence is: each spurt of talk, or the call with all its silences.
+        sequence: Option<Unit>,
+    }
+}
+
+impl Talkers {
+    fn step(&self) -> Duration {
+        span_or(self.step, Duration::from_millis(32))
+    }
+
+    fn talk(&self) -> Duration {
+        span_or(self.talk, Duration::from_secs(3))
+    }
+
+    fn silence(&self) -> Duration {
+        span_or(self.silence, Duration::from_secs(2))
+    }
+}
+
+impl Flow for Talkers {
+    fn common(&self) -> Common {
+        self.common()
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        some_time("step", Span(self.step()))?;
+        some_time("talk", Span(self.talk()))?;
+        self.common().check()
+    }
+
+    fn expected(&self, span: Duration) -> f64 {
+        let (talk, silence) = (self.talk().as_secs_f64(), self.silence().as_secs_f64());
+        f64::from(self.sequences) * span.as_secs_f64() / self.step().as_secs_f64() * talk / (talk + silence)
+    }
+
+    fn arrive(&self, span: Duration, random: &mut Random, into: &mut Workload) {
+        let mut people = People::new(self.common(), into);
+        for place in 0..people.len() {
+            // Nobody begins at the same time as everybody else.
+            let mut at = random.up_to(self.talk() + self.silence());
+            while at < span {
+                at = self.spurt(place, at, span, &mut people, random, into);
+                at += random.exponential(self.silence());
+            }
+        }
+    }
+}
+
+impl Talkers {
+    /// One spurt of talk; when it is over.
+    fn spurt(
+        &self,
+        place: usize,
+        from: Duration,
+        span: Duration,
+        people: &mut People,
+        random: &mut Random,
+        into: &mut Workload,
+    ) -> Duration {
+        let (step, jitter) = (self.step(), span_or(self.jitter, Duration::ZERO));
+        let steps = (random.exponential(self.talk()).as_secs_f64() / step.as_secs_f64()).ceil().max(1.0) as u64;
+        let ends = self.sequence.unwrap_or_default() == Unit::Talk;
+        let (mut due, mut before) = (from, from);
+        for n in 1..=steps {
+            // Late, but never before the step that came before it.
+            let at = (due + random.up_to(jitter)).max(before);
+            if at >= span {
+                return span;
+            }
+            people.step(place, Time::ZERO + at, ends && n == steps, random, into);
+            (before, due) = (at, due + step);
+        }
+        due
+    }
+}

@@ -1,0 +1,372 @@
+//! Recording: requests that are through go to one thread that writes them down. Nobody waits for it: what it cannot take is dropped and
+//! counted, and a disk that fails ends the recording and nothing else.
+//!
+//! The recording is kept within a size. When its file has reached half of that it becomes `FILE.1`, in place of an earlier one, and a new
+//! file begins: what is there is always the latest.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use sequor_core::Id;
+
+use super::trace::{FORMAT, Hash, Head, Load, Request};
+
+/// Requests that may wait to be written.
+const WAITING: usize = 16 * 1024;
+
+/// Hardly a line is longer.
+const LINE: u64 = 512;
+
+/// Hands requests to the thread that writes. Clones are the same recording; with the last of them it is finished.
+#[derive(Debug, Clone)]
+pub struct Recorder(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// `None` only while it is being dropped.
+    sender: Option<SyncSender<Told>>,
+    thread: Option<JoinHandle<()>>,
+    dropped: Arc<AtomicU64>,
+    /// Makes the hashes of ids: nobody who has the file can go through all ids and find one.
+    key: RandomState,
+}
+
+/// A request that is through. Times are microseconds.
+#[derive(Debug, Clone)]
+pub struct Through {
+    pub arrived_us: u64,
+    pub model: Arc<str>,
+    pub version: u64,
+    pub start: bool,
+    pub end: bool,
+    pub bytes: u64,
+    pub shape: u64,
+    pub priority: u32,
+    pub timeout_us: Option<u64>,
+    pub queue_us: u64,
+    pub run_us: u64,
+    pub batch: u32,
+    pub outcome: &'static str,
+}
+
+#[derive(Debug)]
+enum Told {
+    Load(Load<'static>),
+    Request(Option<Hash>, Through),
+}
+
+impl Recorder {
+    /// Begins a recording of at most so many bytes. A file that is there becomes `FILE.1`. `zero_unix_us` is where the times begin.
+    pub fn open(path: &Path, most: u64, zero_unix_us: u64) -> io::Result<Recorder> {
+        Recorder::with_queue(path, most, zero_unix_us, WAITING)
+    }
+
+    fn with_queue(path: &Path, most: u64, zero_unix_us: u64, waiting: usize) -> io::Result<Recorder> {
+        let tape = Tape::begin(path, most / 2, zero_unix_us)?;
+        let (sender, receiver) = sync_channel(waiting);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let lost = Arc::clone(&dropped);
+        let thread = std::thread::Builder::new()
+            .name("sequor-record".to_owned())
+            .spawn(move || write_all(tape, &receiver, &lost))?;
+        Ok(Recorder(Arc::new(Shared { sender: Some(sender), thread: Some(thread), dropped, key: RandomState::new() })))
+    }
+
+    /// A load is in service.
+    pub fn load(&self, load: Load<'static>) {
+        self.tell(Told::Load(load));
+    }
+
+    /// A request is through.
+    pub fn request(&self, id: &Id, through: Through) {
+        let hash = match id {
+            Id::None => None,
+            id => Some(Hash(self.0.key.hash_one(id))),
+        };
+        self.tell(Told::Request(hash, through));
+    }
+
+    /// Requests that could not be recorded.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Relaxed)
+    }
+
+    fn tell(&self, told: Told) {
+        let full = self.0.sender.as_ref().is_none_or(|sender| sender.try_send(told).is_err());
+        if full {
+            self.0.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the recording's thread has panicked");
+        }
+    }
+}
+
+// === the thread ===
+
+fn write_all(mut tape: Tape, receiver: &Receiver<Told>, dropped: &AtomicU64) {
+    let mut told_of = 0;
+    loop {
+        let told = match receiver.try_recv() {
+            Ok(told) => told,
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {
+                // A quiet moment: what is written may be read, and what was lost is said.
+                tape.flush();
+                say_dropped(dropped, &mut told_of);
+                match receiver.recv() {
+                    Ok(told) => told,
+                    Err(_) => break,
+                }
+            }
+        };
+        tape.write(told);
+    }
+    tape.flush();
+    say_dropped(dropped, &mut told_of);
+}
+
+fn say_dropped(dropped: &AtomicU64, told_of: &mut u64) {
+    let all = dropped.load(Relaxed);
+    if all > *told_of {
+        tracing::warn!(dropped = all - *told_of, all, "the recording could not keep up: requests are missing from it");
+        *told_of = all;
+    }
+}
+
+/// The file that is being written.
+#[derive(Debug)]
+struct Tape {
+    path: PathBuf,
+    /// `None` once the disk has failed.
+    file: Option<BufWriter<File>>,
+    written: u64,
+    most: u64,
+    head: Head,
+    /// Repeated at the beginning of every file.
+    loads: Vec<Load<'static>>,
+    line: Vec<u8>,
+}
+
+impl Tape {
+    fn begin(path: &Path, most: u64, zero_unix_us: u64) -> io::Result<Tape> {
+        let head = Head { sequor_trace: FORMAT, zero_unix_us };
+        let mut tape =
+            Tape { path: path.to_owned(), file: None, written: 0, most, head, loads: Vec::new(), line: Vec::new() };
+        tape.turn()?;
+        Ok(tape)
+    }
+
+    /// Puts the file aside and begins a new one.
+    fn turn(&mut self) -> io::Result<()> {
+        if let Some(mut file) = self.file.take() {
+            file.flush()?;
+        }
+        if self.path.exists() {
+            std::fs::rename(&self.path, aside(&self.path))?;
+        }
+        self.file = Some(BufWriter::with_capacity(1 << 16, File::create(&self.path)?));
+        self.written = 0;
+        let head = self.head;
+        self.put(&head)?;
+        for load in std::mem::take(&mut self.loads) {
+            self.put(&load)?;
+            self.loads.push(load);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, what)?;
+        self.line.push(b'\n');
+        self.written += self.line.len() as u64;
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&self.line))
+    }
+
+    fn write(&mut self, told: Told) {
+        if self.file.is_none() {
+            return;
+        }
+        if let Err(error) = self.try_write(told) {
+            tracing::error!(path = %self.path.display(), %error, "the recording has ended: its file cannot be written");
+            self.file = None;
+        }
+    }
+
+    fn try_write(&mut self, told: Told) -> io::Result<()> {
+        match told {
+            Told::Load(load) => {
+                self.put(&load)?;
+                self.loads.push(load);
+            }
+            Told::Request(seq, through) => self.put(&line(seq, &through))?,
+        }
+        if self.written + LINE >= self.most { self.turn() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) {
+        if let Some(Err(error)) = self.file.as_mut().map(Write::flush) {
+            tracing::error!(path = %self.path.display(), %error, "the recording has ended: its file cannot be written");
+            self.file = None;
+        }
+    }
+}
+
+/// Where a file goes that is full.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    PathBuf::from(name)
+}
+
+fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
+    let Through {
+        arrived_us,
+        model,
+        version,
+        start,
+        end,
+        bytes,
+        shape,
+        priority,
+        timeout_us,
+        queue_us,
+        run_us,
+        batch,
+        outcome,
+    } = through;
+    Request {
+        t: *arrived_us,
+        model: Cow::Borrowed(model),
+        version: *version,
+        seq,
+        start: *start,
+        end: *end,
+        bytes: *bytes,
+        shape: (*shape != 0).then_some(Hash(*shape)),
+        priority: *priority,
+        timeout_us: *timeout_us,
+        queue_us: *queue_us,
+        run_us: *run_us,
+        batch: *batch,
+        outcome: Cow::Borrowed(outcome),
+        tenant: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::trace::{Line, read};
+
+    fn through(n: u64) -> Through {
+        Through {
+            arrived_us: n,
+            model: "m".into(),
+            version: 1,
+            start: true,
+            end: false,
+            bytes: 8,
+            shape: 5,
+            priority: 0,
+            timeout_us: None,
+            queue_us: 1,
+            run_us: 2,
+            batch: 1,
+            outcome: "ok",
+        }
+    }
+
+    fn load() -> Load<'static> {
+        Load {
+            load: "m".into(),
+            version: 1,
+            strategy: "oldest".into(),
+            instances: 1,
+            slots: 2,
+            max_batch: 2,
+            delay_us: 0,
+            idle_us: Some(1),
+        }
+    }
+
+    #[test]
+    fn requests_are_written_with_hashed_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let recorder = Recorder::open(&path, 1 << 20, 9).unwrap();
+        recorder.load(load());
+        for (n, id) in (0..).zip([Id::from("call-77"), Id::from(7), Id::from("call-77"), Id::None]) {
+            recorder.request(&id, through(n));
+        }
+        drop(recorder);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Line<'_>> = text.lines().map(|l| read(l).unwrap()).collect();
+        assert!(!text.contains("call"));
+        let seqs: Vec<Option<Hash>> =
+            lines.iter().filter_map(|l| if let Line::Request(r) = l { Some(r.seq) } else { None }).collect();
+        assert_eq!(
+            (lines.len(), &lines[0], &lines[1]),
+            (6, &Line::Head(Head { sequor_trace: 1, zero_unix_us: 9 }), &Line::Load(load()))
+        );
+        assert!(seqs[0] == seqs[2] && seqs[0] != seqs[1] && seqs[1].is_some() && seqs[3].is_none());
+        assert_ne!(seqs[1], Some(Hash(7)));
+    }
+
+    #[test]
+    fn a_recording_stays_within_its_size_and_keeps_the_latest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        std::fs::write(&path, "of an earlier run\n").unwrap();
+        let mut tape = Tape::begin(&path, 2000, 0).unwrap();
+        assert_eq!(std::fs::read_to_string(aside(&path)).unwrap(), "of an earlier run\n");
+        tape.write(Told::Load(load()));
+        for n in 0..100 {
+            tape.write(Told::Request(Some(Hash(n)), through(n)));
+        }
+        tape.flush();
+        let (old, new) = (std::fs::read_to_string(aside(&path)).unwrap(), std::fs::read_to_string(&path).unwrap());
+        assert!(old.len() + new.len() <= 4000, "{} {}", old.len(), new.len());
+        for text in [&old, &new] {
+            assert!(
+                matches!(read(text.lines().next().unwrap()), Ok(Line::Head(_)))
+                    && matches!(read(text.lines().nth(1).unwrap()), Ok(Line::Load(_)))
+            );
+        }
+        let times = |text: &str| {
+            text.lines()
+                .filter_map(|l| if let Ok(Line::Request(r)) = read(l) { Some(r.t) } else { None })
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<u64> = times(&old).into_iter().chain(times(&new)).collect();
+        assert_eq!((all.last(), all.windows(2).all(|w| w[1] == w[0] + 1)), (Some(&99), true));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted() {
+        let (sender, receiver) = sync_channel(1);
+        let shared = Shared { sender: Some(sender), thread: None, dropped: Arc::default(), key: RandomState::new() };
+        let recorder = Recorder(Arc::new(shared));
+        for n in 0..3 {
+            recorder.request(&Id::None, through(n));
+        }
+        assert_eq!((recorder.dropped(), receiver.try_iter().count()), (2, 1));
+        drop(receiver);
+        recorder.request(&Id::None, through(3));
+        assert_eq!(recorder.dropped(), 3);
+    }
+}

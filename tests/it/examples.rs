@@ -1,0 +1,37 @@
+//! The examples, as somebody who copied them would run them.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::python;
+use crate::server::{SEQUOR, Server, root};
+
+/// The last number of every line.
+fn probabilities(printed: &str) -> Vec<f32> {
+    printed.lines().map(|line| line.split_whitespace().last().unwrap().parse().unwrap()).collect()
+}
+
+/// Of the six seconds of speech that the examples play: silence at first, then somebody speaks.
+fn assert_speech(printed: &str) {
+    let heard = probabilities(printed);
+    assert_eq!(heard.len(), 187, "{printed}");
+    assert!(heard[0] < 0.1, "{printed}");
+    assert!(heard.iter().all(|p| (0.0..=1.0).contains(p)), "{printed}");
+    assert!(heard.iter().filter(|p| **p > 0.5).count() > 100, "{printed}");
+}
+
+#[test]
+fn the_client_in_python_hears_speech() {
+    let server = Server::of_models();
+    assert_speech(&python::run(&root().join("examples/python/client.py"), &[server.grpc.to_string()]));
+}
+
+#[test]
+fn the_client_in_rust_hears_speech() {
+    let example = Path::new(SEQUOR).parent().unwrap().join("examples/stream_speech");
+    assert!(example.is_file(), "{} is not built: run `cargo xtask test`", example.display());
+    let server = Server::of_models();
+    let done = Command::new(example).arg(server.grpc.to_string()).current_dir(root()).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_speech(&String::from_utf8(done.stdout).unwrap());
+}

@@ -1,0 +1,17 @@
+//! The program from outside: every test starts the real `sequor`, on ports of the system's choice, and asks it as its users would.
+//! Nothing here looks inside; what is inside is tested where it stands.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod cli;
+mod demo;
+mod examples;
+mod failures;
+mod features;
+mod python;
+mod serve;
+mod server;
+mod speech;
+mod states;
+mod sums;
+mod surface;

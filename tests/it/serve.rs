@@ -1,0 +1,195 @@
+//! A server's life: what it says when it serves, and its way out.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::model_infer_request::InferInputTensor;
+use sequor::config::proto::{InferParameter, ModelInferRequest};
+
+use crate::server::{Call, Server, get, models};
+
+type Client = GrpcInferenceServiceClient<Channel>;
+
+/// A wait that a test cannot do without looks this often.
+const LOOK: Duration = Duration::from_millis(5);
+
+// === what it says ===
+
+/// A model's line without what differs from machine to machine and from run to run: the memory there is, and how long it took.
+fn steady(line: &str) -> &str {
+    line.split(" (limit ").next().unwrap_or(line)
+}
+
+#[test]
+fn it_says_what_it_serves_and_where() {
+    let server = Server::of_models();
+    assert_eq!(server.get("/v2/health/live"), (200, String::new()));
+    assert_eq!(server.get("/v2/health/ready"), (200, String::new()));
+    for model in ["accumulator_fp32", "accumulator_int32", "gru", "vad"] {
+        assert_eq!(server.get(&format!("/v2/models/{model}/ready")).0, 200, "{model}");
+    }
+    let (status, metrics) = get(server.metrics, "/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("sequor_slots{model=\"vad\",version=\"1\",state=\"free\"} 512\n"), "{metrics}");
+
+    let (http, grpc, at) = (server.http, server.grpc, server.metrics);
+    let ended = server.stop();
+    assert_eq!(ended.code, Some(0));
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    let [head, models @ .., listens, ready] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(
+        head.starts_with(concat!("sequor ", env!("CARGO_PKG_VERSION"), "   config none   onnxruntime 1.")),
+        "{head}"
+    );
+    assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));
+    assert_eq!(*listens, format!("http  {http}   grpc  {grpc}   metrics  {at}"));
+    assert!(ready.starts_with("ready in ") && ready.contains(" with 4 of 4 models.   try: "), "{ready}");
+    assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
+}
+
+#[test]
+fn a_log_that_is_no_terminals_has_no_colours() {
+    let ended = Server::of_models().stop();
+    assert!(ended.stderr.contains(" stopping "), "{:?}", ended.stderr);
+    assert!(!ended.stderr.contains('\x1b'), "{:?}", ended.stderr);
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let ended = Call::serve(models()).arguments(["--log-format", "json"]).start().stop();
+    let lines: Vec<serde_json::Value> = ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["message"] == "stopping"), "{}", ended.stderr);
+}
+
+#[test]
+fn file_environment_and_flags_are_read() {
+    let call = Call::serve(models());
+    let file = call.folder.path().join("sequor.toml");
+    std::fs::write(&file, "schema = 1\n[metrics]\nport = 1\ntriton_names = false\n[http]\nport = 2\n").unwrap();
+    let server = call.environment("SEQUOR_CONFIG", &file).environment("SEQUOR_HTTP_PORT", "3").start();
+    // Both ports were still those of the flags, or nothing could have been bound.
+    let (_, metrics) = get(server.metrics, "/metrics");
+    assert!(metrics.contains("sequor_requests_in_flight 0") && !metrics.contains("nv_inference_"), "{metrics}");
+    let ended = server.stop();
+    assert!(ended.stdout.contains(&format!("   config {}   ", file.display())), "{}", ended.stdout);
+}
+
+#[test]
+fn only_models_that_are_named_are_loaded_if_so_wished() {
+    let explicit = |names: &[&str]| {
+        let call = Call::serve(models()).arguments(["--model-control-mode=explicit"]);
+        call.arguments(names.iter().map(|name| format!("--load-model={name}"))).start()
+    };
+    let server = explicit(&["gru", "nope"]);
+    assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 404));
+    assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
+    let said = server.stop().stdout;
+    assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
+    assert!(explicit(&["*"]).stop().stdout.contains(" with 4 of 4 models."));
+}
+
+// === the way out ===
+
+fn step(id: i64, value: f32, start: bool, end: bool) -> ModelInferRequest {
+    let parameter = |name: &str, choice| (name.to_owned(), InferParameter { parameter_choice: Some(choice) });
+    ModelInferRequest {
+        model_name: "accumulator_fp32".to_owned(),
+        parameters: BTreeMap::from([
+            parameter("sequence_id", ParameterChoice::Int64Param(id)),
+            parameter("sequence_start", ParameterChoice::BoolParam(start)),
+            parameter("sequence_end", ParameterChoice::BoolParam(end)),
+        ]),
+        inputs: vec![InferInputTensor {
+            name: "INPUT".to_owned(),
+            datatype: "FP32".to_owned(),
+            shape: vec![1, 1],
+            ..InferInputTensor::default()
+        }],
+        raw_input_contents: vec![value.to_le_bytes().to_vec().into()],
+        ..ModelInferRequest::default()
+    }
+}
+
+/// The running sum after a step.
+async fn sum(client: &mut Client, request: ModelInferRequest) -> Result<f32, Status> {
+    let answer = client.model_infer(request).await?.into_inner();
+    Ok(f32::from_le_bytes(answer.raw_output_contents[0].as_ref().try_into().unwrap()))
+}
+
+fn draining(announce: &str, finish: &str) -> Server {
+    let flags = ["--drain-announce", announce, "--drain-finish", finish, "--drain-exit-timeout", "50s"];
+    Call::serve(models()).arguments(flags).start()
+}
+
+/// Asks again until the answer is `wanted`.
+async fn until_ready_is(server: &Server, wanted: u16) {
+    let hangs = Instant::now() + Duration::from_secs(30);
+    while server.get("/v2/health/ready").0 != wanted {
+        assert!(Instant::now() < hangs);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_that_is_terminated_lets_live_sequences_end_and_begins_none() {
+    let server = draining("0s", "40s");
+    let mut client = server.client().await;
+    assert_eq!(sum(&mut client, step(1, 1.0, true, false)).await.unwrap(), 1.0);
+
+    server.process.terminate();
+    let mut others = 2..;
+    let refused = loop {
+        // Whole sequences: what still gets in is over before the next is tried.
+        let one = step(others.next().unwrap(), 1.0, true, true);
+        match sum(&mut client, one).await {
+            Ok(total) => assert_eq!(total, 1.0),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "draining");
+    assert!(refused.message().starts_with("model 'accumulator_fp32' takes no new sequences"), "{refused:?}");
+    assert_eq!(server.get("/v2/health/ready").0, 400);
+    assert_eq!(server.get("/v2/health/live").0, 200);
+
+    assert_eq!(sum(&mut client, step(1, 2.0, false, false)).await.unwrap(), 3.0);
+    assert_eq!(sum(&mut client, step(1, 4.0, false, true)).await.unwrap(), 7.0);
+    let ended = server.process.ended();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("drained=Clean"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_that_says_it_will_go_still_takes_everything() {
+    let server = draining("50s", "0s");
+    let mut client = server.client().await;
+    server.process.terminate();
+    until_ready_is(&server, 400).await;
+    assert_eq!(sum(&mut client, step(1, 1.0, true, true)).await.unwrap(), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_sequence_that_does_not_end_does_not_hold_the_server() {
+    let server = draining("0s", "1ms");
+    let mut client = server.client().await;
+    assert_eq!(sum(&mut client, step(1, 1.0, true, false)).await.unwrap(), 1.0);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_second_signal_ends_it_at_once() {
+    // Either wait alone is longer than a program here may take to end.
+    let flags = ["--drain-announce", "1h", "--drain-finish", "1h", "--drain-exit-timeout", "3h"];
+    let server = Call::serve(models()).arguments(flags).start();
+    let mut client = server.client().await;
+    assert_eq!(sum(&mut client, step(1, 1.0, true, false)).await.unwrap(), 1.0);
+    server.process.terminate();
+    until_ready_is(&server, 400).await;
+    assert_eq!(server.stop().code, Some(0));
+}

@@ -1,0 +1,255 @@
+//! The program as a process of its own: started, watched, asked, stopped. What it prints is kept, so that a test that fails can show it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+
+/// The program under test.
+pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");
+
+/// After this long a program hangs. Nothing takes a tenth of it on a machine that does other things as well.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// The checkout these tests belong to.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The models of the repository.
+pub(crate) fn models() -> PathBuf {
+    root().join("models")
+}
+
+/// Where ONNX Runtime is, for programs that run in folders from where they would not find it.
+pub(crate) fn runtime() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let said = Command::new(SEQUOR).args(["runtime", "path"]).current_dir(root()).output().unwrap();
+        assert!(said.status.success(), "no ONNX Runtime: run `cargo xtask test`, which gets one");
+        PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
+    })
+}
+
+/// A call of the program that is being made up: in an empty folder, with nothing of ours in its environment but ONNX Runtime.
+pub(crate) struct Call {
+    pub(crate) command: Command,
+    pub(crate) folder: TempDir,
+}
+
+/// How a program that ended by itself did.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Call {
+    pub(crate) fn new(program: impl AsRef<Path>) -> Call {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program.as_ref());
+        let ours = std::env::vars_os().map(|(name, _)| name);
+        for name in ours.filter(|name| name.to_string_lossy().starts_with("SEQUOR_")) {
+            command.env_remove(name);
+        }
+        command.env_remove("RUST_LOG").env_remove("COLUMNS").current_dir(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Call { command, folder }
+    }
+
+    pub(crate) fn sequor() -> Call {
+        Call::new(SEQUOR).environment("ORT_DYLIB_PATH", runtime())
+    }
+
+    /// `serve` of this repository, on this machine's own address and any free ports.
+    pub(crate) fn serve(repository: impl AsRef<Path>) -> Call {
+        let call = Call::sequor().arguments(["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]);
+        let call = call.arguments(["--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
+        // Or every test would wait for proxies to turn away that are not there.
+        let call = call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
+        call.arguments(["--model-repository".as_ref(), repository.as_ref().as_os_str()])
+    }
+
+    pub(crate) fn arguments<T: AsRef<std::ffi::OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Call {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(crate) fn environment(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Call {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs the program to its own end.
+    pub(crate) fn end(self) -> Ended {
+        self.begin().ended()
+    }
+
+    /// Starts a server and waits until it says that it serves.
+    pub(crate) fn start(self) -> Server {
+        let mut process = self.begin();
+        let line = process.wait_for("http  ").unwrap_or_else(|| panic!("no server: {:?}", process.kill()));
+        let address = |name: &str| {
+            let mut words = line.split_whitespace().skip_while(|word| *word != name);
+            words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line:?}"))
+        };
+        let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
+        process.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", process.kill()));
+        Server { process, http, grpc, metrics }
+    }
+
+    pub(crate) fn begin(mut self) -> Process {
+        let mut child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command));
+        let (told, lines) = sync_channel(10_000);
+        let stdout = child.stdout.take().map(|out| std::thread::spawn(move || tell(out, &told)));
+        let stderr = child.stderr.take().map(|mut err| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                let _ = err.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        });
+        Process { child, lines, stdout, stderr, _folder: self.folder }
+    }
+}
+
+/// Passes lines on as they come, and keeps them all.
+fn tell(from: impl Read, to: &SyncSender<String>) -> String {
+    let mut all = String::new();
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        all.push_str(&line);
+        all.push('\n');
+        let _ = to.try_send(line);
+    }
+    all
+}
+
+/// A program that runs. It does not outlive its test.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+    _folder: TempDir,
+}
+
+impl Process {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of standard output that begins so; `None` if the program ends or hangs without one.
+    fn wait_for(&mut self, begin: &str) -> Option<String> {
+        let until = Instant::now() + HANGS;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with(begin) => return Some(line),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// Asks the program to stop, as an init system would.
+    pub(crate) fn terminate(&self) {
+        let kill = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
+        assert!(kill.success());
+    }
+
+    /// Waits for the program's own end.
+    pub(crate) fn ended(mut self) -> Ended {
+        let until = Instant::now() + HANGS;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return self.output(status.code());
+            }
+            assert!(Instant::now() < until, "it does not end: {:?}", self.kill());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn kill(&mut self) -> Ended {
+        let _ = self.child.kill();
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        self.output(code)
+    }
+
+    fn output(&mut self, code: Option<i32>) -> Ended {
+        let text =
+            |reader: &mut Option<JoinHandle<String>>| reader.take().map(|r| r.join().unwrap()).unwrap_or_default();
+        Ended { code, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that serves.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+}
+
+impl Server {
+    /// Of the repository's models.
+    pub(crate) fn of_models() -> Server {
+        Call::serve(models()).start()
+    }
+
+    pub(crate) async fn client(&self) -> GrpcInferenceServiceClient<Channel> {
+        GrpcInferenceServiceClient::connect(format!("http://{}", self.grpc)).await.unwrap()
+    }
+
+    /// Status and body of a GET over HTTP.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        get(self.http, path)
+    }
+
+    /// Terminates the server and waits for its end.
+    pub(crate) fn stop(self) -> Ended {
+        self.process.terminate();
+        self.process.ended()
+    }
+}
+
+/// Status and body of a GET.
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(HANGS)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let status = head.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    (status.unwrap_or_else(|| panic!("{head:?}")), body.to_owned())
+}
+
+/// Copies a folder with everything in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Speech: what a model answers to a sound in chunks is what ONNX Runtime answers to the whole of it, bit for bit.
+
+use crate::python;
+use crate::server::Server;
+
+#[test]
+fn speech_in_chunks_is_speech_as_a_whole_alone_and_batched() {
+    let server = Server::of_models();
+    python::check("speech.py", &server);
+    assert_eq!(server.stop().code, Some(0));
+}
