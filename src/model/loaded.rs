@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use sequor_core::{Dim, Expiry, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::backend::Graph;
 use crate::batch::Wiring;
@@ -27,6 +27,8 @@ pub(super) struct Loaded {
     pub(super) states: Vec<StateSpec>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) metrics: Arc<ModelMetrics>,
+    /// Triton's test aid, which `oldest` ignores.
+    hold: Option<Hold>,
     /// The instances' threads, to be woken.
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
@@ -40,6 +42,7 @@ impl Loaded {
         settings: ModelSettings,
         graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
+        hold: Option<Hold>,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -48,7 +51,19 @@ impl Loaded {
         let metadata = Arc::new(metadata(&settings, version));
         let mail = std::iter::repeat_with(Mailbox::default).take(usize::from(settings.instances.max(1))).collect();
         let settings = Arc::new(settings);
-        Ok(Loaded { key, version, settings, graph, wiring, states, metadata, metrics, threads: OnceLock::new(), mail })
+        Ok(Loaded {
+            key,
+            version,
+            settings,
+            graph,
+            wiring,
+            states,
+            metadata,
+            metrics,
+            threads: OnceLock::new(),
+            mail,
+            hold,
+        })
     }
 
     /// Bytes a sequence holds.
@@ -89,9 +104,9 @@ impl Loaded {
     /// What the core is told of this load.
     pub(super) fn spec(&self) -> LoadSpec {
         let settings = &self.settings;
+        let strategy = strategy(settings);
         let base = LoadSpec {
             version: self.version,
-            strategy: strategy(settings),
             max_batch: settings.max_batch_size.max(1),
             instances: settings.instances.max(1),
             depth: 1,
@@ -103,6 +118,8 @@ impl Loaded {
             stages: Stages::default(),
             initial_state_shape: Store::initial_shape_class(&self.states),
             external: None,
+            hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
+            strategy,
         };
         match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {

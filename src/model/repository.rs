@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use sequor_core::{Id, Instance, Load};
+use sequor_core::{Hold, Id, Instance, Load};
 
 use crate::backend::{Backend, Graph, LoadOptions, Signature};
 use crate::config::model::settings::ModelSettings;
@@ -38,6 +38,21 @@ pub struct Options {
     pub reply_pool: usize,
     /// Whether a model that is not ready makes the whole repository so.
     pub strict_readiness: bool,
+    /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
+    pub hold: Option<Hold>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            config: model::draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit: u64::MAX,
+            reply_pool: 0,
+            strict_readiness: true,
+            hold: None,
+        }
+    }
 }
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -150,15 +165,8 @@ impl Repository {
     /// Of no models; it is ready.
     #[cfg(test)]
     pub fn empty() -> Repository {
-        let options = Options {
-            config: model::draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
-            state_limit: u64::MAX,
-            reply_pool: 0,
-            strict_readiness: true,
-        };
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
-        Repository::new(backend, options, Metrics::new(true)).unwrap()
+        Repository::new(backend, Options::default(), Metrics::new(true)).unwrap()
     }
 
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
@@ -345,7 +353,7 @@ impl Repository {
         let shared = &self.0;
         let key = self.next_load();
         let metrics = shared.metrics.model(&settings.name, version);
-        let load = Arc::new(Loaded::new(key, version, settings, graph, metrics)?);
+        let load = Arc::new(Loaded::new(key, version, settings, graph, metrics, shared.options.hold)?);
         let spec = load.spec();
         let slots = spec.slots();
         let failed = |e: &dyn std::fmt::Display| LoadError::Runtime(format!("{}: {e}", load.settings.name));
