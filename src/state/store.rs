@@ -6,7 +6,6 @@ use sequor_core::Shape;
 
 use crate::device::{self, Buffer, Convert, Device, DeviceError, Move, Owned, RawMove};
 
-
 use super::arena::Arena;
 use super::loose::Loose;
 use super::run::view_of;
