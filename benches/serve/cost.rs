@@ -1,4 +1,4 @@
-//! CPU time of the server for a request, beside that of a bare echo of the same message.
+//! CPU time of the server for a request, beside that of a bare echo of the same message, and of one that answers from a thread of its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +21,7 @@ const FIGURES: [(&str, &[usize], f64, f64); 5] = [
 
 struct Row {
     echo: f64,
+    hop: f64,
     before: Option<f64>,
     now: f64,
     report: Report,
@@ -34,17 +35,23 @@ pub(crate) fn figures(options: &Options) {
     let now = Child::serve(&sequor(), repository.path()).expect("the server");
     let before = options.before.as_ref().map(|file| Child::serve(file, repository.path()).expect("the other build"));
     let echo = Child::start(role("echo")).expect("the echo");
+    let hop = Child::start(role("hop")).expect("the echo with a hop");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     println!(
         "\nCPU time of the server, us a request                                   (unary gRPC; client and server on the same cores)"
     );
     let title = if before.is_some() { "  before" } else { "" };
     println!(
-        "model         clients    echo{title}   sequor   ratio   must    aim            batch     req/s      p50      p99"
+        "model         clients    echo  +thread{title}   sequor   ratio   must    aim            batch     req/s      p50      p99"
     );
     for (model, clients, must, aim) in FIGURES {
         for clients in clients.iter().copied().filter(|_| options.wants(model)) {
-            let row = runtime.block_on(measure(options, model, clients, [Some(&echo), before.as_ref(), Some(&now)]));
+            let row = runtime.block_on(measure(
+                options,
+                model,
+                clients,
+                [Some(&echo), Some(&hop), before.as_ref(), Some(&now)],
+            ));
             print(model, clients, &row, must, aim);
         }
     }
@@ -53,7 +60,7 @@ pub(crate) fn figures(options: &Options) {
     }
 }
 
-async fn measure(options: &Options, model: &str, clients: usize, servers: [Option<&Child>; 3]) -> Row {
+async fn measure(options: &Options, model: &str, clients: usize, servers: [Option<&Child>; 4]) -> Row {
     let sequences = model != "identity";
     let wanted = Wanted {
         model: model.to_owned(),
@@ -64,22 +71,23 @@ async fn measure(options: &Options, model: &str, clients: usize, servers: [Optio
         check_sums: sequences,
         seed: 1,
     };
-    let channel = drive::connect(&servers[2].expect("the server").grpc).await.expect("a connection");
+    let channel = drive::connect(&servers[3].expect("the server").grpc).await.expect("a connection");
     let recipe = Recipe::ask(channel, &wanted).await.expect("the model");
     let requests = if options.quick { 5_000 } else { 50_000 } / TURNS;
-    let mut costs = [const { Vec::new() }; 3];
+    let mut costs = [const { Vec::new() }; 4];
     let mut last = None;
     for _ in 0..TURNS {
         for (n, child) in servers.iter().enumerate() {
             let Some(child) = child else { continue };
-            let recipe = if n == 0 { recipe.clone().unchecked() } else { recipe.clone() };
+            let recipe = if n < 2 { recipe.clone().unchecked() } else { recipe.clone() };
             let report = turn(child, clients, requests, &recipe).await;
             costs[n].push(report.server.expect("a local server").cpu_us_per_request);
             last = Some(report);
         }
     }
-    let [echo, before, now] = costs.map(middle);
-    Row { echo: echo.expect("figures"), before, now: now.expect("figures"), report: last.expect("a report") }
+    let [echo, hop, before, now] = costs.map(middle);
+    let [echo, hop, now] = [echo, hop, now].map(|cost| cost.expect("figures"));
+    Row { echo, hop, before, now, report: last.expect("a report") }
 }
 
 async fn turn(child: &Child, clients: usize, requests: u64, recipe: &Recipe) -> Report {
@@ -103,7 +111,7 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
 }
 
 fn print(model: &str, clients: usize, row: &Row, must: f64, aim: f64) {
-    let Row { echo, before, now, report } = row;
+    let Row { echo, hop, before, now, report } = row;
     let ratio = now / echo;
     // The aim is for many clients; alone, a request costs its wake-ups.
     let aim = (clients >= 32).then_some(aim);
@@ -116,7 +124,7 @@ fn print(model: &str, clients: usize, row: &Row, must: f64, aim: f64) {
     let aim = aim.map_or("    -".to_owned(), |aim| format!("{aim:5.1}"));
     let latency = report.latency_us;
     println!(
-        "{model:<14}{clients:>6}{echo:>8.1}{before}{now:>9.1}{ratio:>8.2}{must:>7.1}  {aim}  {verdict:<15}{:>6.1}{:>10.0}{:>6.2} ms{:>6.2} ms",
+        "{model:<14}{clients:>6}{echo:>8.1}{hop:>9.1}{before}{now:>9.1}{ratio:>8.2}{must:>7.1}  {aim}  {verdict:<15}{:>6.1}{:>10.0}{:>6.2} ms{:>6.2} ms",
         report.mean_batch.unwrap_or(0.0),
         report.per_second,
         latency.p50 as f64 / 1e3,

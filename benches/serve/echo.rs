@@ -1,18 +1,26 @@
 //! The least that a gRPC server of this protocol can do: decode a request, answer with its tensors, encode. Same generated code, same
-//! settings of the transport.
+//! settings of the transport. With a hop, the answer is made by one thread beside those of the sockets: what any server pays at least that
+//! runs its models on threads of their own.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use sequor::api::kserve::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use sequor::config::proto::model_infer_response::InferOutputTensor;
 use sequor::config::proto::{self, ModelInferRequest, ModelInferResponse};
+use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
 
-pub(crate) fn serve() {
+/// A request on its way to the thread beside the sockets.
+type Hop = (ModelInferRequest, oneshot::Sender<ModelInferResponse>);
+
+pub(crate) fn serve(hop: bool) {
+    let hop = hop.then(beside);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("grpc {}", listener.local_addr().expect("an address"));
-        let service = GrpcInferenceServiceServer::new(Echo).max_decoding_message_size(usize::MAX);
+        let service = GrpcInferenceServiceServer::new(Echo { hop }).max_decoding_message_size(usize::MAX);
         let server = tonic::transport::Server::builder()
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(4 << 20)
@@ -25,7 +33,19 @@ pub(crate) fn serve() {
     });
 }
 
-struct Echo;
+fn beside() -> SyncSender<Hop> {
+    let (sender, receiver) = sync_channel::<Hop>(1 << 16);
+    std::thread::spawn(move || {
+        while let Ok((request, reply)) = receiver.recv() {
+            let _ = reply.send(answer(request));
+        }
+    });
+    sender
+}
+
+struct Echo {
+    hop: Option<SyncSender<Hop>>,
+}
 
 type Reply<T> = Result<Response<T>, Status>;
 
@@ -55,7 +75,11 @@ fn answer(request: ModelInferRequest) -> ModelInferResponse {
 #[tonic::async_trait]
 impl GrpcInferenceService for Echo {
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
-        Ok(Response::new(answer(request.into_inner())))
+        let request = request.into_inner();
+        let Some(hop) = &self.hop else { return Ok(Response::new(answer(request))) };
+        let (reply, answered) = oneshot::channel();
+        hop.send((request, reply)).map_err(|_| Status::internal("the thread has gone"))?;
+        answered.await.map(Response::new).map_err(|_| Status::internal("the thread has gone"))
     }
 
     type ModelStreamInferStream = tokio_stream::Empty<Result<proto::ModelStreamInferResponse, Status>>;

@@ -41,7 +41,8 @@ impl Options {
 
 fn main() {
     match std::env::var(ROLE).as_deref() {
-        Ok("echo") => return echo::serve(),
+        Ok("echo") => return echo::serve(false),
+        Ok("hop") => return echo::serve(true),
         Ok("vad") => return bare::vad(),
         Ok("wide") => return bare::wide(),
         _ => {}

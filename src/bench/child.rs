@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::BenchError;
@@ -13,6 +13,8 @@ use super::BenchError;
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
+    /// Kept, for a program may not like to lose it. What it says later fits the pipe.
+    _output: Option<BufReader<ChildStdout>>,
     /// `host:port` of its gRPC service.
     pub grpc: String,
     /// `host:port` of its metrics.
@@ -38,18 +40,22 @@ impl Child {
         let began = Instant::now();
         let failed = |e: std::io::Error| BenchError::NotStarted(e.to_string());
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let output = process.stdout.take();
-        let mut child = Child { process, grpc: String::new(), metrics: None, ready_after: Duration::ZERO };
-        let mut said = String::new();
-        for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
-            let line = line.map_err(failed)?;
-            if let Some(grpc) = address(&line, "grpc") {
-                (child.grpc, child.metrics) = (grpc, address(&line, "metrics"));
-                child.ready_after = began.elapsed();
-                return Ok(child);
+        let mut output = process.stdout.take().map(BufReader::new);
+        let lines = output.as_mut().into_iter().flat_map(BufRead::lines);
+        let (mut said, mut found) = (String::new(), None);
+        for line in lines {
+            said = line.map_err(failed)?;
+            found = address(&said, "grpc").map(|grpc| (grpc, address(&said, "metrics")));
+            if found.is_some() {
+                break;
             }
-            said = line;
         }
+        if let Some((grpc, metrics)) = found {
+            return Ok(Child { process, _output: output, grpc, metrics, ready_after: began.elapsed() });
+        }
+        // Its output is closed; so it is about to end, if it has not.
+        let _ = process.kill();
+        let _ = process.wait();
         Err(BenchError::NotStarted(format!("it ended; the last it said was: {said}")))
     }
 
