@@ -73,7 +73,8 @@ impl Loaded {
 
     /// Whether a row's place in the batch is its slot's.
     pub(super) fn has_fixed_rows(&self) -> bool {
-        matches!(self.spec().strategy, Strategy::Direct { rows: Rows::Fixed, .. })
+        let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return false };
+        matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
     pub(super) fn wake(&self, instance: u16) {
