@@ -125,8 +125,6 @@ async fn what_is_not_served_says_its_name() {
     let mut client = server.kserve().await;
     let status = client.model_statistics(proto::ModelStatisticsRequest::default()).await.expect_err("refused");
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStatistics is not served here"));
-    let status = client.model_stream_infer(tokio_stream::empty()).await.expect_err("refused");
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStreamInfer is not served here"));
 
     let path = "/tensorflow.serving.PredictionService/Predict".parse().expect("a path");
     let mut grpc = tonic::client::Grpc::new(server.channel().await);

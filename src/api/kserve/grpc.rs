@@ -5,12 +5,18 @@ use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Streaming};
 
+use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
+use super::line::{self, Replies};
+use super::stream::{Opening, Pump};
 use super::{EXTENSIONS, SEQUENCE_HEADER, decode, encode};
 use crate::api::intake::Call;
-use crate::api::{Api, Status};
+use crate::api::{Api, Beside, Status};
 use crate::config::proto::{self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use crate::telemetry::metrics::Surface;
+
+/// Metadata of a stream whose first error shall end it.
+const STRICT: &str = "triton_grpc_error";
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -46,6 +52,16 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
         "u" => Some(Duration::from_micros(count)),
         "n" => Some(Duration::from_nanos(count)),
         _ => None,
+    }
+}
+
+/// What is known of a request before it is read.
+pub(super) fn call(message: &ModelInferRequest) -> Call {
+    Call {
+        surface: Surface::KserveGrpc,
+        model: message.model_name.clone(),
+        version: message.model_version.clone(),
+        mark: message.id.clone(),
     }
 }
 
@@ -95,21 +111,33 @@ impl GrpcInferenceService for Kserve {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
-        let (model, version) = (message.model_name.clone(), message.model_version.clone());
-        let wait = timeout(&metadata);
-        let call = Call { surface: Surface::KserveGrpc, model: &model, version: &version, wait };
-        let request = decode::infer(message, sequence_header(&metadata));
-        let answer = self.api.infer(call, request).await?;
-        Ok(Response::new(encode::answer(answer)))
+        let call = call(&message);
+        let (request, form) = match decode::infer(message, sequence_header(&metadata)) {
+            Ok((request, form)) => (Ok(request), form),
+            Err(status) => (Err(status), Form::default()),
+        };
+        let answer = self.api.infer(call, request, timeout(&metadata)).await?;
+        Ok(Response::new(encode::answer(answer, &form)))
     }
 
-    type ModelStreamInferStream = tokio_stream::Empty<Result<ModelStreamInferResponse, tonic::Status>>;
+    type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
     async fn model_stream_infer(
         &self,
-        _: Request<Streaming<ModelInferRequest>>,
+        request: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        unserved("ModelStreamInfer")
+        let (metadata, mut extensions, requests) = request.into_parts();
+        let opening = Opening {
+            sequence: sequence_header(&metadata).map(str::to_owned),
+            strict: metadata.get(STRICT).is_some_and(|value| value == "true"),
+        };
+        let (sender, replies) = line::line();
+        let pump = Pump::new(self.api.clone(), opening, requests, sender);
+        match extensions.remove::<Beside>() {
+            Some(beside) => beside.run(pump),
+            None => drop(tokio::spawn(pump)),
+        }
+        Ok(Response::new(replies))
     }
 
     async fn model_statistics(

@@ -54,7 +54,7 @@ fn plain(code: StatusCode, text: &str) -> Response {
 }
 
 /// The model and version a path names.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Clone, serde::Deserialize)]
 struct Named {
     model: String,
     #[serde(default)]
@@ -87,14 +87,14 @@ async fn config(State(api): State<Api>, Path(named): Path<Named>) -> Result<Resp
 
 async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Request) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
-    let Named { model, version } = &named;
-    let call = Call { surface: Surface::KserveHttp, model, version, wait: None };
+    let Named { model, version } = named.clone();
+    let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
     let read = read(&api, &named, &parts.headers, body).await;
     let (request, binary) = match read {
         Ok((request, binary)) => (Ok(request), binary),
         Err(status) => (Err(status), super::json::Binary::default()),
     };
-    let answer = api.infer(call, request).await?;
+    let answer = api.infer(call, request, None).await?;
     let body = answer::write(answer, &binary)?;
     Ok(match body.json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], body.bytes).into_response(),
