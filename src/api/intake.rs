@@ -10,9 +10,10 @@ use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
 
 use super::kserve::refusal;
+use super::kserve::settings::Traces;
 use super::{Code, Status};
 use crate::error::{Failure, Refused};
-use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served};
+use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
@@ -57,11 +58,13 @@ struct Shared {
     metrics: Metrics,
     limits: Limits,
     phase: watch::Sender<Phase>,
+    traces: Traces,
 }
 
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
-        Api(Arc::new(Shared { repository, metrics, limits, phase: watch::Sender::new(Phase::Serving) }))
+        let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
+        Api(Arc::new(Shared { repository, metrics, limits, phase, traces }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -76,6 +79,10 @@ impl Api {
         &self.0.metrics
     }
 
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.0.traces
+    }
+
     pub fn set_phase(&self, phase: Phase) {
         self.0.phase.send_replace(phase);
     }
@@ -87,6 +94,11 @@ impl Api {
 
     pub fn ready(&self) -> bool {
         *self.0.phase.borrow() == Phase::Serving && self.0.repository.ready()
+    }
+
+    /// What was counted; see [`Repository::statistics`].
+    pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
+        self.0.repository.statistics(model, version).map_err(|failure| refusal::status(&failure, ""))
     }
 
     /// Finds a model, or says in Triton's words why it cannot be addressed.

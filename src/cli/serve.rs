@@ -7,9 +7,9 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, launch, report, variable};
 use crate::config::Fault;
-use crate::config::server::file::LogFormat as Format;
+use crate::config::server::file::{ControlMode, LogFormat as Format};
 use crate::config::server::{self, Given, Host, Settings};
-use crate::model::{Availability, Repository};
+use crate::model::{Availability, Control, Repository};
 use crate::server::drain;
 use crate::telemetry::Metrics;
 use crate::telemetry::log::{self, LogFormat};
@@ -45,8 +45,13 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     println!("{}", report::head(config.as_deref(), &library));
+    let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
+    repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
     drop(loading);
+    if mode == ControlMode::Poll {
+        tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
+    }
     print!("{}", report::models(&repository));
     println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
     if settings.exit_on_error && !repository.ready() {
@@ -59,16 +64,15 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
 }
 
 async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
-    for directory in &settings.model.repository {
-        let (repository, directory) = (repository.clone(), directory.clone());
-        let loaded = tokio::task::spawn_blocking(move || repository.load_all(&directory)).await;
-        match loaded {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return Err(Failed::Configuration(format!("the model repository cannot be read: {error}")));
-            }
-            Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
-        }
+    let wanted = match settings.model.control_mode {
+        ControlMode::None | ControlMode::Poll => vec!["*".to_owned()],
+        ControlMode::Explicit => settings.model.load.clone(),
+    };
+    let loads = repository.clone();
+    match tokio::task::spawn_blocking(move || loads.load_wanted(&wanted)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(Failed::Configuration(format!("the model repository cannot be read: {error}"))),
+        Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
     }
     for status in repository.statuses() {
         if let Availability::Failed(faults) = &status.availability {

@@ -12,5 +12,5 @@ pub mod kinds;
 pub mod log;
 pub mod metrics;
 
-pub use handles::{BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, ended_reason};
+pub use handles::{BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, Timed, ended_reason};
 pub use metrics::Metrics;

@@ -15,7 +15,10 @@ use sequor::config::proto::{InferParameter, ModelInferRequest, ModelInferRespons
 use sequor::model::{Options, Repository};
 use sequor::server::{Addresses, DrainOptions, Drained, Listeners, Running, ServerOptions, Stop, local, start};
 use sequor::telemetry::Metrics;
+use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
@@ -42,6 +45,18 @@ pub(crate) struct House {
     pub(crate) folder: TempDir,
     running: Running,
     stop: mpsc::Sender<Stop>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
+    }
 }
 
 /// Writes a model that the stand-in backend can load.
@@ -93,6 +108,32 @@ impl House {
     pub(crate) async fn client(&self) -> GrpcInferenceServiceClient<Channel> {
         let address = format!("http://{}", self.addresses.grpc.unwrap());
         GrpcInferenceServiceClient::new(Channel::from_shared(address).unwrap().connect().await.unwrap())
+    }
+
+    /// The status, head and body of an answer over HTTP.
+    pub(crate) async fn http(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.addresses.http.unwrap()).await.unwrap();
+        let mut head = format!("{verb_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        for (key, value) in headers {
+            head += &format!("{key}: {value}\r\n");
+        }
+        head += &format!("content-length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body: answer[end + 4..].to_vec() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.http(&format!("GET {path}"), &[], b"").await.json()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.http(&format!("POST {path}"), &[], body.as_bytes()).await
     }
 
     /// Waits until this holds; whoever waits in vain is ended by the test runner.

@@ -3,5 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod control;
 mod house;
+mod settings;
+mod statistics;
 mod streams;

@@ -1,5 +1,6 @@
 //! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
@@ -8,11 +9,14 @@ use tonic::{Request, Response, Streaming};
 use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use super::line::{self, Replies};
+use super::settings::{self, LogSetting};
 use super::stream::{Opening, Pump};
-use super::{EXTENSIONS, SEQUENCE_HEADER, decode, encode};
+use super::{EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
 use crate::api::intake::Call;
-use crate::api::{Api, Beside, Status};
-use crate::config::proto::{self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use crate::api::{Api, Beside, Code, Status};
+use crate::config::proto::{
+    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
+};
 use crate::telemetry::metrics::Surface;
 
 /// Metadata of a stream whose first error shall end it.
@@ -142,30 +146,41 @@ impl GrpcInferenceService for Kserve {
 
     async fn model_statistics(
         &self,
-        _: Request<proto::ModelStatisticsRequest>,
+        request: Request<proto::ModelStatisticsRequest>,
     ) -> Reply<proto::ModelStatisticsResponse> {
-        unserved("ModelStatistics")
+        let request = request.into_inner();
+        let counted = self.api.statistics(&request.name, &request.version)?;
+        Ok(Response::new(statistics::response(counted)))
     }
 
     async fn repository_index(
         &self,
-        _: Request<proto::RepositoryIndexRequest>,
+        request: Request<proto::RepositoryIndexRequest>,
     ) -> Reply<proto::RepositoryIndexResponse> {
-        unserved("RepositoryIndex")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        let models = control::index(&self.api, request.ready).await?;
+        Ok(Response::new(proto::RepositoryIndexResponse { models }))
     }
 
     async fn repository_model_load(
         &self,
-        _: Request<proto::RepositoryModelLoadRequest>,
+        request: Request<proto::RepositoryModelLoadRequest>,
     ) -> Reply<proto::RepositoryModelLoadResponse> {
-        unserved("RepositoryModelLoad")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::load(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
     async fn repository_model_unload(
         &self,
-        _: Request<proto::RepositoryModelUnloadRequest>,
+        request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> Reply<proto::RepositoryModelUnloadResponse> {
-        unserved("RepositoryModelUnload")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::unload(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 
     async fn system_shared_memory_status(
@@ -210,13 +225,48 @@ impl GrpcInferenceService for Kserve {
         unserved("CudaSharedMemoryUnregister")
     }
 
-    async fn trace_setting(&self, _: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
-        unserved("TraceSetting")
+    async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
+        let request = request.into_inner();
+        if !request.model_name.is_empty() {
+            self.api.find(&request.model_name, "")?;
+        }
+        let changes = request.settings.into_iter().map(|(key, value)| (key, value.value)).collect();
+        let settings = self.api.traces().update(&request.model_name, changes)?;
+        let value = |(key, value)| (key, proto::trace_setting_response::SettingValue { value });
+        Ok(Response::new(proto::TraceSettingResponse { settings: settings.into_iter().map(value).collect() }))
     }
 
-    async fn log_settings(&self, _: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
-        unserved("LogSettings")
+    async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
+        let changes = request.into_inner().settings.into_iter().map(|(key, value)| read_log(key, value));
+        let settings = settings::update_log(changes.collect::<Result<_, _>>()?)?;
+        let written = settings.into_iter().map(|(key, value)| (key.to_owned(), write_log(value)));
+        Ok(Response::new(proto::LogSettingsResponse { settings: written.collect() }))
     }
+}
+
+fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::Parameters {
+    parameters.into_iter().map(|(key, value)| (key, value.parameter_choice.into())).collect()
+}
+
+fn read_log(key: String, value: log_settings_request::SettingValue) -> Result<(String, LogSetting), Status> {
+    use log_settings_request::setting_value::ParameterChoice;
+    let value = match value.parameter_choice {
+        Some(ParameterChoice::BoolParam(flag)) => LogSetting::Bool(flag),
+        Some(ParameterChoice::Uint32Param(number)) => LogSetting::Number(number),
+        Some(ParameterChoice::StringParam(text)) => LogSetting::Text(text),
+        None => return Err(Status::new(Code::InvalidArgument, "bad_input", format!("no value for '{key}'"))),
+    };
+    Ok((key, value))
+}
+
+fn write_log(value: LogSetting) -> log_settings_response::SettingValue {
+    use log_settings_response::setting_value::ParameterChoice;
+    let choice = match value {
+        LogSetting::Bool(flag) => ParameterChoice::BoolParam(flag),
+        LogSetting::Number(number) => ParameterChoice::Uint32Param(number),
+        LogSetting::Text(text) => ParameterChoice::StringParam(text),
+    };
+    log_settings_response::SettingValue { parameter_choice: Some(choice) }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub fn routes(api: &Api) -> Router {
         .route("/v2/models/{model}/versions/{version}/config", get(config))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .merge(super::manage::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .with_state(api.clone())
 }
@@ -55,10 +56,10 @@ fn plain(code: StatusCode, text: &str) -> Response {
 
 /// The model and version a path names.
 #[derive(Debug, Clone, serde::Deserialize)]
-struct Named {
-    model: String,
+pub(super) struct Named {
+    pub(super) model: String,
     #[serde(default)]
-    version: String,
+    pub(super) version: String,
 }
 
 async fn server() -> Response {

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod contents;
+pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
@@ -19,7 +20,10 @@ pub mod grpc;
 pub mod http;
 pub mod json;
 pub mod line;
+mod manage;
 pub mod refusal;
+pub(crate) mod settings;
+pub(crate) mod statistics;
 pub(crate) mod stream;
 
 /// Extensions of the protocol that are served.
