@@ -35,7 +35,7 @@ fn repository(folder: &Path, trace: &Path) -> Repository {
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.record(trace, 1 << 20).unwrap();
     assert!(repository.record(trace, 1 << 20).is_err(), "one recording at a time");
-    repository.load_all(folder, &|_| true).unwrap();
+    repository.load_all(folder).unwrap();
     assert!(repository.ready(), "{:?}", repository.statuses());
     repository
 }

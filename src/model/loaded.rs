@@ -1,5 +1,7 @@
 //! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +35,12 @@ pub(super) struct Loaded {
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
+    /// Names of classes, by output.
+    labels: Vec<Option<Arc<[String]>>>,
+    /// It takes no new sequences any more.
+    retired: AtomicBool,
+    /// Threads that have not ended.
+    running: AtomicUsize,
 }
 
 impl Loaded {
@@ -49,21 +57,42 @@ impl Loaded {
         let states = states.iter().map(|s| state_spec(s, batching)).collect::<Result<Vec<_>, _>>()?;
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
-        let mail = std::iter::repeat_with(Mailbox::default).take(usize::from(settings.instances.max(1))).collect();
-        let settings = Arc::new(settings);
+        let instances = usize::from(settings.instances.max(1));
         Ok(Loaded {
             key,
             version,
-            settings,
             graph,
             wiring,
             states,
             metadata,
             metrics,
             threads: OnceLock::new(),
-            mail,
             hold,
+            mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
+            labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            retired: AtomicBool::new(false),
+            running: AtomicUsize::new(instances),
+            settings: Arc::new(settings),
         })
+    }
+
+    /// Names of the classes of an output, if it has any.
+    pub(super) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
+        let at = self.settings.outputs.iter().position(|o| o.name == output)?;
+        self.labels.get(at)?.clone()
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// One of its threads ends. Whether it was the last.
+    pub(super) fn thread_ends(&self) -> bool {
+        self.running.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
     /// Bytes a sequence holds.
@@ -180,6 +209,13 @@ fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadEr
         initial: Initial { shape: state.initial.shape.clone(), data },
         same_buffer: state.same_buffer,
     })
+}
+
+fn labels(path: Option<&Path>) -> Result<Option<Arc<[String]>>, LoadError> {
+    let Some(path) = path else { return Ok(None) };
+    let text =
+        fs_err::read_to_string(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
+    Ok(Some(text.lines().map(str::to_owned).collect()))
 }
 
 fn metadata(settings: &ModelSettings, version: u64) -> Metadata {

@@ -123,10 +123,9 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
 async fn what_is_not_served_says_its_name() {
     let server = serve();
     let mut client = server.kserve().await;
-    let status = client.model_statistics(proto::ModelStatisticsRequest::default()).await.expect_err("refused");
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStatistics is not served here"));
-    let status = client.model_stream_infer(tokio_stream::empty()).await.expect_err("refused");
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "ModelStreamInfer is not served here"));
+    let request = proto::CudaSharedMemoryStatusRequest::default();
+    let status = client.cuda_shared_memory_status(request).await.expect_err("refused");
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "CudaSharedMemoryStatus is not served here"));
 
     let path = "/tensorflow.serving.PredictionService/Predict".parse().expect("a path");
     let mut grpc = tonic::client::Grpc::new(server.channel().await);

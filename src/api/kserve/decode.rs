@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Id, Shape};
 
+use super::form::Form;
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
 use crate::config::proto::infer_parameter::ParameterChoice;
@@ -49,10 +50,11 @@ pub(crate) struct Parameters {
     pub(crate) priority: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) custom: Vec<(String, Parameter)>,
+    pub(crate) form: Form,
 }
 
 /// Reads a request. `sequence_header` is what the metadata says of the sequence.
-pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -> Result<InferRequest, Status> {
+pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -> Result<(InferRequest, Form), Status> {
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
     let read = || -> Result<_, Fault> {
         let mut parameters = read_parameters(parameters)?;
@@ -60,7 +62,7 @@ pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -
         Ok((parameters, read_inputs(inputs, raw_input_contents, &model_name)?, read_outputs(outputs)?))
     };
     let (parameters, inputs, outputs) = read().map_err(|fault| fault.status(&model_name, &id))?;
-    Ok(InferRequest {
+    let request = InferRequest {
         model: model_name,
         version: model_version,
         id,
@@ -71,7 +73,8 @@ pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -
         outputs,
         parameters: parameters.custom,
         dialect: Dialect::TRITON,
-    })
+    };
+    Ok((request, parameters.form))
 }
 
 // === parameters ===
@@ -87,9 +90,7 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
             "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
             "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?)?,
             "timeout" => read.timeout = timeout(&key, value.as_ref())?,
-            "triton_enable_empty_final_response" => {
-                flag(&key, value.as_ref())?;
-            }
+            "triton_enable_empty_final_response" => read.form.mark_final = flag(&key, value.as_ref())?,
             _ => read.custom.push(custom(key, value)?),
         }
     }

@@ -4,6 +4,10 @@ use super::*;
 use crate::api::Code;
 use crate::config::proto::InferTensorContents;
 
+fn infer(message: ModelInferRequest, header: Option<&str>) -> Result<InferRequest, Status> {
+    super::infer(message, header).map(|(request, _)| request)
+}
+
 fn choice(value: ParameterChoice) -> InferParameter {
     InferParameter { parameter_choice: Some(value) }
 }
@@ -66,7 +70,7 @@ fn parameters_with_a_meaning_are_taken_out() {
             ("sequence_step", ParameterChoice::Int64Param(3)),
             ("priority", ParameterChoice::Uint64Param(2)),
             ("timeout", ParameterChoice::Int64Param(1500)),
-            ("triton_enable_empty_final_response", ParameterChoice::BoolParam(true)),
+            ("triton_enable_empty_final_response", ParameterChoice::BoolParam(false)),
             ("tenant", text("gold")),
         ]),
         None,
@@ -75,6 +79,15 @@ fn parameters_with_a_meaning_are_taken_out() {
     assert_eq!(request.sequence, SequenceStep { id: Id::Int(7), start: true, end: false, step: Some(3) });
     assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
     assert_eq!(request.parameters, [("tenant".to_owned(), Parameter::Text("gold".to_owned()))]);
+}
+
+#[test]
+fn a_client_may_want_to_know_that_an_answer_is_the_last() {
+    let form = |flag| {
+        let message = message(&[("triton_enable_empty_final_response", ParameterChoice::BoolParam(flag))]);
+        super::infer(message, None).expect("a request").1
+    };
+    assert_eq!((form(true).mark_final, form(false).mark_final), (true, false));
 }
 
 #[test]

@@ -1,12 +1,21 @@
 //! From the host's answers to the messages of the gRPC service. Tensor data is handed on as it is.
 
+use std::collections::BTreeMap;
+
+use super::form::Form;
+use crate::api::Status;
+use crate::api::intake::Call;
+use crate::api::status::REASON_PARAMETER;
 use crate::config::proto::infer_parameter::ParameterChoice;
 use crate::config::proto::model_infer_response::InferOutputTensor;
 use crate::config::proto::model_metadata_response::TensorMetadata;
-use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse};
+use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, ModelStreamInferResponse};
 use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
 
-pub(crate) fn answer(answer: InferAnswer) -> ModelInferResponse {
+/// Says of a stream's answer that no other follows it.
+const FINAL: &str = "triton_final_response";
+
+pub(crate) fn answer(answer: InferAnswer, form: &Form) -> ModelInferResponse {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
     for Named { name, tensor } in answer.outputs {
@@ -15,14 +24,32 @@ pub(crate) fn answer(answer: InferAnswer) -> ModelInferResponse {
         outputs.push(InferOutputTensor { name, datatype, shape, ..Default::default() });
         raw.push(tensor.data);
     }
+    let mut parameters: BTreeMap<_, _> =
+        answer.parameters.into_iter().map(|(key, value)| (key, parameter(value))).collect();
+    if form.mark_final {
+        parameters.insert(FINAL.to_owned(), parameter(Parameter::Bool(true)));
+    }
     ModelInferResponse {
         model_name: answer.model,
         model_version: answer.version.to_string(),
         id: answer.id,
-        parameters: answer.parameters.into_iter().map(|(key, value)| (key, parameter(value))).collect(),
+        parameters,
         outputs,
         raw_output_contents: raw,
     }
+}
+
+/// An error as a reply of a stream.
+pub(crate) fn failure(call: &Call, status: Status) -> ModelStreamInferResponse {
+    let reason = parameter(Parameter::Text(status.reason.to_owned()));
+    let answer = ModelInferResponse {
+        model_name: call.model.clone(),
+        model_version: call.version.clone(),
+        id: call.mark.clone(),
+        parameters: [(REASON_PARAMETER.to_owned(), reason)].into(),
+        ..Default::default()
+    };
+    ModelStreamInferResponse { error_message: status.message, infer_response: Some(answer) }
 }
 
 fn parameter(value: Parameter) -> InferParameter {
@@ -63,19 +90,21 @@ mod tests {
     fn outputs_are_told_of_and_their_data_is_not_copied() {
         let data = Bytes::from(vec![1, 2, 3, 4]);
         let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, 1]), data: data.clone() };
-        let response = answer(InferAnswer {
+        let answer = InferAnswer {
             model: "acc".to_owned(),
             version: 3,
             id: "r-1".to_owned(),
             outputs: vec![Named { name: "OUT".to_owned(), tensor }],
             parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
-        });
+        };
+        let response = super::answer(answer, &Form { mark_final: true });
         assert_eq!((response.model_version.as_str(), response.id.as_str()), ("3", "r-1"));
         assert_eq!(response.raw_output_contents[0].as_ptr(), data.as_ptr());
         let output = &response.outputs[0];
         assert_eq!((output.datatype.as_str(), output.shape.as_slice()), ("FP32", [1, 1].as_slice()));
         let replayed = response.parameters["sequor_replayed"].parameter_choice.clone();
         assert_eq!(replayed, Some(ParameterChoice::BoolParam(true)));
+        assert_eq!(response.parameters[FINAL].parameter_choice, Some(ParameterChoice::BoolParam(true)));
     }
 
     #[test]

@@ -1,16 +1,26 @@
 //! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Streaming};
 
+use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
-use super::{EXTENSIONS, SEQUENCE_HEADER, decode, encode};
+use super::line::{self, Replies};
+use super::settings::{self, LogSetting};
+use super::stream::{Opening, Pump};
+use super::{EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
 use crate::api::intake::Call;
-use crate::api::{Api, Status};
-use crate::config::proto::{self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use crate::api::{Api, Beside, Code, Status};
+use crate::config::proto::{
+    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
+};
 use crate::telemetry::metrics::Surface;
+
+/// Metadata of a stream whose first error shall end it.
+const STRICT: &str = "triton_grpc_error";
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -46,6 +56,16 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
         "u" => Some(Duration::from_micros(count)),
         "n" => Some(Duration::from_nanos(count)),
         _ => None,
+    }
+}
+
+/// What is known of a request before it is read.
+pub(super) fn call(message: &ModelInferRequest) -> Call {
+    Call {
+        surface: Surface::KserveGrpc,
+        model: message.model_name.clone(),
+        version: message.model_version.clone(),
+        mark: message.id.clone(),
     }
 }
 
@@ -95,49 +115,72 @@ impl GrpcInferenceService for Kserve {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
-        let (model, version) = (message.model_name.clone(), message.model_version.clone());
-        let wait = timeout(&metadata);
-        let call = Call { surface: Surface::KserveGrpc, model: &model, version: &version, wait };
-        let request = decode::infer(message, sequence_header(&metadata));
-        let answer = self.api.infer(call, request).await?;
-        Ok(Response::new(encode::answer(answer)))
+        let call = call(&message);
+        let (request, form) = match decode::infer(message, sequence_header(&metadata)) {
+            Ok((request, form)) => (Ok(request), form),
+            Err(status) => (Err(status), Form::default()),
+        };
+        let answer = self.api.infer(call, request, timeout(&metadata)).await?;
+        Ok(Response::new(encode::answer(answer, &form)))
     }
 
-    type ModelStreamInferStream = tokio_stream::Empty<Result<ModelStreamInferResponse, tonic::Status>>;
+    type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
     async fn model_stream_infer(
         &self,
-        _: Request<Streaming<ModelInferRequest>>,
+        request: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        unserved("ModelStreamInfer")
+        let (metadata, mut extensions, requests) = request.into_parts();
+        let opening = Opening {
+            sequence: sequence_header(&metadata).map(str::to_owned),
+            strict: metadata.get(STRICT).is_some_and(|value| value == "true"),
+        };
+        let (sender, replies) = line::line();
+        let pump = Pump::new(self.api.clone(), opening, requests, sender);
+        match extensions.remove::<Beside>() {
+            Some(beside) => beside.run(pump),
+            None => drop(tokio::spawn(pump)),
+        }
+        Ok(Response::new(replies))
     }
 
     async fn model_statistics(
         &self,
-        _: Request<proto::ModelStatisticsRequest>,
+        request: Request<proto::ModelStatisticsRequest>,
     ) -> Reply<proto::ModelStatisticsResponse> {
-        unserved("ModelStatistics")
+        let request = request.into_inner();
+        let counted = self.api.statistics(&request.name, &request.version)?;
+        Ok(Response::new(statistics::response(counted)))
     }
 
     async fn repository_index(
         &self,
-        _: Request<proto::RepositoryIndexRequest>,
+        request: Request<proto::RepositoryIndexRequest>,
     ) -> Reply<proto::RepositoryIndexResponse> {
-        unserved("RepositoryIndex")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        let models = control::index(&self.api, request.ready).await?;
+        Ok(Response::new(proto::RepositoryIndexResponse { models }))
     }
 
     async fn repository_model_load(
         &self,
-        _: Request<proto::RepositoryModelLoadRequest>,
+        request: Request<proto::RepositoryModelLoadRequest>,
     ) -> Reply<proto::RepositoryModelLoadResponse> {
-        unserved("RepositoryModelLoad")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::load(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
     async fn repository_model_unload(
         &self,
-        _: Request<proto::RepositoryModelUnloadRequest>,
+        request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> Reply<proto::RepositoryModelUnloadResponse> {
-        unserved("RepositoryModelUnload")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::unload(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 
     async fn system_shared_memory_status(
@@ -182,13 +225,48 @@ impl GrpcInferenceService for Kserve {
         unserved("CudaSharedMemoryUnregister")
     }
 
-    async fn trace_setting(&self, _: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
-        unserved("TraceSetting")
+    async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
+        let request = request.into_inner();
+        if !request.model_name.is_empty() {
+            self.api.find(&request.model_name, "")?;
+        }
+        let changes = request.settings.into_iter().map(|(key, value)| (key, value.value)).collect();
+        let settings = self.api.traces().update(&request.model_name, changes)?;
+        let value = |(key, value)| (key, proto::trace_setting_response::SettingValue { value });
+        Ok(Response::new(proto::TraceSettingResponse { settings: settings.into_iter().map(value).collect() }))
     }
 
-    async fn log_settings(&self, _: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
-        unserved("LogSettings")
+    async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
+        let changes = request.into_inner().settings.into_iter().map(|(key, value)| read_log(key, value));
+        let settings = settings::update_log(changes.collect::<Result<_, _>>()?)?;
+        let written = settings.into_iter().map(|(key, value)| (key.to_owned(), write_log(value)));
+        Ok(Response::new(proto::LogSettingsResponse { settings: written.collect() }))
     }
+}
+
+fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::Parameters {
+    parameters.into_iter().map(|(key, value)| (key, value.parameter_choice.into())).collect()
+}
+
+fn read_log(key: String, value: log_settings_request::SettingValue) -> Result<(String, LogSetting), Status> {
+    use log_settings_request::setting_value::ParameterChoice;
+    let value = match value.parameter_choice {
+        Some(ParameterChoice::BoolParam(flag)) => LogSetting::Bool(flag),
+        Some(ParameterChoice::Uint32Param(number)) => LogSetting::Number(number),
+        Some(ParameterChoice::StringParam(text)) => LogSetting::Text(text),
+        None => return Err(Status::new(Code::InvalidArgument, "bad_input", format!("no value for '{key}'"))),
+    };
+    Ok((key, value))
+}
+
+fn write_log(value: LogSetting) -> log_settings_response::SettingValue {
+    use log_settings_response::setting_value::ParameterChoice;
+    let choice = match value {
+        LogSetting::Bool(flag) => ParameterChoice::BoolParam(flag),
+        LogSetting::Number(number) => ParameterChoice::Uint32Param(number),
+        LogSetting::Text(text) => ParameterChoice::StringParam(text),
+    };
+    log_settings_response::SettingValue { parameter_choice: Some(choice) }
 }
 
 #[cfg(test)]

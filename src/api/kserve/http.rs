@@ -34,6 +34,7 @@ pub fn routes(api: &Api) -> Router {
         .route("/v2/models/{model}/versions/{version}/config", get(config))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .merge(super::manage::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .with_state(api.clone())
 }
@@ -54,11 +55,11 @@ fn plain(code: StatusCode, text: &str) -> Response {
 }
 
 /// The model and version a path names.
-#[derive(Debug, serde::Deserialize)]
-struct Named {
-    model: String,
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct Named {
+    pub(super) model: String,
     #[serde(default)]
-    version: String,
+    pub(super) version: String,
 }
 
 async fn server() -> Response {
@@ -87,14 +88,14 @@ async fn config(State(api): State<Api>, Path(named): Path<Named>) -> Result<Resp
 
 async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Request) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
-    let Named { model, version } = &named;
-    let call = Call { surface: Surface::KserveHttp, model, version, wait: None };
+    let Named { model, version } = named.clone();
+    let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
     let read = read(&api, &named, &parts.headers, body).await;
     let (request, binary) = match read {
         Ok((request, binary)) => (Ok(request), binary),
         Err(status) => (Err(status), super::json::Binary::default()),
     };
-    let answer = api.infer(call, request).await?;
+    let answer = api.infer(call, request, None).await?;
     let body = answer::write(answer, &binary)?;
     Ok(match body.json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], body.bytes).into_response(),

@@ -8,16 +8,23 @@
 
 pub mod answer;
 pub mod contents;
+pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
+pub(crate) mod form;
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
 pub mod generated;
 pub mod grpc;
 pub mod http;
 pub mod json;
+pub mod line;
+mod manage;
 pub mod refusal;
+pub(crate) mod settings;
+pub(crate) mod statistics;
+pub(crate) mod stream;
 
 /// Extensions of the protocol that are served.
 pub(crate) const EXTENSIONS: [&str; 5] =
@@ -28,3 +35,6 @@ pub(crate) const LONGEST_ID: usize = 128;
 
 /// What proxies hash, and what stands in for the parameter of that meaning.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
+
+/// The gRPC path whose calls live as long as their connection.
+pub const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";

@@ -104,6 +104,10 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
     all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
+    all.insert("not-explicit", Failure::Control(Control::NotExplicit));
+    all.insert("absent", Failure::Control(Control::Absent { model: "nope".to_owned() }));
+    let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
+    all.insert("load-failed", Failure::Control(Control::Failed { model: model(), why }));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     all.insert("internal", Failure::Internal("this is our fault".to_owned()));
     all
@@ -132,7 +136,7 @@ fn every_failure_reads_as_written_down() {
 fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
         let status = status(&failure, "");
-        let temporary = status.code == Code::Unavailable && status.reason != "not_served";
+        let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
         assert_eq!(status.retry_after.is_some(), temporary, "{name}");
     }
 }
