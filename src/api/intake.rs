@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::kserve::refusal;
 use super::kserve::settings::Traces;
+use super::kserve::shared_memory::Regions;
 use super::{Code, Status};
 use crate::error::{Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
@@ -59,12 +60,13 @@ struct Shared {
     limits: Limits,
     phase: watch::Sender<Phase>,
     traces: Traces,
+    regions: Regions,
 }
 
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
         let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
-        Api(Arc::new(Shared { repository, metrics, limits, phase, traces }))
+        Api(Arc::new(Shared { repository, metrics, limits, phase, traces, regions: Regions::new(limits.request) }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -77,6 +79,10 @@ impl Api {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.0.regions
     }
 
     pub(crate) fn traces(&self) -> &Traces {

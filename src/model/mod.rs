@@ -47,6 +47,7 @@ pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 
+pub use crate::tensor::rows::Texts;
 pub use crate::tensor::{Named, Tensor};
 
 /// What clients are told of a model. Controls, states and batch inputs are not listed; shapes have the batch dimension in front.

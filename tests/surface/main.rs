@@ -4,7 +4,11 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod control;
+mod forms;
 mod house;
+mod memory;
+mod python;
 mod settings;
+mod sockets;
 mod statistics;
 mod streams;

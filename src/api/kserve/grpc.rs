@@ -1,6 +1,7 @@
 //! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
@@ -10,17 +11,22 @@ use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use super::line::{self, Replies};
 use super::settings::{self, LogSetting};
+use super::shared_memory::{self, Region};
 use super::stream::{Opening, Pump};
-use super::{EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
+use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
 use crate::api::intake::Call;
 use crate::api::{Api, Beside, Code, Status};
+use crate::config::proto::system_shared_memory_status_response::RegionStatus;
 use crate::config::proto::{
     self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
 };
+use crate::model::InferRequest;
 use crate::telemetry::metrics::Surface;
 
 /// Metadata of a stream whose first error shall end it.
 const STRICT: &str = "triton_grpc_error";
+/// Metadata of a client that cannot read tensors as bytes.
+const TYPED: &str = "x-typed-contents";
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -37,10 +43,6 @@ pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
-}
-
-fn unserved<T>(rpc: &str) -> Reply<T> {
-    Err(Status::unimplemented(format!("{rpc} is not served here")).into())
 }
 
 /// What the client's `grpc-timeout` says, if it is one.
@@ -69,8 +71,40 @@ pub(super) fn call(message: &ModelInferRequest) -> Call {
     }
 }
 
-fn sequence_header(metadata: &MetadataMap) -> Option<&str> {
-    metadata.get(SEQUENCE_HEADER)?.to_str().ok()
+impl Opening {
+    fn of(metadata: &MetadataMap) -> Opening {
+        let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
+        Opening {
+            sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
+            strict: is_true(STRICT),
+            typed: is_true(TYPED),
+        }
+    }
+}
+
+/// Reads a request, and takes from its model what the form of its answer needs.
+pub(super) fn read(api: &Api, message: ModelInferRequest, opening: &Opening) -> (Result<InferRequest, Status>, Form) {
+    let is_typed = opening.typed && message.raw_input_contents.is_empty();
+    let read = decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(request, mut form)| {
+        form.typed |= is_typed;
+        form.fit_to(api, &request)?;
+        Ok((request, form))
+    });
+    match read {
+        Ok((request, form)) => (Ok(request), form),
+        Err(status) => (Err(status), Form::default()),
+    }
+}
+
+/// An answer that bears the marks the client put on its call.
+fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
+    let mut response = Response::new(answer);
+    for mark in ECHOED {
+        if let Some(value) = asked.get(mark) {
+            response.metadata_mut().insert(mark, value.clone());
+        }
+    }
+    response
 }
 
 #[tonic::async_trait]
@@ -116,12 +150,9 @@ impl GrpcInferenceService for Kserve {
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
         let call = call(&message);
-        let (request, form) = match decode::infer(message, sequence_header(&metadata)) {
-            Ok((request, form)) => (Ok(request), form),
-            Err(status) => (Err(status), Form::default()),
-        };
+        let (request, form) = read(&self.api, message, &Opening::of(&metadata));
         let answer = self.api.infer(call, request, timeout(&metadata)).await?;
-        Ok(Response::new(encode::answer(answer, &form)))
+        Ok(echo(&metadata, encode::answer(answer, &form)?))
     }
 
     type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
@@ -131,17 +162,13 @@ impl GrpcInferenceService for Kserve {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
         let (metadata, mut extensions, requests) = request.into_parts();
-        let opening = Opening {
-            sequence: sequence_header(&metadata).map(str::to_owned),
-            strict: metadata.get(STRICT).is_some_and(|value| value == "true"),
-        };
         let (sender, replies) = line::line();
-        let pump = Pump::new(self.api.clone(), opening, requests, sender);
+        let pump = Pump::new(self.api.clone(), Opening::of(&metadata), requests, sender);
         match extensions.remove::<Beside>() {
             Some(beside) => beside.run(pump),
             None => drop(tokio::spawn(pump)),
         }
-        Ok(Response::new(replies))
+        Ok(echo(&metadata, replies))
     }
 
     async fn model_statistics(
@@ -185,44 +212,56 @@ impl GrpcInferenceService for Kserve {
 
     async fn system_shared_memory_status(
         &self,
-        _: Request<proto::SystemSharedMemoryStatusRequest>,
+        request: Request<proto::SystemSharedMemoryStatusRequest>,
     ) -> Reply<proto::SystemSharedMemoryStatusResponse> {
-        unserved("SystemSharedMemoryStatus")
+        let regions = self.api.regions().status(&request.into_inner().name)?;
+        let status = |region: &Arc<Region>| {
+            let Region { name, key, offset, size, .. } = &**region;
+            let (name, key) = (name.clone(), key.clone());
+            (name.clone(), RegionStatus { name, key, offset: *offset, byte_size: *size })
+        };
+        let regions = regions.iter().map(status).collect();
+        Ok(Response::new(proto::SystemSharedMemoryStatusResponse { regions }))
     }
 
     async fn system_shared_memory_register(
         &self,
-        _: Request<proto::SystemSharedMemoryRegisterRequest>,
+        request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
-        unserved("SystemSharedMemoryRegister")
+        let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
+        self.api.regions().register(&name, &key, offset, byte_size)?;
+        Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))
     }
 
     async fn system_shared_memory_unregister(
         &self,
-        _: Request<proto::SystemSharedMemoryUnregisterRequest>,
+        request: Request<proto::SystemSharedMemoryUnregisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryUnregisterResponse> {
-        unserved("SystemSharedMemoryUnregister")
+        self.api.regions().unregister(&request.into_inner().name);
+        Ok(Response::new(proto::SystemSharedMemoryUnregisterResponse {}))
     }
 
     async fn cuda_shared_memory_status(
         &self,
-        _: Request<proto::CudaSharedMemoryStatusRequest>,
+        request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> Reply<proto::CudaSharedMemoryStatusResponse> {
-        unserved("CudaSharedMemoryStatus")
+        shared_memory::no_cuda_status(&request.into_inner().name)?;
+        Ok(Response::new(proto::CudaSharedMemoryStatusResponse::default()))
     }
 
     async fn cuda_shared_memory_register(
         &self,
-        _: Request<proto::CudaSharedMemoryRegisterRequest>,
+        request: Request<proto::CudaSharedMemoryRegisterRequest>,
     ) -> Reply<proto::CudaSharedMemoryRegisterResponse> {
-        unserved("CudaSharedMemoryRegister")
+        Err(shared_memory::no_cuda(&request.into_inner().name).into())
     }
 
+    /// There are none; clients tidy up without knowing that.
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> Reply<proto::CudaSharedMemoryUnregisterResponse> {
-        unserved("CudaSharedMemoryUnregister")
+        Ok(Response::new(proto::CudaSharedMemoryUnregisterResponse {}))
     }
 
     async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {

@@ -1,5 +1,7 @@
 //! The paths of HTTP that operators and their tools call: statistics, the repository, settings.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
@@ -11,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::http::Named;
 use super::settings::{self, LogSetting, TraceSettings};
+use super::shared_memory::{self, Region};
 use super::{control, statistics};
 use crate::api::{Api, Code, Status};
 
@@ -28,6 +31,16 @@ pub(super) fn routes() -> Router<Api> {
         .route("/v2/trace/setting", get(trace).post(set_trace))
         .route("/v2/models/{model}/trace/setting", get(model_trace).post(set_model_trace))
         .route("/v2/logging", get(log).post(set_log))
+        .route("/v2/systemsharedmemory/status", get(regions))
+        .route("/v2/systemsharedmemory/region/{region}/status", get(region))
+        .route("/v2/systemsharedmemory/region/{region}/register", post(register))
+        .route("/v2/systemsharedmemory/unregister", post(unregister_all))
+        .route("/v2/systemsharedmemory/region/{region}/unregister", post(unregister))
+        .route("/v2/cudasharedmemory/status", get(cuda_regions))
+        .route("/v2/cudasharedmemory/region/{region}/status", get(cuda_region))
+        .route("/v2/cudasharedmemory/region/{region}/register", post(register_cuda))
+        .route("/v2/cudasharedmemory/unregister", post(unregister_cuda))
+        .route("/v2/cudasharedmemory/region/{region}/unregister", post(unregister_cuda))
 }
 
 /// A body that may be left out.
@@ -94,6 +107,73 @@ async fn unload(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> R
 
 async fn other_repository(Path(of): Path<Other>) -> Result<(), Status> {
     control::check_repository(&of.repository)
+}
+
+// === shared memory ===
+
+/// A path that names a region.
+#[derive(Deserialize)]
+struct OfRegion {
+    region: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Registration {
+    key: String,
+    offset: u64,
+    byte_size: u64,
+}
+
+fn region_status(api: &Api, name: &str) -> Result<Json<Value>, Status> {
+    let regions = api.regions().status(name)?;
+    let row = |region: &Arc<Region>| {
+        let Region { name, key, offset, size, .. } = &**region;
+        json!({ "name": name, "key": key, "offset": offset, "byte_size": size })
+    };
+    Ok(Json(regions.iter().map(row).collect()))
+}
+
+async fn regions(State(api): State<Api>) -> Result<Json<Value>, Status> {
+    region_status(&api, "")
+}
+
+async fn region(State(api): State<Api>, Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
+    region_status(&api, &of.region)
+}
+
+async fn register(State(api): State<Api>, Path(of): Path<OfRegion>, body: Bytes) -> Result<StatusCode, Status> {
+    let Registration { key, offset, byte_size } = read(&body)?;
+    api.regions().register(&of.region, &key, offset, byte_size)?;
+    Ok(StatusCode::OK)
+}
+
+async fn unregister_all(State(api): State<Api>) -> StatusCode {
+    api.regions().unregister("");
+    StatusCode::OK
+}
+
+async fn unregister(State(api): State<Api>, Path(of): Path<OfRegion>) -> StatusCode {
+    api.regions().unregister(&of.region);
+    StatusCode::OK
+}
+
+async fn cuda_regions() -> Json<Value> {
+    Json(json!([]))
+}
+
+async fn cuda_region(Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
+    shared_memory::no_cuda_status(&of.region)?;
+    Ok(Json(json!([])))
+}
+
+async fn register_cuda(Path(of): Path<OfRegion>) -> Status {
+    shared_memory::no_cuda(&of.region)
+}
+
+/// There are none; clients tidy up without knowing that.
+async fn unregister_cuda() -> StatusCode {
+    StatusCode::OK
 }
 
 // === settings ===

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sequor_core::{DataType, Id, Refusal, Tombstone, Why};
 
 use super::LONGEST_ID;
+pub(crate) use super::refused_region::{RegionFault, region};
 use crate::api::{Code, Status};
 use crate::config::units::human;
 use crate::error::{Control, Failure, Invalid, NotServed, Refused};
@@ -15,7 +16,7 @@ use crate::telemetry::ended_reason;
 /// When to come back to a house that is full.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-const BAD_INPUT: &str = "bad_input";
+pub(super) const BAD_INPUT: &str = "bad_input";
 
 /// What a client reads of a failure. `mark` is the request's own id, which stands in front of what is wrong with a request.
 pub fn status(failure: &Failure, mark: &str) -> Status {

@@ -113,14 +113,35 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all
 }
 
+fn region_cases() -> Vec<(&'static str, Status)> {
+    let of = |fault: RegionFault<'_>| region("r", &fault);
+    vec![
+        ("region-exists", of(RegionFault::Exists)),
+        ("region-empty", of(RegionFault::Empty)),
+        ("region-too-many", of(RegionFault::TooMany(1024))),
+        ("region-not-opened", of(RegionFault::NotOpened { key: "/k", why: "no such file" })),
+        ("region-does-not-fit", of(RegionFault::DoesNotFit { key: "/k", offset: 8, size: 64, there: 32 })),
+        ("region-not-registered", of(RegionFault::NotRegistered)),
+        ("region-not-registered-cuda", of(RegionFault::NotRegisteredCuda)),
+        ("region-unknown", of(RegionFault::Unknown)),
+        ("region-bad-offset", of(RegionFault::BadOffset)),
+        ("region-bad-size", of(RegionFault::BadSize)),
+        ("region-too-large", of(RegionFault::TooLarge { size: 65, limit: 64 })),
+        ("region-too-small", of(RegionFault::TooSmall { output: "OUTPUT", size: 4, needed: 64 })),
+        ("region-broken", of(RegionFault::Broken { why: "failed to fill whole buffer" })),
+        ("region-cuda", of(RegionFault::NoCuda)),
+    ]
+}
+
 #[test]
 fn every_failure_reads_as_written_down() {
     let table: BTreeMap<String, Case> =
         toml::from_str(include_str!("../../../tests/cases/refusals.toml")).expect("the table");
-    let said: BTreeMap<String, Case> = all()
-        .into_iter()
-        .map(|(name, failure)| {
-            let Status { code, message, reason, .. } = status(&failure, "");
+    let failures = all().into_iter().map(|(name, failure)| (name, status(&failure, "")));
+    let said: BTreeMap<String, Case> = failures
+        .chain(region_cases())
+        .map(|(name, status)| {
+            let Status { code, message, reason, .. } = status;
             let case =
                 Case { code: code.name().to_owned(), http: code.http(), reason: reason.to_owned(), text: message };
             (name.to_owned(), case)

@@ -8,27 +8,29 @@ use std::task::{Context, Poll};
 
 use tokio_stream::Stream;
 
+use super::encode;
 use super::form::Form;
 use super::line::Sender;
-use super::{decode, encode};
 use crate::api::intake::Underway;
 use crate::api::{Api, Code, Phase, Status};
 use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
 /// What an answer is taken to need before the first one is seen.
-const GUESS: usize = 64 << 10;
+pub(super) const GUESS: usize = 64 << 10;
 /// What a reply takes besides its tensors.
 const FRAME: usize = 256;
 /// Steps before others get their turn.
 const TURN: usize = 64;
 
-/// How the client opened the stream.
+/// How the client opened the call, as its metadata says.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     /// What the metadata says of the sequence.
     pub(crate) sequence: Option<String>,
     /// The first error ends the stream (`triton_grpc_error`).
     pub(crate) strict: bool,
+    /// The client wants lists where it has sent lists.
+    pub(crate) typed: bool,
 }
 
 /// The task of a stream. Dropping it cancels what is underway.
@@ -65,7 +67,7 @@ where
     fn answer(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         while let Some((underway, form)) = self.waiting.front_mut() {
             let Poll::Ready(outcome) = Pin::new(&mut *underway).poll(cx) else { break };
-            let reply = match outcome.map(|answer| encode::answer(answer, form)) {
+            let reply = match outcome.and_then(|answer| encode::answer(answer, form)) {
                 Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
                 Err(status) if self.opening.strict => return Err(status),
                 Err(status) => encode::failure(&underway.call, status),
@@ -109,10 +111,7 @@ where
 
     fn begin(&mut self, message: ModelInferRequest) {
         let call = super::grpc::call(&message);
-        let (request, form) = match decode::infer(message, self.opening.sequence.as_deref()) {
-            Ok((request, form)) => (Ok(request), form),
-            Err(status) => (Err(status), Form::default()),
-        };
+        let (request, form) = super::grpc::read(&self.api, message, &self.opening);
         self.waiting.push_back((self.api.begin(call, request), form));
     }
 
@@ -146,7 +145,7 @@ where
 }
 
 /// Whether the answers that are unread, and those to come, are as many as may be. One may always come.
-fn is_full(unread: usize, waiting: usize, largest: usize, limit: usize) -> bool {
+pub(super) fn is_full(unread: usize, waiting: usize, largest: usize, limit: usize) -> bool {
     unread >= limit || (waiting > 0 && unread.saturating_add(waiting.saturating_mul(largest)) >= limit)
 }
 
