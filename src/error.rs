@@ -18,6 +18,8 @@ pub enum Failure {
     /// A new sequence's state does not fit into the server's limit; those that live are not affected.
     #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
     StateMemory { model: String, id: Id, wanted: u64, used: u64, limit: u64 },
+    #[error("not done: {0:?}")]
+    Control(Control),
     /// The model's own run failed; its text.
     #[error("{0}")]
     Run(String),
@@ -49,6 +51,17 @@ pub enum NotServed {
     BadVersion {
         version: String,
     },
+}
+
+/// Why a model was not loaded or unloaded as asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// Models are not loaded and unloaded by request here.
+    NotExplicit,
+    /// No repository has a model of this name.
+    Absent { model: String },
+    /// It was tried; every reason why it did not come about.
+    Failed { model: String, why: Vec<String> },
 }
 
 /// A refusal of the core, with what its sentence needs.

@@ -15,11 +15,14 @@
 //! - [`model`]: the repository, loads, instances: the way of a request.
 //! - [`api`]: surfaces: KServe v2 over gRPC and HTTP.
 //! - [`server`]: listeners, drain.
+//! - [`simulate`]: the core in virtual time.
+//! - [`bench`]: the load generator behind `sequor bench` and `benches/`.
 //! - [`cli`]: one file a command.
 
 pub mod api;
 pub mod backend;
 pub mod batch;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod device;

@@ -31,12 +31,11 @@ fn repository(folder: &Path, trace: &Path) -> Repository {
     std::fs::write(model.join("config.pbtxt"), CONFIG).unwrap();
     std::fs::write(model.join("1/model.onnx"), "accumulate FP32 cost=300").unwrap();
     let load = LoadOptions { threads: 1, spinning: false };
-    let options =
-        Options { config: Default::default(), load, state_limit: u64::MAX, reply_pool: 0, strict_readiness: true };
+    let options = Options { load, ..Options::default() };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.record(trace, 1 << 20).unwrap();
     assert!(repository.record(trace, 1 << 20).is_err(), "one recording at a time");
-    repository.load_all(folder, &|_| true).unwrap();
+    repository.load_all(folder).unwrap();
     assert!(repository.ready(), "{:?}", repository.statuses());
     repository
 }

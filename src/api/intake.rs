@@ -1,16 +1,22 @@
 //! What every surface shares: a decoded request's way to the models and back, how many may be on it, and what is counted of it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
 
 use super::kserve::refusal;
+use super::kserve::settings::Traces;
+use super::kserve::shared_memory::Regions;
 use super::{Code, Status};
 use crate::error::{Failure, Refused};
-use crate::model::{InferAnswer, InferRequest, Repository, Served};
+use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
 use crate::telemetry::Metrics;
+use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
 
 /// What clients may ask for at most.
@@ -20,11 +26,13 @@ pub struct Limits {
     pub request: usize,
     /// Requests received and not answered yet.
     pub in_flight: usize,
+    /// Bytes of answers that the client of one stream has not read yet.
+    pub stream_unread: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { request: 64 << 20, in_flight: 65_536 }
+        Limits { request: 64 << 20, in_flight: 65_536, stream_unread: 8 << 20 }
     }
 }
 
@@ -51,11 +59,14 @@ struct Shared {
     metrics: Metrics,
     limits: Limits,
     phase: watch::Sender<Phase>,
+    traces: Traces,
+    regions: Regions,
 }
 
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
-        Api(Arc::new(Shared { repository, metrics, limits, phase: watch::Sender::new(Phase::Serving) }))
+        let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
+        Api(Arc::new(Shared { repository, metrics, limits, phase, traces, regions: Regions::new(limits.request) }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -68,6 +79,14 @@ impl Api {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.0.regions
+    }
+
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.0.traces
     }
 
     pub fn set_phase(&self, phase: Phase) {
@@ -83,42 +102,51 @@ impl Api {
         *self.0.phase.borrow() == Phase::Serving && self.0.repository.ready()
     }
 
+    /// What was counted; see [`Repository::statistics`].
+    pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
+        self.0.repository.statistics(model, version).map_err(|failure| refusal::status(&failure, ""))
+    }
+
     /// Finds a model, or says in Triton's words why it cannot be addressed.
     pub fn find(&self, model: &str, version: &str) -> Result<Served, Status> {
         self.0.repository.find(model, version).map_err(|failure| refusal::status(&failure, ""))
     }
 
-    /// Admits a request, awaits its answer and counts it. Dropping the future cancels the request; so does `wait` when it has passed.
-    pub async fn infer(&self, call: Call<'_>, request: Result<InferRequest, Status>) -> Result<InferAnswer, Status> {
-        let _flight = Flight::of(&self.0.metrics);
-        let outcome = match request {
+    /// Admits a request now, in the order of the calls; the answer is to be awaited. What a client got wrong is told by the answer too.
+    pub fn begin(&self, call: Call, request: Result<InferRequest, Status>) -> Underway {
+        let flight = Flight::of(&self.0.metrics);
+        let admitted = match request {
             // What a client got wrong matters only where there is such a model.
-            Err(status) => Err(self.find(call.model, call.version).err().unwrap_or(status)),
-            Ok(request) => self.run(request, call.wait).await,
+            Err(status) => Err(self.find(&call.model, &call.version).err().unwrap_or(status)),
+            Ok(request) => self.admit(request),
         };
-        match &outcome {
-            Ok(answer) => self.0.metrics.request_succeeded(&answer.model, call.surface),
-            Err(status) => self.count_failure(&call, status),
-        }
-        outcome
+        let (pending, refused) = match admitted {
+            Ok(pending) => (Some(pending), None),
+            Err(status) => (None, Some(status)),
+        };
+        Underway { api: self.clone(), call, pending, refused, flight }
     }
 
-    async fn run(&self, request: InferRequest, wait: Option<Duration>) -> Result<InferAnswer, Status> {
+    /// Admits a request and awaits its answer, no longer than `wait`. Dropping the future cancels the request.
+    pub async fn infer(
+        &self,
+        call: Call,
+        request: Result<InferRequest, Status>,
+        wait: Option<Duration>,
+    ) -> Result<InferAnswer, Status> {
+        let mut underway = self.begin(call, request);
+        let Some(wait) = wait else { return underway.await };
+        if let Ok(outcome) = tokio::time::timeout(wait, &mut underway).await {
+            return outcome;
+        }
+        let text = format!("no answer within the client's deadline of {}", refusal::span(wait));
+        Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
+    }
+
+    fn admit(&self, request: InferRequest) -> Result<Pending, Status> {
         self.check_room(&request)?;
-        let mark = request.id.clone();
-        let pending = self.0.repository.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
-        let outcome = match wait {
-            None => pending.await,
-            Some(wait) => tokio::time::timeout(wait, pending).await.map_err(|_| {
-                let waited = refusal::span(wait);
-                Status::new(
-                    Code::DeadlineExceeded,
-                    "deadline",
-                    format!("no answer within the client's deadline of {waited}"),
-                )
-            })?,
-        };
-        outcome.map_err(|failure| refusal::status(&failure, &mark))
+        let (repository, mark) = (&self.0.repository, request.id.clone());
+        repository.submit(request).map_err(|failure| refusal::status(&failure, &mark))
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
@@ -134,22 +162,66 @@ impl Api {
         Ok(())
     }
 
-    fn count_failure(&self, call: &Call<'_>, status: &Status) {
+    fn count_failure(&self, call: &Call, status: &Status) {
         // Only what is served becomes a label, lest clients make them up.
-        let served = self.0.repository.find(call.model, call.version).is_ok();
-        let model = if served { call.model } else { "" };
+        let served = self.0.repository.find(&call.model, &call.version).is_ok();
+        let model = if served { &call.model } else { "" };
         self.0.metrics.request_failed(model, call.surface, status.code.name(), status.reason);
     }
 }
 
 /// What is known of a request whether or not it could be decoded.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+#[derive(Debug, Clone)]
+pub struct Call {
     pub surface: Surface,
-    pub model: &'a str,
-    pub version: &'a str,
-    /// How long the client waits, if it says so.
-    pub wait: Option<Duration>,
+    pub model: String,
+    pub version: String,
+    /// The client's own mark.
+    pub mark: String,
+}
+
+/// A request that was admitted, or refused, and whose answer is to be awaited. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub struct Underway {
+    api: Api,
+    pub(crate) call: Call,
+    pending: Option<Pending>,
+    refused: Option<Status>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    flight: Flight,
+}
+
+impl Underway {
+    /// Counts a failure.
+    fn failed(&self, status: Status) -> Status {
+        self.api.count_failure(&self.call, &status);
+        status
+    }
+}
+
+impl Future for Underway {
+    type Output = Result<InferAnswer, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(pending) = &mut self.pending else {
+            let refused = self.refused.take().unwrap_or_else(polled_again);
+            return Poll::Ready(Err(self.failed(refused)));
+        };
+        let outcome = std::task::ready!(Pin::new(pending).poll(cx));
+        self.pending = None;
+        Poll::Ready(match outcome {
+            Ok(answer) => {
+                self.api.0.metrics.request_succeeded(&answer.model, self.call.surface);
+                Ok(answer)
+            }
+            Err(failure) => Err(self.failed(refusal::status(&failure, &self.call.mark))),
+        })
+    }
+}
+
+fn polled_again() -> Status {
+    Status::new(Code::Internal, "internal", "an answer was asked for twice")
 }
 
 fn stopping(request: &InferRequest) -> Failure {
@@ -162,19 +234,19 @@ fn stopping(request: &InferRequest) -> Failure {
     }))
 }
 
-/// A request on its way, counted as long as this lives: also when its future is dropped.
+/// A request on its way, counted as long as this lives: also when it is dropped without an answer.
 #[derive(Debug)]
-struct Flight<'a>(&'a Metrics);
+struct Flight(Gauge);
 
-impl Flight<'_> {
-    fn of(metrics: &Metrics) -> Flight<'_> {
+impl Flight {
+    fn of(metrics: &Metrics) -> Flight {
         metrics.in_flight().add(1);
-        Flight(metrics)
+        Flight(metrics.in_flight().clone())
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.in_flight().add(-1);
+        self.0.add(-1);
     }
 }

@@ -4,16 +4,21 @@
 //! # Layout
 //!
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting.
+//! - [`beside`]: tasks within a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 
+pub mod beside;
 pub mod code;
 pub mod health;
 pub mod intake;
 pub mod kserve;
 pub mod status;
+pub mod upgrades;
 
+pub use beside::Beside;
 pub use code::Code;
 pub use intake::{Api, Limits, Phase};
 pub use status::Status;
+pub use upgrades::Upgrades;

@@ -12,6 +12,9 @@ use super::Code;
 /// The HTTP header and the gRPC trailer that carry [`Status::reason`].
 pub const REASON: &str = "sequor-reason";
 
+/// The parameter of an answer that carries it on a stream.
+pub const REASON_PARAMETER: &str = "sequor_reason";
+
 /// The most that is said; names that clients send may be as long as they like, trailers may not.
 const LONGEST: usize = 4096;
 

@@ -116,41 +116,34 @@ impl Wiring {
 
 impl Staged {
     fn fill_client(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
-        let tensor = |row: &BatchRow<'_>| row.inputs.get(n).cloned().flatten();
-        let Some(template) = batch.iter().flatten().find_map(tensor) else {
+        let Some(template) = batch.iter().flatten().find_map(|row| input(row, n)) else {
             self.len = 0;
             return Ok(());
         };
-        let pad = pad_of(&template, batching);
-        let mut total = 0u64;
-        self.scratch.clear();
-        let parts: Vec<Bytes> = batch
-            .iter()
-            .map(|row| match row {
-                Some(row) => {
-                    total += row.rows;
-                    tensor(row).map(|t| t.data).unwrap_or_default()
-                }
-                None => {
-                    total += 1;
-                    pad.clone()
-                }
-            })
-            .collect();
-        self.len = parts.iter().map(Bytes::len).sum();
+        let pad = if batch.iter().any(Option::is_none) { pad_of(template, batching) } else { Bytes::new() };
+        let part = |row: &'_ Option<BatchRow<'_>>| match row {
+            Some(row) => input(row, n).map_or(0, |t| t.data.len()),
+            None => pad.len(),
+        };
+        self.len = batch.iter().map(part).sum();
         self.buffer.ensure(self.len)?;
         let mut at = 0;
         let target = self.buffer.host().unwrap_or_default();
-        for part in &parts {
+        for row in batch {
+            let part: &[u8] = match row {
+                Some(row) => input(row, n).map_or(&[], |t| &t.data),
+                None => &pad,
+            };
             if let Some(place) = target.get_mut(at..at + part.len()) {
                 place.copy_from_slice(part);
             }
             at += part.len();
         }
-        self.shape = match batching {
-            true => template.shape.without(0).with(0, total),
-            false => template.shape,
-        };
+        self.shape.0.clear();
+        self.shape.0.extend_from_slice(&template.shape.0);
+        if let (true, Some(rows)) = (batching, self.shape.0.first_mut()) {
+            *rows = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).sum();
+        }
         self.check(n)
     }
 
@@ -174,9 +167,18 @@ impl Staged {
         self.len = self.scratch.len();
         self.buffer.ensure(self.len)?;
         fill(&mut self.buffer, &self.scratch)?;
-        self.shape = if batching { Shape::of(&[batch.len() as u64, 1]) } else { Shape::of(&[1]) };
+        self.shape.0.clear();
+        self.shape.0.extend_from_slice(if batching { &[0, 1] } else { &[1] });
+        if let (true, Some(rows)) = (batching, self.shape.0.first_mut()) {
+            *rows = batch.len() as u64;
+        }
         Ok(())
     }
+}
+
+/// What a row brings for one of the client's inputs.
+fn input<'a>(row: &BatchRow<'a>, n: usize) -> Option<&'a Tensor> {
+    row.inputs.get(n)?.as_ref()
 }
 
 /// A row of zeros, or of empty texts, like the template's.

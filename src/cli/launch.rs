@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use sequor_core::Hold;
+
 use super::Failed;
 use crate::api;
 use crate::backend::LoadOptions;
@@ -57,8 +59,17 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         state_limit: settings.limits.state.unwrap_or(u64::MAX),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
+        hold: hold(&super::variable),
     };
     Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
+}
+
+/// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
+/// model that schedules `direct` (or batches stateless requests) runs for the first time.
+fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
+    let number = |name| variable(name)?.parse::<u32>().ok().filter(|n| *n > 0);
+    let requests = number("TRITONSERVER_DELAY_SCHEDULER")?;
+    Some(Hold { requests, backlog: number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER").unwrap_or(0) })
 }
 
 pub(super) fn server_options(settings: &Settings) -> ServerOptions {
@@ -66,6 +77,7 @@ pub(super) fn server_options(settings: &Settings) -> ServerOptions {
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
+            stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
         drain: DrainOptions {
             announce: settings.drain.announce.0,

@@ -3,6 +3,7 @@
 //! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server.
 
 mod audio;
+mod bench;
 mod chart;
 mod check;
 mod demo;
@@ -19,6 +20,7 @@ use clap::{ArgMatches, Command};
 
 /// How a command ended, if not well.
 #[derive(Debug, thiserror::Error)]
+#[allow(clippy::enum_variant_names, reason = "the plain kind of failure has no better name")]
 pub(crate) enum Failed {
     /// What was to be done could not be done.
     #[error("{0}")]
@@ -26,6 +28,12 @@ pub(crate) enum Failed {
     /// The configuration is wrong; one line for each fault.
     #[error("{0}")]
     Configuration(String),
+    /// A server that is to be talked to does not answer.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server says no.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Failed {
@@ -33,6 +41,8 @@ impl Failed {
         match self {
             Failed::Failed(_) => 1,
             Failed::Configuration(_) => 3,
+            Failed::Unreachable(_) => 4,
+            Failed::Refused(_) => 5,
         }
     }
 }
@@ -40,12 +50,13 @@ impl Failed {
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// Every command: what it is called with, and what runs it.
-fn commands() -> [(Command, Run); 5] {
+fn commands() -> [(Command, Run); 6] {
     [
         (serve::command(), serve::run),
         (check::command(), check::run),
         (demo::command(), demo::run),
         (simulate::command(), simulate::run),
+        (bench::command(), bench::run),
         (runtime::command(), runtime::run),
     ]
 }

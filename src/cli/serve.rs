@@ -7,9 +7,9 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, launch, report, variable};
 use crate::config::Fault;
-use crate::config::server::file::{ControlMode, LogFormat as Format, Model};
+use crate::config::server::file::{ControlMode, LogFormat as Format};
 use crate::config::server::{self, Given, Host, Settings};
-use crate::model::{Availability, Repository};
+use crate::model::{Availability, Control, Repository};
 use crate::server::drain;
 use crate::telemetry::Metrics;
 use crate::telemetry::log::{self, LogFormat};
@@ -54,8 +54,13 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     println!("{}", report::head(&settings.node, config.as_deref(), &library));
+    let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
+    repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
     drop(loading);
+    if mode == ControlMode::Poll {
+        tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
+    }
     print!("{}", report::models(&repository));
     println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
@@ -68,19 +73,16 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
 }
 
 async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
-    for directory in &settings.model.repository {
-        let (repository, directory, model) = (repository.clone(), directory.clone(), settings.model.clone());
-        let loaded =
-            tokio::task::spawn_blocking(move || repository.load_all(&directory, &|name| is_wanted(&model, name))).await;
-        match loaded {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return Err(Failed::Configuration(format!("the model repository cannot be read: {error}")));
-            }
-            Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
-        }
+    let wanted = match settings.model.control_mode {
+        ControlMode::None | ControlMode::Poll => vec!["*".to_owned()],
+        ControlMode::Explicit => settings.model.load.clone(),
+    };
+    let loads = repository.clone();
+    match tokio::task::spawn_blocking(move || loads.load_wanted(&wanted)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(Failed::Configuration(format!("the model repository cannot be read: {error}"))),
+        Err(error) => return Err(Failed::Failed(format!("loading was cut short: {error}"))),
     }
-    load_missing(repository, &settings.model);
     for status in repository.statuses() {
         if let Availability::Failed(faults) = &status.availability {
             for fault in faults {
@@ -89,22 +91,6 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
-}
-
-/// Whether a model of the repository is to be loaded at the start.
-fn is_wanted(model: &Model, name: &str) -> bool {
-    model.control_mode != ControlMode::Explicit || model.load.iter().any(|wanted| wanted == "*" || wanted == name)
-}
-
-/// Models that are asked for by name and are in no repository: loaded from where they should be, which says what is missing there.
-fn load_missing(repository: &Repository, model: &Model) {
-    let found: Vec<String> = repository.statuses().into_iter().map(|status| status.name).collect();
-    let explicit = model.control_mode == ControlMode::Explicit;
-    for name in model.load.iter().filter(|name| explicit && *name != "*" && !found.contains(name)) {
-        if let Some(directory) = model.repository.first() {
-            repository.load(&directory.join(name));
-        }
-    }
 }
 
 /// The settings that file, environment and flags make together.

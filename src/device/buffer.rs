@@ -11,6 +11,7 @@ use super::{Device, DeviceError, Owned, Place, RawMove, Span, SpanMut};
 /// Memory on a device, zeroed when it is made, aligned to 64 bytes.
 pub struct Buffer {
     device: Arc<dyn Device>,
+    place: Place,
     address: u64,
     len: usize,
     /// One thread at a time: moves write through shared references.
@@ -20,7 +21,7 @@ pub struct Buffer {
 impl Buffer {
     pub fn new(device: &Arc<dyn Device>, len: usize) -> Result<Buffer, DeviceError> {
         let address = device.allocate(len.max(1))?;
-        Ok(Buffer { device: Arc::clone(device), address, len, alone: PhantomData })
+        Ok(Buffer { device: Arc::clone(device), place: device.place(), address, len, alone: PhantomData })
     }
 
     pub fn len(&self) -> usize {
@@ -32,7 +33,7 @@ impl Buffer {
     }
 
     pub fn place(&self) -> Place {
-        self.device.place()
+        self.place
     }
 
     /// Makes the buffer at least this large. What it held is lost if it had to grow.
@@ -171,10 +172,14 @@ pub struct Move<'a> {
 }
 
 /// Does these moves, which must not overlap in what they write. Nothing is done if one of them leaves its buffer.
-pub fn run(device: &dyn Device, moves: &[Move<'_>], scratch: &mut Vec<RawMove>) -> Result<(), DeviceError> {
+pub fn run<'a>(
+    device: &dyn Device,
+    moves: impl IntoIterator<Item = Move<'a>>,
+    scratch: &mut Vec<RawMove>,
+) -> Result<(), DeviceError> {
     scratch.clear();
+    let place = device.place();
     for m in moves {
-        let place = device.place();
         if let Memory::Theirs(_) = m.to.memory {
             return Err(DeviceError::OutOfBounds { at: m.to.at, len: m.inner, size: 0 });
         }

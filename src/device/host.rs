@@ -121,7 +121,7 @@ mod tests {
             convert: Convert::No,
         };
         let zeros = Move { from: None, to: Strip::of(&to, 3, 4), outer: 2, inner: 1, convert: Convert::No };
-        run(&Host, &[strided, zeros], &mut Vec::new()).unwrap();
+        run(&Host, [strided, zeros], &mut Vec::new()).unwrap();
         assert_eq!(to.host().unwrap(), [9, 1, 2, 0, 9, 3, 4, 0]);
     }
 
@@ -138,8 +138,8 @@ mod tests {
             inner,
             convert,
         };
-        run(&Host, &[step(&wide, &narrow, 16, Convert::Narrow)], &mut Vec::new()).unwrap();
-        run(&Host, &[step(&narrow, &back, 8, Convert::Widen)], &mut Vec::new()).unwrap();
+        run(&Host, [step(&wide, &narrow, 16, Convert::Narrow)], &mut Vec::new()).unwrap();
+        run(&Host, [step(&narrow, &back, 8, Convert::Widen)], &mut Vec::new()).unwrap();
         assert_eq!(back.host().unwrap(), values.map(f32::to_le_bytes).concat());
     }
 
@@ -155,7 +155,7 @@ mod tests {
             convert: Convert::No,
         };
         let bad = Move { to: Strip::of(&to, 1, 0), ..good };
-        let result = run(&Host, &[good, bad], &mut Vec::new());
+        let result = run(&Host, [good, bad], &mut Vec::new());
         assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
         assert_eq!(to.host().unwrap(), [0; 4]);
     }

@@ -77,7 +77,8 @@ impl Model {
     pub(super) fn load_for(&self, version: Option<u64>) -> Option<Arc<Loaded>> {
         let loads = self.loads();
         let fits = loads.iter().filter(|l| version.is_none_or(|v| v == l.version));
-        fits.max_by_key(|l| (l.version, l.key)).cloned()
+        // A retired one serves the sequences that live on it, and tells others what became of it.
+        fits.max_by_key(|l| (!l.is_retired(), l.version, l.key)).cloned()
     }
 
     pub(super) fn usage(&self, load: Load) -> Usage {
@@ -96,11 +97,17 @@ impl Model {
 
     /// Takes a load out of service: no new sequences; what is live at `until` is ended.
     pub(super) fn retire(self: &Arc<Self>, load: Load, until: Time) {
+        if let Some(load) = self.loads().iter().find(|l| l.key == load) {
+            load.retire();
+        }
         self.apply(Event::Retire { load, until });
     }
 
-    /// Forgets a load whose threads have gone.
+    /// A thread of a retired load ends; with the last of them the load is forgotten.
     pub(super) fn forget(&self, load: Load) {
+        if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
+            return;
+        }
         self.loads.rcu(|loads| loads.iter().filter(|l| l.key != load).cloned().collect::<Vec<_>>());
     }
 
@@ -308,17 +315,6 @@ impl Model {
         }
         if let Some(due) = acts.due {
             self.arm(due);
-        }
-    }
-
-    /// Brings the gauges of every load up to date.
-    pub(super) fn observe(&self) {
-        for load in self.loads().iter() {
-            let usage = self.usage(load.key);
-            load.metrics.set_backlogged(usage.backlog as usize);
-            load.metrics
-                .set_slots(u64::from(usage.slots_used), u64::from(usage.slots.saturating_sub(usage.slots_used)));
-            load.metrics.set_state_bytes(u64::from(usage.live).saturating_mul(load.state_bytes()));
         }
     }
 

@@ -116,13 +116,13 @@ fn check_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, In
     if tensor.dtype != input.dtype {
         return Err(Invalid::DataType { input: name, got: tensor.dtype, want: input.dtype });
     }
-    let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
-    if !input.dims.matches(&row) {
+    if !fits(&input.dims, row_of(&tensor.shape, batching)) {
         let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
         return Err(Invalid::Shape { input: name, want, got: tensor.shape, batching });
     }
     check_size(&name, &tensor, batching)?;
     if let Some(to) = &input.reshape {
+        let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
         let shape = reshaped(&input.dims, to, &row).unwrap_or(row);
         tensor.shape = match tensor.shape.0.first() {
             Some(rows) if batching => shape.with(0, *rows),
@@ -132,19 +132,29 @@ fn check_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, In
     Ok(tensor)
 }
 
+/// The dimensions of a row.
+fn row_of(shape: &Shape, batching: bool) -> &[u64] {
+    shape.0.get(usize::from(batching)..).unwrap_or_default()
+}
+
+/// Whether a row of this shape is what is declared.
+fn fits(dims: &Dims, row: &[u64]) -> bool {
+    dims.rank() == row.len() && dims.0.iter().zip(row).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
+}
+
 fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
     let got = tensor.data.len() as u64;
-    let input = name.to_owned();
-    let Some(size) = tensor.dtype.size() else { return check_texts(input, &tensor.shape, &tensor.data) };
+    let input = || name.to_owned();
+    let Some(size) = tensor.dtype.size() else { return check_texts(input(), &tensor.shape, &tensor.data) };
     let bytes = |shape: &Shape| shape.elements().and_then(|n| n.checked_mul(size as u64));
     match bytes(&tensor.shape) {
         // A batch of no rows has no bytes; Triton calls that a mismatch with one row.
         Some(0) if batching && tensor.shape.0.first() == Some(&0) => {
             let want = bytes(&tensor.shape.without(0)).unwrap_or(u64::MAX);
-            Err(Invalid::ByteSize { input, want, got })
+            Err(Invalid::ByteSize { input: input(), want, got })
         }
         Some(want) if want == got => Ok(()),
-        want => Err(Invalid::ByteSize { input, want: want.unwrap_or(u64::MAX), got }),
+        want => Err(Invalid::ByteSize { input: input(), want: want.unwrap_or(u64::MAX), got }),
     }
 }
 
@@ -204,5 +214,5 @@ fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Tra
 }
 
 fn is_open(dims: &Dims) -> bool {
-    dims.fixed().is_none()
+    dims.0.iter().any(|dim| dim.fixed().is_none())
 }

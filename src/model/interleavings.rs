@@ -12,9 +12,7 @@ use shuttle::{Config, Runner};
 use tempfile::TempDir;
 
 use super::*;
-use crate::backend::LoadOptions;
 use crate::backend::mock::MockBackend;
-use crate::config::model::draft;
 use crate::error::Failure;
 use crate::telemetry::Metrics;
 
@@ -23,7 +21,7 @@ const CONFIG: &str = r#"
     backend: "onnxruntime" max_batch_size: 2
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
-    instance_group [ { kind: KIND_CPU count: 1 } ]
+    instance_group [ { kind: KIND_CPU count: INSTANCES } ]
     sequence_batching { STRATEGY state [
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
@@ -73,23 +71,18 @@ fn broken(repository: &Repository, id: u64) {
 }
 
 /// The model's folder; it is written once and loaded for every schedule.
-fn folder(strategy: &str) -> TempDir {
+fn folder(strategy: &str, instances: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("sum");
     fs_err::create_dir_all(model.join("1")).unwrap();
-    fs_err::write(model.join("config.pbtxt"), CONFIG.replace("STRATEGY", strategy)).unwrap();
+    fs_err::write(model.join("config.pbtxt"), CONFIG.replace("STRATEGY", strategy).replace("INSTANCES", instances))
+        .unwrap();
     fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
     folder
 }
 
 fn house(folder: &Path) {
-    let options = Options {
-        config: draft::Options::default(),
-        load: LoadOptions { threads: 1, spinning: false },
-        state_limit: u64::MAX,
-        reply_pool: 1 << 20,
-        strict_readiness: true,
-    };
+    let options = Options { reply_pool: 1 << 20, ..Options::default() };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.load(&folder.join("sum"));
     let act = |run: fn(&Repository)| {
@@ -110,8 +103,8 @@ fn house(folder: &Path) {
     assert_eq!(repository.state_bytes().0, 0);
 }
 
-fn tried(strategy: &str, scheduler: impl Scheduler + 'static) {
-    let folder = folder(strategy);
+fn tried(strategy: &str, instances: &str, scheduler: impl Scheduler + 'static) {
+    let folder = folder(strategy, instances);
     let mut config = Config::new();
     // The driver's stack is a server's, not a toy's.
     config.stack_size = 1 << 20;
@@ -121,10 +114,15 @@ fn tried(strategy: &str, scheduler: impl Scheduler + 'static) {
 
 #[test]
 fn every_interleaving_tried_answers_everything_right_in_oldest() {
-    tried("oldest { max_candidate_sequences: 2 }", RandomScheduler::new(3000));
+    tried("oldest { max_candidate_sequences: 2 }", "1", RandomScheduler::new(3000));
 }
 
 #[test]
 fn every_interleaving_tried_answers_everything_right_in_direct() {
-    tried("direct { }", PctScheduler::new(3, 3000));
+    tried("direct { }", "1", PctScheduler::new(3, 3000));
+}
+
+#[test]
+fn every_interleaving_tried_lets_two_instances_go() {
+    tried("oldest { max_candidate_sequences: 1 }", "2", RandomScheduler::new(2000));
 }

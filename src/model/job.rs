@@ -56,15 +56,17 @@ impl Job {
         let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
         let parameters = replayed.into_iter().collect();
         let answer = answer.map(|tensors| {
-            let name = |n: &usize| self.load.settings.outputs.get(*n).map(|o| o.name.clone());
-            let of = |n: &usize| Some(Named { name: name(n)?, tensor: tensors.get(*n)?.clone() });
-            InferAnswer {
-                model: self.load.settings.name.clone(),
-                version: self.load.version,
-                id: self.mark,
-                outputs: self.outputs.iter().filter_map(of).collect(),
-                parameters,
+            let mut tensors: Vec<Option<Tensor>> = tensors.into_iter().map(Some).collect();
+            let mut outputs = Vec::with_capacity(self.outputs.len());
+            for (at, n) in self.outputs.iter().enumerate() {
+                // Whoever asks for an output twice gets it twice.
+                let again = self.outputs.iter().skip(at + 1).any(|later| later == n);
+                let tensor = tensors.get_mut(*n).and_then(|t| if again { t.clone() } else { t.take() });
+                let name = self.load.settings.outputs.get(*n).map(|o| o.name.clone());
+                outputs.extend(name.zip(tensor).map(|(name, tensor)| Named { name, tensor }));
             }
+            let (model, version) = (self.load.settings.name.clone(), self.load.version);
+            InferAnswer { model, version, id: self.mark, outputs, parameters }
         });
         // Nobody may be listening any more; that is no fault.
         let _ = self.reply.send(answer);

@@ -1,9 +1,11 @@
 //! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use sequor_core::{Dim, Expiry, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::backend::Graph;
 use crate::batch::Wiring;
@@ -27,10 +29,18 @@ pub(super) struct Loaded {
     pub(super) states: Vec<StateSpec>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) metrics: Arc<ModelMetrics>,
+    /// Triton's test aid, which `oldest` ignores.
+    hold: Option<Hold>,
     /// The instances' threads, to be woken.
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
+    /// Names of classes, by output.
+    labels: Vec<Option<Arc<[String]>>>,
+    /// It takes no new sequences any more.
+    retired: AtomicBool,
+    /// Threads that have not ended.
+    running: AtomicUsize,
 }
 
 impl Loaded {
@@ -40,15 +50,49 @@ impl Loaded {
         settings: ModelSettings,
         graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
+        hold: Option<Hold>,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
         let states = states.iter().map(|s| state_spec(s, batching)).collect::<Result<Vec<_>, _>>()?;
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
-        let mail = std::iter::repeat_with(Mailbox::default).take(usize::from(settings.instances.max(1))).collect();
-        let settings = Arc::new(settings);
-        Ok(Loaded { key, version, settings, graph, wiring, states, metadata, metrics, threads: OnceLock::new(), mail })
+        let instances = usize::from(settings.instances.max(1));
+        Ok(Loaded {
+            key,
+            version,
+            graph,
+            wiring,
+            states,
+            metadata,
+            metrics,
+            threads: OnceLock::new(),
+            hold,
+            mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
+            labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            retired: AtomicBool::new(false),
+            running: AtomicUsize::new(instances),
+            settings: Arc::new(settings),
+        })
+    }
+
+    /// Names of the classes of an output, if it has any.
+    pub(super) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
+        let at = self.settings.outputs.iter().position(|o| o.name == output)?;
+        self.labels.get(at)?.clone()
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// One of its threads ends. Whether it was the last.
+    pub(super) fn thread_ends(&self) -> bool {
+        self.running.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
     /// Bytes a sequence holds.
@@ -58,7 +102,8 @@ impl Loaded {
 
     /// Whether a row's place in the batch is its slot's.
     pub(super) fn has_fixed_rows(&self) -> bool {
-        matches!(self.spec().strategy, Strategy::Direct { rows: Rows::Fixed, .. })
+        let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return false };
+        matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
     pub(super) fn wake(&self, instance: u16) {
@@ -89,9 +134,9 @@ impl Loaded {
     /// What the core is told of this load.
     pub(super) fn spec(&self) -> LoadSpec {
         let settings = &self.settings;
+        let strategy = strategy(settings);
         let base = LoadSpec {
             version: self.version,
-            strategy: strategy(settings),
             max_batch: settings.max_batch_size.max(1),
             instances: settings.instances.max(1),
             depth: 1,
@@ -103,6 +148,8 @@ impl Loaded {
             stages: Stages::default(),
             initial_state_shape: Store::initial_shape_class(&self.states),
             external: None,
+            hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
+            strategy,
         };
         match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
@@ -162,6 +209,13 @@ fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadEr
         initial: Initial { shape: state.initial.shape.clone(), data },
         same_buffer: state.same_buffer,
     })
+}
+
+fn labels(path: Option<&Path>) -> Result<Option<Arc<[String]>>, LoadError> {
+    let Some(path) = path else { return Ok(None) };
+    let text =
+        fs_err::read_to_string(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
+    Ok(Some(text.lines().map(str::to_owned).collect()))
 }
 
 fn metadata(settings: &ModelSettings, version: u64) -> Metadata {

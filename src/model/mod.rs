@@ -3,17 +3,21 @@
 //! # Layout
 //!
 //! - [`request`]: a request and its answer, in no wire's terms.
-//! - [`repository`]: which models there are, and their loading.
+//! - [`repository`]: which models there are · `loading`: how they get there · [`control`]: who says so, and what is told of it ·
+//!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
+//! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
 //! - `record`: what a recording is told of loads and requests.
 
 mod clock;
+pub mod control;
 mod driver;
 mod execute;
+mod fingerprint;
 mod instance;
 mod intake;
 #[cfg(test)]
@@ -22,6 +26,7 @@ mod interleavings;
 mod job;
 mod keep;
 mod loaded;
+mod loading;
 mod pending;
 mod record;
 pub mod repository;
@@ -32,14 +37,17 @@ mod table;
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
+mod usage;
 
 use sequor_core::{DataType, Dims};
 
+pub use control::{Control, IndexRow};
 pub use keep::KeepError;
 pub use pending::Pending;
-pub use repository::{Availability, ModelStatus, Options, Repository, Served};
+pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 
+pub use crate::tensor::rows::Texts;
 pub use crate::tensor::{Named, Tensor};
 
 /// What clients are told of a model. Controls, states and batch inputs are not listed; shapes have the batch dimension in front.

@@ -53,7 +53,7 @@ pub(super) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
     trace::Load {
         load: load.settings.name.clone().into(),
         version: load.version,
-        strategy: super::repository::strategy_name(&spec.strategy).into(),
+        strategy: super::loading::strategy_name(&spec.strategy).into(),
         instances: spec.instances,
         slots: spec.slots(),
         max_batch: spec.max_batch,

@@ -1,31 +1,30 @@
-//! Which models there are, and their loading. A model that fails says why and stops no other.
+//! Which models there are, and what may be asked of them. A model that fails says why and stops no other.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use sequor_core::{Id, Instance, Load};
+use sequor_core::{Hold, Id};
 
-use crate::backend::{Backend, Graph, LoadOptions, Signature};
-use crate::config::model::settings::ModelSettings;
-use crate::config::model::{self, Draft, GraphPort, GraphSignature, versions};
+use crate::backend::{Backend, LoadOptions};
+use crate::config::model;
 use crate::config::proto;
 use crate::device::{Device, Host, Pool};
 use crate::error::{Failure, LoadError, NotServed};
 use crate::state::budget::Budget;
-use crate::telemetry::{Metrics, Recorder};
+use crate::telemetry::{Metrics, Recorder, Statistics};
 
 use super::clock::Clock;
+use super::control::Control;
 use super::driver::Model;
-use super::execute::Executor;
+use super::fingerprint::Fingerprint;
 use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, instance, sync};
+use super::{InferRequest, Metadata, Pending, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -38,29 +37,47 @@ pub struct Options {
     pub reply_pool: usize,
     /// Whether a model that is not ready makes the whole repository so.
     pub strict_readiness: bool,
+    /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
+    pub hold: Option<Hold>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            config: model::draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit: u64::MAX,
+            reply_pool: 0,
+            strict_readiness: true,
+            hold: None,
+        }
+    }
 }
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
 #[derive(Debug, Clone)]
-pub struct Repository(Arc<Shared>);
+pub struct Repository(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    backend: Arc<dyn Backend>,
-    device: Arc<dyn Device>,
-    options: Options,
-    metrics: Metrics,
-    clock: Clock,
-    timer: Timer,
-    budget: Budget,
-    pool: Pool,
-    models: RwLock<BTreeMap<String, Entry>>,
+pub(super) struct Shared {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) options: Options,
+    pub(super) metrics: Metrics,
+    pub(super) clock: Clock,
+    pub(super) timer: Timer,
+    pub(super) budget: Budget,
+    pub(super) pool: Pool,
+    pub(super) models: RwLock<BTreeMap<String, Entry>>,
+    pub(super) control: OnceLock<Control>,
     /// Threads of instances, to be waited for at the end.
-    threads: Mutex<Vec<sync::JoinHandle<()>>>,
-    next_load: Mutex<u16>,
-    recorder: OnceLock<Recorder>,
+    pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
+    pub(super) next_load: Mutex<u16>,
+    pub(super) recorder: OnceLock<Recorder>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
+    /// Nothing is loaded any more.
+    pub(super) stopped: AtomicBool,
 }
 
 /// For as long as it lives, the repository is not ready.
@@ -73,10 +90,29 @@ impl Drop for Loading {
     }
 }
 
-#[derive(Debug, Clone)]
-struct Entry {
-    model: Option<Arc<Model>>,
-    status: ModelStatus,
+/// A model name that is, was or shall be served.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// One for all loads of the name, so that its sequences live through a reload.
+    pub(super) model: Option<Arc<Model>>,
+    /// Whether requests are taken.
+    pub(super) open: bool,
+    /// Whether the server is not ready without it.
+    pub(super) wanted: bool,
+    pub(super) loading: bool,
+    /// What became of it when it was last loaded; where a reload failed, what serves on.
+    pub(super) status: Option<ModelStatus>,
+    /// Why the last load failed, if it did.
+    pub(super) faults: Vec<LoadError>,
+    pub(super) directory: PathBuf,
+    /// The versions last chosen, and all that ever were.
+    pub(super) versions: Vec<u64>,
+    pub(super) known: BTreeSet<u64>,
+    /// What is served was made from this; what was tried last, from that.
+    pub(super) served: Option<Fingerprint>,
+    pub(super) tried: Option<Fingerprint>,
+    /// Held while the model is loaded or unloaded: one after the other.
+    pub(super) gate: Arc<Mutex<()>>,
 }
 
 /// What became of a model that is wanted.
@@ -108,6 +144,16 @@ pub struct ReadyVersion {
     pub state_bytes: u64,
 }
 
+/// What was counted of a version since the server began.
+#[derive(Debug, Clone)]
+pub struct VersionStatistics {
+    pub model: String,
+    pub version: u64,
+    pub counted: Statistics,
+    /// Bytes of state that its sequences hold.
+    pub state_bytes: u64,
+}
+
 /// One version (or the server's choice of it) of one model, found and ready.
 #[derive(Debug, Clone)]
 pub struct Served {
@@ -132,6 +178,8 @@ impl Repository {
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
+            control: OnceLock::new(),
+            stopped: AtomicBool::new(false),
             options,
         };
         Ok(Repository(Arc::new(shared)))
@@ -150,15 +198,8 @@ impl Repository {
     /// Of no models; it is ready.
     #[cfg(test)]
     pub fn empty() -> Repository {
-        let options = Options {
-            config: model::draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
-            state_limit: u64::MAX,
-            reply_pool: 0,
-            strict_readiness: true,
-        };
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
-        Repository::new(backend, options, Metrics::new(true)).unwrap()
+        Repository::new(backend, Options::default(), Metrics::new(true)).unwrap()
     }
 
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
@@ -175,7 +216,13 @@ impl Repository {
         let Some(entry) = models.get(model) else {
             return not_served(NotServed::UnknownModel { model: model.to_owned() });
         };
-        let Some(found) = &entry.model else { return not_served(NotServed::NoVersion { model: model.to_owned() }) };
+        let Some(found) = entry.model.as_ref().filter(|_| entry.open) else {
+            let model = model.to_owned();
+            return not_served(match version.filter(|_| entry.loading) {
+                Some(version) => NotServed::NotReady { model, version },
+                None => NotServed::NoVersion { model },
+            });
+        };
         let model = Arc::clone(found);
         match (model.load_for(version), version) {
             (Some(load), _) => Ok(Served { model, version, load }),
@@ -195,14 +242,27 @@ impl Repository {
         self.0.loading.load(Ordering::Acquire) == 0 && (!self.0.options.strict_readiness || self.complete())
     }
 
-    /// Whether no model has failed.
+    /// Whether every model that is wanted is ready.
     pub fn complete(&self) -> bool {
-        self.0.models.read().values().all(|entry| matches!(entry.status.availability, Availability::Ready(_)))
+        let is_ready =
+            |entry: &Entry| matches!(&entry.status, Some(ModelStatus { availability: Availability::Ready(_), .. }));
+        self.0.models.read().values().filter(|entry| entry.wanted).all(is_ready)
     }
 
-    /// What became of every model, by name.
+    /// What became of every model that was loaded, by name.
     pub fn statuses(&self) -> Vec<ModelStatus> {
-        self.0.models.read().values().map(|entry| entry.status.clone()).collect()
+        self.0.models.read().values().filter_map(|entry| entry.status.clone()).collect()
+    }
+
+    /// What was counted of this model and version, or of all where the name or the version is empty.
+    pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
+        if !model.is_empty() {
+            let found = self.find(model, version)?;
+            return Ok(found.model.statistics(found.version));
+        }
+        let models: Vec<Arc<Model>> =
+            self.0.models.read().values().filter(|e| e.open).filter_map(|e| e.model.clone()).collect();
+        Ok(models.iter().flat_map(|model| model.statistics(None)).collect())
     }
 
     /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.
@@ -253,6 +313,10 @@ impl Repository {
 
     /// Ends everything at once and waits for the threads.
     pub fn stop(&self) {
+        self.0.stopped.store(true, Ordering::Release);
+        // Whoever loads now either sees that, or is seen by what follows.
+        let gates: Vec<_> = self.0.models.read().values().map(|entry| Arc::clone(&entry.gate)).collect();
+        let _held: Vec<_> = gates.iter().map(|gate| gate.lock()).collect();
         self.drain(Duration::ZERO);
         for thread in std::mem::take(&mut *self.0.threads.lock()) {
             if thread.join().is_err() {
@@ -260,135 +324,12 @@ impl Repository {
             }
         }
     }
-
-    // === loading ===
-
-    /// Loads the models in this directory whose names are wanted. What fails is told in [`Repository::statuses`].
-    pub fn load_all(&self, directory: &Path, is_wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), LoadError> {
-        let mut models = model_directories(directory)?;
-        models.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(is_wanted));
-        std::thread::scope(|scope| {
-            for path in &models {
-                scope.spawn(|| self.load(path));
-            }
-        });
-        Ok(())
-    }
-
-    /// Loads the model in this directory.
-    pub fn load(&self, directory: &Path) {
-        let began = Instant::now();
-        let name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let loaded = self.load_versions(&name, directory);
-        let took = began.elapsed();
-        let entry = match loaded {
-            Ok((model, ready)) => {
-                for load in model.loads().iter() {
-                    load.metrics.loaded(took);
-                }
-                Entry {
-                    model: Some(model),
-                    status: ModelStatus { name, availability: Availability::Ready(ready), took },
-                }
-            }
-            Err(faults) => {
-                Entry { model: None, status: ModelStatus { name, availability: Availability::Failed(faults), took } }
-            }
-        };
-        self.0.models.write().insert(entry.status.name.clone(), entry);
-    }
-
-    fn load_versions(&self, name: &str, directory: &Path) -> Result<(Arc<Model>, Vec<ReadyVersion>), Vec<LoadError>> {
-        let all = |faults: Vec<crate::config::Fault>| faults.into_iter().map(LoadError::from).collect::<Vec<_>>();
-        let draft = model::read(directory, &self.0.options.config).map_err(all)?;
-        let there = versions::versions_in(directory)
-            .map_err(|e| vec![LoadError::File { path: directory.to_owned(), what: e.to_string() }])?;
-        let wanted = draft.versions.choose(&there);
-        if wanted.is_empty() {
-            let what =
-                "has no version to serve: a directory with a number for its name that the version policy chooses"
-                    .to_owned();
-            return Err(vec![LoadError::File { path: directory.to_owned(), what }]);
-        }
-        let shared = &self.0;
-        let (clock, timer, budget) = (shared.clock.clone(), shared.timer.clone(), shared.budget.clone());
-        let model =
-            Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id(), shared.recorder.get().cloned()));
-        let mut ready = Vec::new();
-        for version in wanted {
-            ready.push(self.load_version(&model, &draft, version)?);
-        }
-        Ok((model, ready))
-    }
-
-    fn load_version(&self, model: &Arc<Model>, draft: &Draft, version: u64) -> Result<ReadyVersion, Vec<LoadError>> {
-        let shared = &self.0;
-        let file = draft.file(version);
-        let graph = shared
-            .backend
-            .load(&file, &shared.options.load)
-            .map_err(|e| vec![LoadError::File { path: file.clone(), what: e.to_string() }])?;
-        let settings = draft
-            .settle(&signature(graph.signature()))
-            .map_err(|faults| faults.into_iter().map(LoadError::from).collect::<Vec<_>>())?;
-        self.serve(model, version, settings, graph).map_err(|e| vec![e])
-    }
-
-    /// Starts the threads of a load and takes it into service.
-    fn serve(
-        &self,
-        model: &Arc<Model>,
-        version: u64,
-        settings: ModelSettings,
-        graph: Arc<dyn Graph>,
-    ) -> Result<ReadyVersion, LoadError> {
-        let shared = &self.0;
-        let key = self.next_load();
-        let metrics = shared.metrics.model(&settings.name, version);
-        let load = Arc::new(Loaded::new(key, version, settings, graph, metrics)?);
-        let spec = load.spec();
-        let slots = spec.slots();
-        let failed = |e: &dyn std::fmt::Display| LoadError::Runtime(format!("{}: {e}", load.settings.name));
-        let mut executors = Vec::new();
-        for _ in 0..spec.instances {
-            let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
-            let executor = Executor::new(Arc::clone(&load), &shared.device, shared.pool.clone(), slots, sided);
-            executors.push(executor.map_err(|e| failed(&e))?);
-        }
-        model.add(&load);
-        let mut threads = Vec::new();
-        for (n, executor) in (0u16..).zip(executors) {
-            let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: key, n });
-            let name = format!("{}.{n}", load.settings.name);
-            let spawned = sync::spawn(name, move || instance::run(&model, &load, who, executor));
-            threads.push(spawned.map_err(|e| failed(&e))?);
-        }
-        // A thread that sleeps before this is known here is not woken: wake them all once.
-        let _ = load.threads.set(threads.iter().map(|t| t.thread().clone()).collect());
-        for thread in &threads {
-            thread.thread().unpark();
-        }
-        shared.threads.lock().extend(threads);
-        Ok(ReadyVersion {
-            version,
-            strategy: strategy_name(&spec.strategy),
-            instances: spec.instances,
-            slots: slots * u32::from(spec.instances),
-            state_bytes: load.state_bytes(),
-        })
-    }
-
-    fn next_load(&self) -> Load {
-        let mut next = self.0.next_load.lock();
-        *next = next.wrapping_add(1);
-        Load(*next)
-    }
 }
 
 impl Served {
     pub fn metadata(&self) -> Arc<Metadata> {
         let mut metadata = (*self.load.metadata).clone();
-        metadata.versions = self.model.loads().iter().map(|l| l.version).collect();
+        metadata.versions = self.model.loads().iter().filter(|l| !l.is_retired()).map(|l| l.version).collect();
         metadata.versions.sort_unstable();
         metadata.versions.dedup();
         Arc::new(metadata)
@@ -396,6 +337,11 @@ impl Served {
 
     pub fn config(&self) -> Arc<proto::ModelConfig> {
         Arc::clone(&self.load.settings.proto)
+    }
+
+    /// Names of the classes of an output, if it has any.
+    pub fn labels(&self, output: &str) -> Option<Arc<[String]>> {
+        self.load.labels(output)
     }
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
@@ -411,46 +357,4 @@ impl Served {
     pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), KeepError> {
         self.model.import(&self.load, id, file)
     }
-}
-
-pub(super) fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
-    match strategy {
-        sequor_core::Strategy::Stateless { batching: false, .. } => "default",
-        sequor_core::Strategy::Stateless { .. } => "dynamic",
-        sequor_core::Strategy::Direct { .. } => "direct",
-        sequor_core::Strategy::Oldest { .. } => "oldest",
-        sequor_core::Strategy::Deadline { .. } => "deadline",
-    }
-}
-
-/// The first id the server gives out itself: below 2^53, and another one after every start, so that an id of a former life is unknown.
-fn first_id() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Minutes since 2020 in the upper bits, a count of 2^29 a minute below.
-    let minutes = since.as_secs().saturating_sub(1_577_836_800) / 60;
-    ((minutes & 0x00ff_ffff) << 29) + 1
-}
-
-fn signature(signature: &Signature) -> GraphSignature {
-    let port = |p: &crate::backend::Port| GraphPort { name: p.name.clone(), dtype: p.dtype, dims: p.dims.clone() };
-    GraphSignature {
-        inputs: signature.inputs.iter().map(port).collect(),
-        optional: Vec::new(),
-        outputs: signature.outputs.iter().map(port).collect(),
-    }
-}
-
-/// The directories of models: those with a configuration or with a version directory. Anything else is passed over.
-fn model_directories(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let failed = |e: std::io::Error| LoadError::File { path: directory.to_owned(), what: e.to_string() };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let has_version = || versions::versions_in(&path).is_ok_and(|v| !v.is_empty());
-        if path.is_dir() && (path.join("config.pbtxt").is_file() || has_version()) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }

@@ -92,7 +92,9 @@ impl Table {
 
     /// Enters a request and puts it in its queue.
     pub(super) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
-        if submit.start {
+        if self.imports.is_empty() {
+            // As nearly always: nothing to look up.
+        } else if submit.start {
             self.imports.remove(&submit.id);
         } else if let Some(import) = self.imports.remove(&submit.id) {
             submit.adopt = Some(import.step);

@@ -8,9 +8,7 @@ use sequor_core::{DataType, Dialect, Id, Refusal, Shape};
 use tempfile::TempDir;
 
 use super::*;
-use crate::backend::LoadOptions;
 use crate::backend::mock::MockBackend;
-use crate::config::model::draft;
 use crate::error::Failure;
 use crate::telemetry::Metrics;
 
@@ -36,13 +34,7 @@ impl House {
         fs_err::create_dir_all(model.join("1")).unwrap();
         fs_err::write(model.join("config.pbtxt"), CONFIG).unwrap();
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
-        let options = Options {
-            config: draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
-            state_limit,
-            reply_pool: 1 << 20,
-            strict_readiness: true,
-        };
+        let options = Options { state_limit, reply_pool: 1 << 20, ..Options::default() };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
         load(&repository, &model);
         House { repository, _folder: folder }

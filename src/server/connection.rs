@@ -2,23 +2,26 @@
 //! is what clients that send ahead within a sequence rely on; and a batch's answers to one client wake its task once and leave together.
 
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use axum::http::header::UPGRADE;
 use futures_util::stream::{FuturesUnordered, Stream};
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use parking_lot::Mutex;
 use tokio::net::TcpStream;
+use tower::ServiceExt;
 
 use super::House;
+use crate::api::kserve::STREAM_INFER;
+use crate::api::{Beside, Upgrades};
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -31,16 +34,22 @@ const EARLY_RESETS: usize = 4096;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Takes the tasks that the HTTP/2 machinery wants run beside the connection, so that they are run within it.
-#[derive(Clone, Default)]
-struct Beside(Arc<Mutex<Vec<Task>>>);
-
+/// What the HTTP/2 machinery wants run beside the connection is run within it.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
     fn execute(&self, task: F) {
-        self.0.lock().push(Box::pin(task));
+        self.run(task);
     }
+}
+
+/// Lends the connection to the requests that outlive their handler.
+fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House) -> Request<Incoming> {
+    if request.uri().path() == STREAM_INFER {
+        request.extensions_mut().insert(beside.clone());
+    } else if request.headers().contains_key(UPGRADE) {
+        let upgrades = Upgrades { open: house.connections.clone(), cut: house.cut.clone() };
+        request.extensions_mut().insert(upgrades);
+    }
+    request
 }
 
 fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
@@ -65,6 +74,8 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
     let (builder, beside) = builder(keepalive);
+    let (lender, lent) = (house.clone(), beside.clone());
+    let app = app.map_request(move |request| lend(request, &lent, &lender));
     let mut connection =
         pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
     let mut tasks = FuturesUnordered::new();
@@ -81,7 +92,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
                 return Poll::Ready(end);
             }
-            let new = mem::take(&mut *beside.0.lock());
+            let new = beside.take();
             if new.is_empty() {
                 return Poll::Pending;
             }
@@ -98,15 +109,18 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::extract::State;
     use axum::http::Uri;
     use futures_util::future::join_all;
+    use parking_lot::Mutex;
     use tokio::net::TcpListener;
     use tokio::sync::{mpsc, oneshot};
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
     use tonic::transport::Channel;
-    use tower::{Service, ServiceExt};
+    use tower::Service;
 
     use super::*;
     use crate::server::local;

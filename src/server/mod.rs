@@ -5,11 +5,13 @@
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task.
 //! - [`drain`]: the phases of going out, and the signals that ask for it.
+//! - [`poll`]: looks at the model repository again and again.
 
 pub mod connection;
 pub mod drain;
 pub mod holder;
 pub mod listeners;
+pub mod poll;
 
 use std::net::SocketAddr;
 use std::time::Duration;

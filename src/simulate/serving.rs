@@ -135,6 +135,7 @@ impl Serving {
             stages: Stages::default(),
             initial_state_shape: 0,
             external: None,
+            hold: None,
         }
     }
 }

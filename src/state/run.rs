@@ -69,7 +69,7 @@ impl Store {
                 }
             }
         }
-        device::run(&*self.device, &moves, &mut self.moves)?;
+        device::run(&*self.device, moves, &mut self.moves)?;
         self.copied += carry.len() as u64;
         for slot in carry {
             self.change(*slot, |view| view.side = side);
@@ -90,7 +90,7 @@ impl Store {
                 moves.push(kept_row(layout, from, to));
             }
         }
-        device::run(&*self.device, &moves, &mut self.moves)?;
+        device::run(&*self.device, moves, &mut self.moves)?;
         self.change(slot, |view| *view = SlotView { live: true, fresh: false, side });
         Ok(())
     }
@@ -119,25 +119,28 @@ impl Store {
                 taken.ensure(layout.row().saturating_mul(count))?;
             }
         }
-        let mut moves = Vec::new();
-        for state in &self.states {
-            let Kind::Fixed { index, layout, given, .. } = &state.kind else { continue };
-            for (n, row) in rows.iter().enumerate() {
-                let to = Strip::of(given, n * layout.inner, layout.inner * count);
-                moves.push(match *row {
-                    Some(slot) if !view_of(&self.slots, slot).fresh => {
-                        let from = self.arena.strip(*index, slot, view_of(&self.slots, slot).side);
-                        graph_row(*layout, from, to)
+        let firsts = firsts.as_deref().unwrap_or_default();
+        let (arena, slots) = (&self.arena, &self.slots);
+        let moves = self.states.iter().flat_map(|state| {
+            let fixed = match &state.kind {
+                Kind::Fixed { index, layout, given, .. } => Some((*index, *layout, given)),
+                Kind::Loose { .. } => None,
+            };
+            fixed.into_iter().flat_map(move |(index, layout, given)| {
+                rows.iter().enumerate().map(move |(n, row)| {
+                    let to = Strip::of(given, n * layout.inner, layout.inner * count);
+                    match row.map(|slot| (slot, view_of(slots, slot))) {
+                        Some((slot, view)) if !view.fresh => graph_row(layout, arena.strip(index, slot, view.side), to),
+                        Some(_) => {
+                            let first = firsts.get(index).and_then(Option::as_ref);
+                            first_row(layout, first.map(|buffer| Strip::of(buffer, 0, layout.inner)), to)
+                        }
+                        None => first_row(layout, None, to),
                     }
-                    Some(_) => {
-                        let first = firsts.as_ref().and_then(|f| f.get(*index)?.as_ref());
-                        first_row(*layout, first.map(|buffer| Strip::of(buffer, 0, layout.inner)), to)
-                    }
-                    None => first_row(*layout, None, to),
-                });
-            }
-        }
-        device::run(&*self.device, &moves, &mut self.moves)?;
+                })
+            })
+        });
+        device::run(&*self.device, moves, &mut self.moves)?;
         self.copied += count as u64;
         Ok(())
     }
@@ -262,13 +265,9 @@ impl Store {
     /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
     pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
         let takes = |n: usize| good.get(n).copied().unwrap_or(false);
-        let taken: Vec<(usize, u32)> = bound
-            .rows
-            .iter()
-            .enumerate()
-            .filter_map(|(n, row)| row.map(|s| (n, s)))
-            .filter(|(n, _)| takes(*n))
-            .collect();
+        let mut taken: Vec<(usize, u32)> = Vec::with_capacity(bound.rows.len());
+        taken
+            .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
         // Whatever can fail comes before whatever changes a slot.
         let split = self.split(bound, fresh)?;
         let in_place = matches!(bound.way, Way::InPlace { .. });
@@ -308,17 +307,21 @@ impl Store {
     }
 
     fn scatter(&mut self, count: usize, taken: &[(usize, u32)]) -> Result<(), StateError> {
-        let mut moves = Vec::new();
-        for state in &self.states {
-            let Kind::Fixed { index, layout, taken: buffer, .. } = &state.kind else { continue };
-            for (n, slot) in taken {
-                let from = Strip::of(buffer, n * layout.inner, layout.inner * count);
-                if let Some(to) = self.arena.strip(*index, *slot, view_of(&self.slots, *slot).side) {
-                    moves.push(kept_row(*layout, Some(from), to));
-                }
-            }
-        }
-        device::run(&*self.device, &moves, &mut self.moves)?;
+        let (arena, slots) = (&self.arena, &self.slots);
+        let moves = self.states.iter().flat_map(|state| {
+            let fixed = match &state.kind {
+                Kind::Fixed { index, layout, taken, .. } => Some((*index, *layout, taken)),
+                Kind::Loose { .. } => None,
+            };
+            fixed.into_iter().flat_map(move |(index, layout, buffer)| {
+                taken.iter().filter_map(move |(n, slot)| {
+                    let from = Strip::of(buffer, n * layout.inner, layout.inner * count);
+                    let to = arena.strip(index, *slot, view_of(slots, *slot).side)?;
+                    Some(kept_row(layout, Some(from), to))
+                })
+            })
+        });
+        device::run(&*self.device, moves, &mut self.moves)?;
         self.copied += taken.len() as u64;
         Ok(())
     }

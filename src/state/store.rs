@@ -165,7 +165,7 @@ impl Store {
                 }
             }
         }
-        device::run(&*self.device, &moves, &mut self.moves)?;
+        device::run(&*self.device, moves, &mut self.moves)?;
         Ok(())
     }
 

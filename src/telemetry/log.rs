@@ -1,10 +1,17 @@
-//! Where log lines go, and how they look: standard error, as text for people or JSON for collectors. What is logged stands where it happens.
+//! Where log lines go, and how they look: standard error, as text for people or JSON for collectors; and which are written, which may be
+//! changed while the server runs. What is logged stands where it happens.
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use parking_lot::Mutex;
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt, ParseError, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Filter, SubscriberExt};
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
@@ -19,19 +26,109 @@ pub enum LogError {
     Filter { directives: String, cause: ParseError },
     #[error("logs are set up already: {0}")]
     Twice(#[from] TryInitError),
+    #[error("the log cannot be changed: {0}")]
+    Reload(#[from] reload::Error),
+}
+
+/// The levels that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Levels {
+    pub error: bool,
+    pub warning: bool,
+    pub info: bool,
+    /// 1 is debug, 2 and more is trace.
+    pub verbose: u32,
+}
+
+type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
+
+/// The process has one log.
+static LOG: Mutex<Option<Log>> = Mutex::new(None);
+
+struct Log {
+    levels: Levels,
+    handle: Handle<Chosen, Registry>,
 }
 
 /// Sets logs up for the whole process. `rust_log` is the environment's `RUST_LOG`; if it says anything, it is asked instead of `level`.
 pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<(), LogError> {
-    let filter = filter(level, rust_log)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // On a terminal tracing's own choice stands, which heeds NO_COLOR.
-    let builder = if std::io::stderr().is_terminal() { builder } else { builder.with_ansi(false) };
-    match format {
-        LogFormat::Text => builder.finish().try_init()?,
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init()?,
-    }
+    let (subscriber, log) = subscriber(format, filter(level, rust_log)?, std::io::stderr);
+    subscriber.try_init()?;
+    *LOG.lock() = Some(log);
     Ok(())
+}
+
+/// The levels that are written, as far as one can say: a filter may be finer.
+pub fn levels() -> Levels {
+    LOG.lock().as_ref().map_or(Levels::of(LevelFilter::INFO), |log| log.levels)
+}
+
+/// Writes these levels from now on, whatever was set up.
+pub fn set_levels(levels: Levels) -> Result<(), LogError> {
+    match LOG.lock().as_mut() {
+        Some(log) => log.set(levels),
+        None => Ok(()),
+    }
+}
+
+impl Log {
+    fn set(&mut self, levels: Levels) -> Result<(), LogError> {
+        self.handle.reload(chosen(filter(&levels.directives(), None)?, levels))?;
+        self.levels = levels;
+        Ok(())
+    }
+}
+
+impl Levels {
+    fn of(most: LevelFilter) -> Levels {
+        let verbose = if most >= LevelFilter::TRACE { 2 } else { u32::from(most >= LevelFilter::DEBUG) };
+        let has = |level: LevelFilter| most >= level;
+        Levels {
+            error: has(LevelFilter::ERROR),
+            warning: has(LevelFilter::WARN),
+            info: has(LevelFilter::INFO),
+            verbose,
+        }
+    }
+
+    fn has(self, level: Level) -> bool {
+        match level {
+            Level::ERROR => self.error,
+            Level::WARN => self.warning,
+            Level::INFO => self.info,
+            Level::DEBUG => self.verbose > 0,
+            _ => self.verbose > 1,
+        }
+    }
+
+    /// Of other crates no more than information is written: theirs is much, and says nothing of models.
+    fn directives(self) -> String {
+        let all = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
+        let most = all.into_iter().find(|level| self.has(*level)).map_or(LevelFilter::OFF, LevelFilter::from);
+        format!("{},sequor={most},sequor_core={most}", most.min(LevelFilter::INFO))
+    }
+}
+
+fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> (impl Subscriber + Send + Sync, Log)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let levels = Levels::of(filter.max_level_hint().unwrap_or(LevelFilter::TRACE));
+    let everything = Levels::of(LevelFilter::TRACE);
+    let (filter, handle) = reload::Layer::new(chosen(filter, everything));
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    // On a terminal tracing's own choice stands, which heeds NO_COLOR.
+    let lines = if std::io::stderr().is_terminal() { lines } else { lines.with_ansi(false) };
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    (Registry::default().with(lines.with_filter(filter)), Log { levels, handle })
+}
+
+fn chosen(filter: EnvFilter, levels: Levels) -> Chosen {
+    let has = move |metadata: &Metadata<'_>| levels.has(*metadata.level());
+    filter.and(filter_fn(has).with_max_level_hint(LevelFilter::TRACE)).boxed()
 }
 
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
@@ -41,6 +138,9 @@ fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -50,5 +150,47 @@ mod tests {
         assert_eq!(filter("warn", None).expect("a filter").to_string(), "warn");
         let error = filter("a=b=c", None).expect_err("no filter");
         assert!(error.to_string().contains("a=b=c"), "{error}");
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(text)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn levels_change_while_the_server_runs() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let (subscriber, mut log) =
+            subscriber(LogFormat::Text, filter("warn", None).expect("a filter"), move || writer.clone());
+        let written = || {
+            tracing::error!("e;");
+            tracing::warn!("w;");
+            tracing::info!("i;");
+            tracing::debug!("d;");
+            tracing::trace!("t;");
+            let text = String::from_utf8(std::mem::take(&mut *lines.0.lock())).expect("UTF-8");
+            ["e", "w", "i", "d", "t"]
+                .into_iter()
+                .filter(|level| text.contains(&format!("{level};")))
+                .collect::<String>()
+        };
+        tracing::subscriber::with_default(subscriber, || {
+            assert_eq!((log.levels, written().as_str()), (Levels::of(LevelFilter::WARN), "ew"));
+            let said = [(true, true, true, 0, "ewi"), (true, false, true, 1, "eid"), (false, false, false, 2, "dt")];
+            for (error, warning, info, verbose, want) in said {
+                log.set(Levels { error, warning, info, verbose }).expect("changed");
+                assert_eq!(written(), want);
+            }
+            log.set(Levels { error: false, warning: false, info: false, verbose: 0 }).expect("changed");
+            assert_eq!(written(), "");
+        });
     }
 }

@@ -15,6 +15,6 @@ pub mod metrics;
 pub mod record;
 pub mod trace;
 
-pub use handles::{BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, ended_reason};
+pub use handles::{BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, Timed, ended_reason};
 pub use metrics::Metrics;
 pub use record::Recorder;

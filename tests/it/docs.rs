@@ -76,7 +76,7 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
             ("served", format!("`{key}`{how}"))
         }
         Fate::Nothing(why) => ("no effect", (*why).to_owned()),
-        Fate::Refused { unless, instead } if unless.is_empty() => ("refused", (*instead).to_owned()),
+        Fate::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
         Fate::Refused { unless, instead } => {
             let unless: Vec<String> = unless.iter().map(|value| format!("`{value}`")).collect();
             ("refused", format!("{instead}; taken as {}", unless.join(" or ")))

@@ -111,12 +111,6 @@ fn an_unknown_key_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_not_served_yet_is_refused_by_name() {
-    let ended = Call::serve(models()).arguments(["--model-control-mode", "poll"]).end();
-    assert_refused(&ended, 3, "--model-control-mode: control_mode = \"poll\" is not served yet");
-}
-
-#[test]
 fn a_settings_file_that_is_not_there_is_an_error() {
     let ended = Call::serve(models()).arguments(["--config", "absent.toml"]).end();
     assert_refused(&ended, 3, "failed to open file `absent.toml`: No such file or directory (os error 2)");

@@ -59,6 +59,7 @@ fn spec(slots: u32, instances: u16) -> LoadSpec {
         stages: Stages::default(),
         initial_state_shape: 0,
         external: None,
+        hold: None,
     }
 }
 

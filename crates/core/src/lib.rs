@@ -53,5 +53,5 @@ pub use round::{Asked, Round, Said};
 pub use sequence::Stage;
 pub use shape::{Dim, Dims, Shape};
 pub use slab::Slab;
-pub use spec::{Dialect, Expiry, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
+pub use spec::{Dialect, Expiry, Hold, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
 pub use time::Time;

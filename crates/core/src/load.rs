@@ -11,7 +11,7 @@ use crate::list::List;
 use crate::policies;
 use crate::policy::{Columns, Hooks, Picks, Policy};
 use crate::round::{Candidate, Round};
-use crate::spec::LoadSpec;
+use crate::spec::{Hold, LoadSpec};
 use crate::time::Time;
 
 /// Notes kept for an external policy between two rounds; beyond that it learns that some were lost ([`crate::Round::lost`]).
@@ -28,6 +28,8 @@ pub(crate) struct LoadState {
     pub(crate) forced: Box<dyn Policy>,
     /// The hooks of the external policy, if one is attached.
     pub(crate) external: Option<Hooks>,
+    /// What must wait before anything runs.
+    pub(crate) holding: Option<Hold>,
     pub(crate) instances: Vec<InstanceState>,
     /// Free slots, lowest number first and then lowest instance, so that instances fill evenly.
     free: BinaryHeap<Reverse<(u32, u16)>>,
@@ -109,6 +111,7 @@ impl LoadState {
             forced: policies::forced(&spec),
             policy: policies::built_in(&spec),
             external: spec.external,
+            holding: spec.hold,
             instances: (0..spec.instances.max(1)).map(|_| instance()).collect(),
             free,
             used: 0,
@@ -236,6 +239,7 @@ mod tests {
             stages: Stages::default(),
             initial_state_shape: 0,
             external: None,
+            hold: None,
         };
         LoadState::new(Load(0), 0, spec)
     }

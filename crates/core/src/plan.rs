@@ -36,6 +36,9 @@ impl Core {
     fn plan(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Planned {
         let Some(oldest) = self.oldest_ready(who) else { return Planned::Nothing(None) };
         let Some(state) = self.load(who.load) else { return Planned::Nothing(None) };
+        if state.holding.is_some() {
+            return Planned::Nothing(None);
+        }
         let limit = oldest + state.spec.limits.max_wait;
         // Overdue requests go before any policy that might pass them over for ever.
         let free_to_starve =

@@ -163,6 +163,14 @@ pub struct Stages {
     pub seal: bool,
 }
 
+/// A test aid of Triton's, so that suites can build up queues: nothing of the load runs until as many requests wait in slots (in the queue, of a
+/// stateless load), over all instances, and as many sequences in the backlog. Once that was so, it never holds again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold {
+    pub requests: u32,
+    pub backlog: u32,
+}
+
 /// A loaded incarnation of a model version.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadSpec {
@@ -186,6 +194,8 @@ pub struct LoadSpec {
     pub initial_state_shape: u64,
     /// The hooks of the external policy that decides for this load, if one does.
     pub external: Option<Hooks>,
+    /// A test aid: nothing runs until so much waits.
+    pub hold: Option<Hold>,
 }
 
 impl LoadSpec {

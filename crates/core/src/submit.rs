@@ -6,6 +6,7 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load, Seq};
 use crate::list::List;
 use crate::request::{self, Request};
+use crate::seat::wake;
 use crate::sequence::{Sequence, Stage};
 use crate::spec::{Expiry, NoId, OnEnding, OnLive, WhenFull};
 use crate::steps::Repeated;
@@ -25,6 +26,23 @@ impl Core {
         let req = submit.req;
         if let Err(refusal) = self.try_submit(now, submit, out) {
             out.push(Effect::Refuse(req, refusal));
+        } else if let Some(load) = self.reqs.get(req).map(|r| r.load) {
+            self.let_go(load, out);
+        }
+    }
+
+    /// Lets a load run that holds back until enough waits, once it does.
+    fn let_go(&mut self, load: Load, out: &mut Vec<Effect>) {
+        let Some((state, hold)) = self.load(load).and_then(|l| Some((l, l.holding?))) else { return };
+        let seated = self.seqs.iter().filter(|(_, s)| s.load == load && s.seat.is_some());
+        let waiting = seated.map(|(_, s)| s.queue.len()).sum::<u32>() + state.ready.len();
+        if waiting < hold.requests || state.backlog.len() < hold.backlog {
+            return;
+        }
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        state.holding = None;
+        for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
+            wake(state, n, out);
         }
     }
 

@@ -199,6 +199,20 @@ fn a_step_goes_on_from_a_state_that_the_driver_holds() {
 }
 
 #[test]
+fn a_load_that_holds_runs_nothing_until_enough_waits_and_never_holds_again() {
+    let strategy = Strategy::Direct { rows: Rows::Compact, delay: Duration::ZERO, min_use: 0.0 };
+    let mut rig = Rig::new(LoadSpec { hold: Some(Hold { requests: 3, backlog: 1 }), ..spec(strategy, 2) });
+    rig.submit(1, true, false);
+    rig.submit(1, false, false);
+    rig.submit(2, true, false);
+    assert_eq!(rig.drain(), Vec::<usize>::new(), "nobody is in the backlog");
+    rig.submit(3, true, false);
+    assert_eq!(rig.drain(), [2, 1]);
+    rig.submit(1, false, false);
+    assert_eq!(rig.drain(), [1]);
+}
+
+#[test]
 fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
     let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
     let mut rig = Rig::new(LoadSpec { external: Some(hooks), ..spec(oldest(2), 2) });

@@ -5,7 +5,8 @@ use sequor_core::DataType;
 use serde_json::{Value, json};
 
 use super::data;
-use super::json::Binary;
+use super::form::Form;
+use super::shared_memory::Window;
 use crate::api::{Code, Status};
 use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
 
@@ -17,11 +18,13 @@ pub(crate) struct Body {
 }
 
 /// Refuses, before anything is run, what could not be written afterwards.
-pub(crate) fn check(metadata: &Metadata, wanted: &[String], binary: &Binary) -> Result<(), Status> {
+pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &Form) -> Result<(), Status> {
     let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
     let half = |output: &&TensorMetadata| matches!(output.dtype, DataType::Fp16 | DataType::Bf16);
     let mut outputs = metadata.outputs.iter().filter(half);
-    match outputs.find(|output| is_wanted(&output.name) && !binary.wants(&output.name)) {
+    match outputs
+        .find(|output| is_wanted(&output.name) && form.is_plain(&output.name) && !form.wants_bytes(&output.name))
+    {
         None => Ok(()),
         Some(TensorMetadata { name, dtype, .. }) => {
             let text = format!(
@@ -32,7 +35,7 @@ pub(crate) fn check(metadata: &Metadata, wanted: &[String], binary: &Binary) -> 
     }
 }
 
-pub(crate) fn write(answer: InferAnswer, binary: &Binary) -> Result<Body, Status> {
+pub(crate) fn write(answer: InferAnswer, form: &Form) -> Result<Body, Status> {
     let mut out = Vec::with_capacity(256 + answer.outputs.iter().map(|o| o.tensor.data.len() * 3).sum::<usize>());
     out.push(b'{');
     if !answer.id.is_empty() {
@@ -52,7 +55,7 @@ pub(crate) fn write(answer: InferAnswer, binary: &Binary) -> Result<Body, Status
         if i > 0 {
             out.push(b',');
         }
-        blobs.extend(write_output(&mut out, output, binary)?);
+        blobs.extend(write_output(&mut out, output, form)?);
     }
     out.extend_from_slice(b"]}");
     let json_length = (!blobs.is_empty()).then_some(out.len());
@@ -63,9 +66,9 @@ pub(crate) fn write(answer: InferAnswer, binary: &Binary) -> Result<Body, Status
 }
 
 /// Writes an output; gives its data back if it is to follow as bytes.
-fn write_output(out: &mut Vec<u8>, output: Named, binary: &Binary) -> Result<Option<Bytes>, Status> {
-    let Named { name, tensor } = output;
-    let as_bytes = binary.wants(&name);
+fn write_output(out: &mut Vec<u8>, output: Named, form: &Form) -> Result<Option<Bytes>, Status> {
+    let (Named { name, tensor }, window) = form.settle(output)?;
+    let as_bytes = form.wants_bytes(&name);
     out.push(b'{');
     member(out, "name", &name.as_str().into());
     out.push(b',');
@@ -73,6 +76,11 @@ fn write_output(out: &mut Vec<u8>, output: Named, binary: &Binary) -> Result<Opt
     out.push(b',');
     member(out, "shape", &tensor.shape.0.into());
     out.push(b',');
+    if let Some(window) = window {
+        member(out, "parameters", &region(window));
+        out.push(b'}');
+        return Ok(None);
+    }
     if as_bytes {
         member(out, "parameters", &json!({ "binary_data_size": tensor.data.len() }));
     } else {
@@ -84,6 +92,15 @@ fn write_output(out: &mut Vec<u8>, output: Named, binary: &Binary) -> Result<Opt
     }
     out.push(b'}');
     Ok(as_bytes.then_some(tensor.data))
+}
+
+/// Where an output lies instead of in the answer.
+fn region(window: &Window) -> Value {
+    let mut said = json!({ "shared_memory_region": window.region().name, "shared_memory_byte_size": window.size });
+    if let (Some(said), 1..) = (said.as_object_mut(), window.offset) {
+        said.insert("shared_memory_offset".to_owned(), window.offset.into());
+    }
+    said
 }
 
 /// A `Vec` takes everything that is written to it.
@@ -119,6 +136,8 @@ mod tests {
     use sequor_core::{Dims, Shape};
 
     use super::*;
+    use crate::api::kserve::json::Head;
+    use crate::api::kserve::shared_memory::Regions;
     use crate::model::Tensor;
 
     fn answer() -> InferAnswer {
@@ -139,12 +158,13 @@ mod tests {
     }
 
     /// Asked for as a client would: all outputs but `text` as bytes.
-    fn bytes_but(text: &str) -> Binary {
+    fn bytes_but(text: &str) -> Form {
         let request = format!(
             r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
         );
-        let head = crate::api::kserve::json::Head { model: "m", version: "", sequence: None, json_length: None };
+        let regions = Regions::new(0);
+        let head = Head { model: "m", version: "", sequence: None, json_length: None, regions: &regions };
         crate::api::kserve::json::infer(head, &request.into()).expect("a request").1
     }
 
@@ -165,7 +185,7 @@ mod tests {
     fn without_bytes_there_is_no_length_of_the_json() {
         let mut answer = answer();
         answer.outputs.pop();
-        assert_eq!(write(answer, &Binary::default()).expect("a body").json_length, None);
+        assert_eq!(write(answer, &Form::default()).expect("a body").json_length, None);
     }
 
     #[test]
@@ -178,12 +198,12 @@ mod tests {
             inputs: vec![],
             outputs: vec![half],
         };
-        let said = check(&of, &[], &Binary::default()).expect_err("refused").message;
+        let said = check(&of, &[], &Form::default()).expect_err("refused").message;
         assert_eq!(
             said,
             "sending FP16 data via JSON is not supported. Please use the binary data format for output 'z'"
         );
-        assert_eq!(check(&of, &["y".to_owned()], &Binary::default()), Ok(()));
+        assert_eq!(check(&of, &["y".to_owned()], &Form::default()), Ok(()));
         assert_eq!(check(&of, &[], &bytes_but("y")), Ok(()));
     }
 }

@@ -5,6 +5,7 @@ use sequor_core::DataType;
 
 use super::decode::Fault;
 use crate::config::proto::InferTensorContents;
+use crate::model::Texts;
 
 /// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.
 pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str, model: &str) -> Result<Bytes, Fault> {
@@ -52,6 +53,36 @@ fn strings(values: &[Vec<u8>]) -> Option<Bytes> {
         out.put_slice(value);
     }
     Some(out.freeze())
+}
+
+/// Whether a tensor of this type can travel as a list.
+pub(crate) fn has_list(dtype: DataType) -> bool {
+    !matches!(dtype, DataType::Fp16 | DataType::Bf16)
+}
+
+/// A tensor as the list that fits its type.
+pub(crate) fn from_bytes(dtype: DataType, data: &[u8]) -> InferTensorContents {
+    let mut list = InferTensorContents::default();
+    match dtype {
+        DataType::Bool => list.bool_contents = data.iter().map(|b| *b != 0).collect(),
+        DataType::Int8 => list.int_contents = each(data, |b| i8::from_le_bytes(b).into()),
+        DataType::Int16 => list.int_contents = each(data, |b| i16::from_le_bytes(b).into()),
+        DataType::Int32 => list.int_contents = each(data, i32::from_le_bytes),
+        DataType::Int64 => list.int64_contents = each(data, i64::from_le_bytes),
+        DataType::Uint8 => list.uint_contents = each(data, |b| u8::from_le_bytes(b).into()),
+        DataType::Uint16 => list.uint_contents = each(data, |b| u16::from_le_bytes(b).into()),
+        DataType::Uint32 => list.uint_contents = each(data, u32::from_le_bytes),
+        DataType::Uint64 => list.uint64_contents = each(data, u64::from_le_bytes),
+        DataType::Fp32 => list.fp32_contents = each(data, f32::from_le_bytes),
+        DataType::Fp64 => list.fp64_contents = each(data, f64::from_le_bytes),
+        DataType::Bytes => list.bytes_contents = Texts(data).map(<[u8]>::to_vec).collect(),
+        DataType::Fp16 | DataType::Bf16 => {}
+    }
+    list
+}
+
+fn each<const N: usize, T>(data: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
+    data.as_chunks::<N>().0.iter().map(|bytes| read(*bytes)).collect()
 }
 
 /// Whether a list that does not belong to the type holds anything.
@@ -111,7 +142,8 @@ mod tests {
             ),
         ];
         for (dtype, list, want) in all {
-            assert_eq!(bytes(&list, dtype), Ok(want), "{dtype}");
+            assert_eq!(bytes(&list, dtype), Ok(want.clone()), "{dtype}");
+            assert_eq!(from_bytes(dtype, &want), list, "{dtype}");
         }
     }
 

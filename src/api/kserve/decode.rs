@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Id, Shape};
 
+use super::form::{self, Form, Given};
+use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
 use crate::config::proto::infer_parameter::ParameterChoice;
@@ -19,8 +21,8 @@ use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     Invalid(Invalid),
-    /// Well said, but nothing this server does.
-    Unserved(String),
+    /// Said elsewhere already.
+    Status(Status),
 }
 
 impl Fault {
@@ -31,7 +33,7 @@ impl Fault {
     pub(crate) fn status(self, model: &str, mark: &str) -> Status {
         match self {
             Fault::Invalid(what) => refusal::status(&Failure::Invalid { model: model.to_owned(), what }, mark),
-            Fault::Unserved(text) => Status::unimplemented(text),
+            Fault::Status(status) => status,
         }
     }
 }
@@ -49,18 +51,27 @@ pub(crate) struct Parameters {
     pub(crate) priority: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) custom: Vec<(String, Parameter)>,
+    pub(crate) form: Form,
 }
 
 /// Reads a request. `sequence_header` is what the metadata says of the sequence.
-pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -> Result<InferRequest, Status> {
+pub(crate) fn infer(
+    message: ModelInferRequest,
+    sequence_header: Option<&str>,
+    regions: &Regions,
+) -> Result<(InferRequest, Form), Status> {
+    let is_raw = !message.raw_input_contents.is_empty();
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
     let read = || -> Result<_, Fault> {
         let mut parameters = read_parameters(parameters)?;
         stand_in(&mut parameters.sequence.id, sequence_header)?;
-        Ok((parameters, read_inputs(inputs, raw_input_contents, &model_name)?, read_outputs(outputs)?))
+        parameters.form.typed &= !is_raw;
+        let inputs = read_inputs(inputs, raw_input_contents, &model_name, regions)?;
+        let outputs = read_outputs(outputs, &mut parameters.form, regions)?;
+        Ok((parameters, inputs, outputs))
     };
     let (parameters, inputs, outputs) = read().map_err(|fault| fault.status(&model_name, &id))?;
-    Ok(InferRequest {
+    let request = InferRequest {
         model: model_name,
         version: model_version,
         id,
@@ -71,7 +82,8 @@ pub(crate) fn infer(message: ModelInferRequest, sequence_header: Option<&str>) -
         outputs,
         parameters: parameters.custom,
         dialect: Dialect::TRITON,
-    })
+    };
+    Ok((request, parameters.form))
 }
 
 // === parameters ===
@@ -87,9 +99,8 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
             "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
             "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?)?,
             "timeout" => read.timeout = timeout(&key, value.as_ref())?,
-            "triton_enable_empty_final_response" => {
-                flag(&key, value.as_ref())?;
-            }
+            "sequor_typed" => read.form.typed = flag(&key, value.as_ref())?,
+            "triton_enable_empty_final_response" => read.form.mark_final = flag(&key, value.as_ref())?,
             _ => read.custom.push(custom(key, value)?),
         }
     }
@@ -192,23 +203,30 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
 
 // === tensors ===
 
-fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, model: &str) -> Result<Vec<Named>, Fault> {
+fn read_inputs(
+    inputs: Vec<InferInputTensor>,
+    raw: Vec<Bytes>,
+    model: &str,
+    regions: &Regions,
+) -> Result<Vec<Named>, Fault> {
     let is_raw = !raw.is_empty();
     let (mut raw, count) = (raw.into_iter(), inputs.len());
     let mut read = Vec::with_capacity(count);
     for input in inputs {
-        check_input_parameters(&input)?;
+        let window = read_window(&input, regions)?;
         let dtype = data_type(&input.name, &input.datatype)?;
-        let data = match (is_raw, input.contents) {
-            (true, Some(_)) => {
+        let data = match (window, is_raw, input.contents) {
+            (Some(window), _, None) => window.read().map_err(Fault::Status)?,
+            (Some(_), _, Some(_)) => return Err(both(&input.name, model)),
+            (None, true, Some(_)) => {
                 let name = &input.name;
                 return Err(Fault::malformed(format!(
                     "contents field must not be specified when using raw_input_contents for '{name}' for model '{model}'"
                 )));
             }
-            (true, None) => raw.next().ok_or_else(|| Invalid::NoData { input: input.name.clone() })?,
-            (false, Some(list)) => contents::to_bytes(&list, dtype, &input.name, model)?,
-            (false, None) => return Err(Invalid::NoData { input: input.name }.into()),
+            (None, true, None) => raw.next().ok_or_else(|| Invalid::NoData { input: input.name.clone() })?,
+            (None, false, Some(list)) => contents::to_bytes(&list, dtype, &input.name, model)?,
+            (None, false, None) => return Err(Invalid::NoData { input: input.name }.into()),
         };
         let shape = shape(&input.name, input.shape)?;
         read.push(Named { name: input.name, tensor: Tensor { dtype, shape, data } });
@@ -222,14 +240,25 @@ fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, model: &str) -> R
     }
 }
 
-fn check_input_parameters(input: &InferInputTensor) -> Result<(), Fault> {
-    if input.parameters.keys().any(|key| key.starts_with("shared_memory_")) {
-        let name = &input.name;
-        return Err(Fault::Unserved(format!(
-            "shared memory is not served here; send the data of input '{name}' itself"
-        )));
+pub(crate) fn both(input: &str, model: &str) -> Fault {
+    Fault::malformed(format!(
+        "unexpected 'content' provided when using shared memory for input tensor '{input}' for model '{model}'"
+    ))
+}
+
+fn read_window(input: &InferInputTensor, regions: &Regions) -> Result<Option<Window>, Fault> {
+    if input.parameters.is_empty() {
+        return Ok(None);
     }
-    Ok(())
+    form::window(&format!("input '{}'", input.name), |key| given(&input.parameters, key), regions)
+}
+
+fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Option<Given<'a>> {
+    Some(match parameters.get(key)?.parameter_choice.as_ref()? {
+        ParameterChoice::Int64Param(n) => Given::Number(*n),
+        ParameterChoice::StringParam(text) => Given::Text(text),
+        _ => Given::Other,
+    })
 }
 
 pub(crate) fn data_type(input: &str, name: &str) -> Result<DataType, Fault> {
@@ -244,18 +273,15 @@ pub(crate) fn shape(input: &str, dims: Vec<i64>) -> Result<Shape, Fault> {
     Ok(Shape(dims.into_iter().map(i64::cast_unsigned).collect()))
 }
 
-fn read_outputs(outputs: Vec<InferRequestedOutputTensor>) -> Result<Vec<String>, Fault> {
-    outputs
-        .into_iter()
-        .map(|output| check_output(&output.name, output.parameters.keys()).map(|()| output.name))
-        .collect()
-}
-
-pub(crate) fn check_output<'a>(name: &str, mut keys: impl Iterator<Item = &'a String>) -> Result<(), Fault> {
-    match keys.find(|key| *key == "classification" || key.starts_with("shared_memory_")) {
-        None => Ok(()),
-        Some(key) => Err(Fault::Unserved(format!("parameter '{key}' of output '{name}' is not served here"))),
+fn read_outputs(
+    outputs: Vec<InferRequestedOutputTensor>,
+    form: &mut Form,
+    regions: &Regions,
+) -> Result<Vec<String>, Fault> {
+    for output in outputs.iter().filter(|output| !output.parameters.is_empty()) {
+        form.read(&output.name, None, |key| given(&output.parameters, key), regions)?;
     }
+    Ok(outputs.into_iter().map(|output| output.name).collect())
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@ use super::*;
 use crate::api::Code;
 use crate::config::proto::InferTensorContents;
 
+fn infer(message: ModelInferRequest, header: Option<&str>) -> Result<InferRequest, Status> {
+    super::infer(message, header, &Regions::new(0)).map(|(request, _)| request)
+}
+
 fn choice(value: ParameterChoice) -> InferParameter {
     InferParameter { parameter_choice: Some(value) }
 }
@@ -66,7 +70,7 @@ fn parameters_with_a_meaning_are_taken_out() {
             ("sequence_step", ParameterChoice::Int64Param(3)),
             ("priority", ParameterChoice::Uint64Param(2)),
             ("timeout", ParameterChoice::Int64Param(1500)),
-            ("triton_enable_empty_final_response", ParameterChoice::BoolParam(true)),
+            ("triton_enable_empty_final_response", ParameterChoice::BoolParam(false)),
             ("tenant", text("gold")),
         ]),
         None,
@@ -75,6 +79,15 @@ fn parameters_with_a_meaning_are_taken_out() {
     assert_eq!(request.sequence, SequenceStep { id: Id::Int(7), start: true, end: false, step: Some(3) });
     assert_eq!((request.priority, request.timeout), (2, Some(Duration::from_micros(1500))));
     assert_eq!(request.parameters, [("tenant".to_owned(), Parameter::Text("gold".to_owned()))]);
+}
+
+#[test]
+fn a_client_may_want_to_know_that_an_answer_is_the_last() {
+    let form = |flag| {
+        let message = message(&[("triton_enable_empty_final_response", ParameterChoice::BoolParam(flag))]);
+        super::infer(message, None, &Regions::new(0)).expect("a request").1
+    };
+    assert_eq!((form(true).mark_final, form(false).mark_final), (true, false));
 }
 
 #[test]
@@ -156,14 +169,34 @@ fn shapes_and_types_have_to_be_some() {
 fn what_is_not_served_is_refused_by_name() {
     let mut shared = message(&[]);
     shared.inputs[0].parameters.insert("shared_memory_region".to_owned(), choice(text("r")));
+    let missing = |key: &str| (Code::InvalidArgument, format!("'{key}' of input 'INPUT' is missing"));
+    let status = infer(shared.clone(), None).expect_err("refused");
+    assert_eq!((status.code, status.message.clone()), missing("shared_memory_byte_size"));
+    shared.inputs[0].parameters = [("shared_memory_offset".to_owned(), choice(ParameterChoice::Int64Param(0)))].into();
+    let status = infer(shared.clone(), None).expect_err("refused");
+    assert_eq!((status.code, status.message.clone()), missing("shared_memory_region"));
+    let size = choice(ParameterChoice::Int64Param(4));
+    let parameters = [("shared_memory_region", choice(text("r"))), ("shared_memory_byte_size", size)];
+    shared.inputs[0].parameters = parameters.map(|(key, value)| (key.to_owned(), value)).into();
     let status = infer(shared, None).expect_err("refused");
-    assert_eq!((status.code, status.reason), (Code::Unimplemented, "unsupported"));
+    assert_eq!((status.code, status.message.as_str()), (Code::NotFound, "Unable to find shared memory region: 'r'"));
+}
 
-    let mut classes = message(&[]);
-    let parameters = [("classification".to_owned(), choice(ParameterChoice::Int64Param(3)))].into();
-    classes.outputs = vec![InferRequestedOutputTensor { name: "OUT".to_owned(), parameters }];
+#[test]
+fn a_classification_has_a_count_and_no_region() {
+    let read = |count: i64, region: bool| {
+        let mut wanted = message(&[]);
+        let mut parameters = vec![("classification".to_owned(), choice(ParameterChoice::Int64Param(count)))];
+        if region {
+            parameters.push(("shared_memory_region".to_owned(), choice(text("r"))));
+        }
+        let parameters = parameters.into_iter().collect();
+        wanted.outputs = vec![InferRequestedOutputTensor { name: "OUT".to_owned(), parameters }];
+        super::infer(wanted, None, &Regions::new(0)).map(|(_, form)| form.needs_model())
+    };
+    assert_eq!(read(3, false), Ok(true));
     assert_eq!(
-        infer(classes, None).expect_err("refused").message,
-        "parameter 'classification' of output 'OUT' is not served here"
+        [read(0, false), read(-1, false), read(3, true)].map(|r| r.expect_err("refused").code),
+        [Code::InvalidArgument; 3]
     );
 }

@@ -1,28 +1,78 @@
 //! From the host's answers to the messages of the gRPC service. Tensor data is handed on as it is.
 
+use std::collections::BTreeMap;
+
+use super::contents;
+use super::form::Form;
+use super::shared_memory::Window;
+use crate::api::Status;
+use crate::api::intake::Call;
+use crate::api::status::REASON_PARAMETER;
 use crate::config::proto::infer_parameter::ParameterChoice;
 use crate::config::proto::model_infer_response::InferOutputTensor;
 use crate::config::proto::model_metadata_response::TensorMetadata;
-use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse};
+use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, ModelStreamInferResponse};
 use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
 
-pub(crate) fn answer(answer: InferAnswer) -> ModelInferResponse {
+/// Says of a stream's answer that no other follows it.
+const FINAL: &str = "triton_final_response";
+
+pub(crate) fn answer(answer: InferAnswer, form: &Form) -> Result<ModelInferResponse, Status> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
-    for Named { name, tensor } in answer.outputs {
+    // Half floats have no list of their own, and an answer is all of one kind.
+    let typed = form.typed && answer.outputs.iter().all(|output| contents::has_list(output.tensor.dtype));
+    for output in answer.outputs {
+        let (Named { name, tensor }, window) = form.settle(output)?;
         let shape = tensor.shape.0.into_iter().map(u64::cast_signed).collect();
         let datatype = tensor.dtype.name().to_owned();
-        outputs.push(InferOutputTensor { name, datatype, shape, ..Default::default() });
+        let contents = (typed && window.is_none()).then(|| contents::from_bytes(tensor.dtype, &tensor.data));
+        let parameters = window.map(region).unwrap_or_default();
+        outputs.push(InferOutputTensor { name, datatype, shape, parameters, contents });
         raw.push(tensor.data);
     }
-    ModelInferResponse {
+    if typed {
+        raw.clear();
+    }
+    let mut parameters: BTreeMap<_, _> =
+        answer.parameters.into_iter().map(|(key, value)| (key, parameter(value))).collect();
+    if form.mark_final {
+        parameters.insert(FINAL.to_owned(), parameter(Parameter::Bool(true)));
+    }
+    Ok(ModelInferResponse {
         model_name: answer.model,
         model_version: answer.version.to_string(),
         id: answer.id,
-        parameters: answer.parameters.into_iter().map(|(key, value)| (key, parameter(value))).collect(),
+        parameters,
         outputs,
         raw_output_contents: raw,
+    })
+}
+
+/// Where an output lies instead of in the answer.
+fn region(window: &Window) -> BTreeMap<String, InferParameter> {
+    let int = |n: u64| parameter(Parameter::Int(i64::try_from(n).unwrap_or(i64::MAX)));
+    let mut said = BTreeMap::from([
+        ("shared_memory_region".to_owned(), parameter(Parameter::Text(window.region().name.clone()))),
+        ("shared_memory_byte_size".to_owned(), int(window.size)),
+    ]);
+    if window.offset > 0 {
+        said.insert("shared_memory_offset".to_owned(), int(window.offset));
     }
+    said
+}
+
+/// An error as a reply of a stream.
+pub(crate) fn failure(call: &Call, status: Status) -> ModelStreamInferResponse {
+    let reason = parameter(Parameter::Text(status.reason.to_owned()));
+    let answer = ModelInferResponse {
+        model_name: call.model.clone(),
+        model_version: call.version.clone(),
+        id: call.mark.clone(),
+        parameters: [(REASON_PARAMETER.to_owned(), reason)].into(),
+        ..Default::default()
+    };
+    ModelStreamInferResponse { error_message: status.message, infer_response: Some(answer) }
 }
 
 fn parameter(value: Parameter) -> InferParameter {
@@ -63,19 +113,41 @@ mod tests {
     fn outputs_are_told_of_and_their_data_is_not_copied() {
         let data = Bytes::from(vec![1, 2, 3, 4]);
         let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, 1]), data: data.clone() };
-        let response = answer(InferAnswer {
+        let answer = InferAnswer {
             model: "acc".to_owned(),
             version: 3,
             id: "r-1".to_owned(),
             outputs: vec![Named { name: "OUT".to_owned(), tensor }],
             parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
-        });
+        };
+        let response = super::answer(answer, &Form { mark_final: true, ..Form::default() }).expect("an answer");
         assert_eq!((response.model_version.as_str(), response.id.as_str()), ("3", "r-1"));
         assert_eq!(response.raw_output_contents[0].as_ptr(), data.as_ptr());
         let output = &response.outputs[0];
         assert_eq!((output.datatype.as_str(), output.shape.as_slice()), ("FP32", [1, 1].as_slice()));
         let replayed = response.parameters["sequor_replayed"].parameter_choice.clone();
         assert_eq!(replayed, Some(ParameterChoice::BoolParam(true)));
+        assert_eq!(response.parameters[FINAL].parameter_choice, Some(ParameterChoice::BoolParam(true)));
+    }
+
+    #[test]
+    fn an_answer_is_typed_if_all_of_it_can_be() {
+        let form = Form { typed: true, ..Form::default() };
+        let named = |dtype, data: &'static [u8]| Named {
+            name: "y".to_owned(),
+            tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: Bytes::from_static(data) },
+        };
+        let answer = |outputs| {
+            let (model, id, parameters) = ("m".to_owned(), String::new(), Vec::new());
+            super::answer(InferAnswer { model, version: 1, id, outputs, parameters }, &form).expect("an answer")
+        };
+        let int = || named(DataType::Int32, &[254, 255, 255, 255]);
+        let typed = answer(vec![int()]);
+        assert_eq!(typed.outputs[0].contents.clone().expect("a list").int_contents, [-2]);
+        assert!(typed.raw_output_contents.is_empty());
+        let raw = answer(vec![int(), named(DataType::Fp16, &[0, 0])]);
+        assert!(raw.outputs.iter().all(|output| output.contents.is_none()));
+        assert_eq!(raw.raw_output_contents.len(), 2);
     }
 
     #[test]

@@ -1,16 +1,32 @@
 //! KServe's gRPC service. Each call is short: read, hand over, write; what is not served says so by name.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Streaming};
 
+use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
-use super::{EXTENSIONS, SEQUENCE_HEADER, decode, encode};
+use super::line::{self, Replies};
+use super::settings::{self, LogSetting};
+use super::shared_memory::{self, Region};
+use super::stream::{Opening, Pump};
+use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
 use crate::api::intake::Call;
-use crate::api::{Api, Status};
-use crate::config::proto::{self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use crate::api::{Api, Beside, Code, Status};
+use crate::config::proto::system_shared_memory_status_response::RegionStatus;
+use crate::config::proto::{
+    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
+};
+use crate::model::InferRequest;
 use crate::telemetry::metrics::Surface;
+
+/// Metadata of a stream whose first error shall end it.
+const STRICT: &str = "triton_grpc_error";
+/// Metadata of a client that cannot read tensors as bytes.
+const TYPED: &str = "x-typed-contents";
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -29,10 +45,6 @@ pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
 }
 
-fn unserved<T>(rpc: &str) -> Reply<T> {
-    Err(Status::unimplemented(format!("{rpc} is not served here")).into())
-}
-
 /// What the client's `grpc-timeout` says, if it is one.
 fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
@@ -49,8 +61,50 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-fn sequence_header(metadata: &MetadataMap) -> Option<&str> {
-    metadata.get(SEQUENCE_HEADER)?.to_str().ok()
+/// What is known of a request before it is read.
+pub(super) fn call(message: &ModelInferRequest) -> Call {
+    Call {
+        surface: Surface::KserveGrpc,
+        model: message.model_name.clone(),
+        version: message.model_version.clone(),
+        mark: message.id.clone(),
+    }
+}
+
+impl Opening {
+    fn of(metadata: &MetadataMap) -> Opening {
+        let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
+        Opening {
+            sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
+            strict: is_true(STRICT),
+            typed: is_true(TYPED),
+        }
+    }
+}
+
+/// Reads a request, and takes from its model what the form of its answer needs.
+pub(super) fn read(api: &Api, message: ModelInferRequest, opening: &Opening) -> (Result<InferRequest, Status>, Form) {
+    let is_typed = opening.typed && message.raw_input_contents.is_empty();
+    let read = decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(request, mut form)| {
+        form.typed |= is_typed;
+        form.fit_to(api, &request)?;
+        Ok((request, form))
+    });
+    match read {
+        Ok((request, form)) => (Ok(request), form),
+        Err(status) => (Err(status), Form::default()),
+    }
+}
+
+/// An answer that bears the marks the client put on its call.
+fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
+    let mut response = Response::new(answer);
+    for mark in ECHOED {
+        if let Some(value) = asked.get(mark) {
+            response.metadata_mut().insert(mark, value.clone());
+        }
+    }
+    response
 }
 
 #[tonic::async_trait]
@@ -95,100 +149,163 @@ impl GrpcInferenceService for Kserve {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
-        let (model, version) = (message.model_name.clone(), message.model_version.clone());
-        let wait = timeout(&metadata);
-        let call = Call { surface: Surface::KserveGrpc, model: &model, version: &version, wait };
-        let request = decode::infer(message, sequence_header(&metadata));
-        let answer = self.api.infer(call, request).await?;
-        Ok(Response::new(encode::answer(answer)))
+        let call = call(&message);
+        let (request, form) = read(&self.api, message, &Opening::of(&metadata));
+        let answer = self.api.infer(call, request, timeout(&metadata)).await?;
+        Ok(echo(&metadata, encode::answer(answer, &form)?))
     }
 
-    type ModelStreamInferStream = tokio_stream::Empty<Result<ModelStreamInferResponse, tonic::Status>>;
+    type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
     async fn model_stream_infer(
         &self,
-        _: Request<Streaming<ModelInferRequest>>,
+        request: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        unserved("ModelStreamInfer")
+        let (metadata, mut extensions, requests) = request.into_parts();
+        let (sender, replies) = line::line();
+        let pump = Pump::new(self.api.clone(), Opening::of(&metadata), requests, sender);
+        match extensions.remove::<Beside>() {
+            Some(beside) => beside.run(pump),
+            None => drop(tokio::spawn(pump)),
+        }
+        Ok(echo(&metadata, replies))
     }
 
     async fn model_statistics(
         &self,
-        _: Request<proto::ModelStatisticsRequest>,
+        request: Request<proto::ModelStatisticsRequest>,
     ) -> Reply<proto::ModelStatisticsResponse> {
-        unserved("ModelStatistics")
+        let request = request.into_inner();
+        let counted = self.api.statistics(&request.name, &request.version)?;
+        Ok(Response::new(statistics::response(counted)))
     }
 
     async fn repository_index(
         &self,
-        _: Request<proto::RepositoryIndexRequest>,
+        request: Request<proto::RepositoryIndexRequest>,
     ) -> Reply<proto::RepositoryIndexResponse> {
-        unserved("RepositoryIndex")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        let models = control::index(&self.api, request.ready).await?;
+        Ok(Response::new(proto::RepositoryIndexResponse { models }))
     }
 
     async fn repository_model_load(
         &self,
-        _: Request<proto::RepositoryModelLoadRequest>,
+        request: Request<proto::RepositoryModelLoadRequest>,
     ) -> Reply<proto::RepositoryModelLoadResponse> {
-        unserved("RepositoryModelLoad")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::load(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
     async fn repository_model_unload(
         &self,
-        _: Request<proto::RepositoryModelUnloadRequest>,
+        request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> Reply<proto::RepositoryModelUnloadResponse> {
-        unserved("RepositoryModelUnload")
+        let request = request.into_inner();
+        control::check_repository(&request.repository_name)?;
+        control::unload(&self.api, request.model_name, given(request.parameters)).await?;
+        Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 
     async fn system_shared_memory_status(
         &self,
-        _: Request<proto::SystemSharedMemoryStatusRequest>,
+        request: Request<proto::SystemSharedMemoryStatusRequest>,
     ) -> Reply<proto::SystemSharedMemoryStatusResponse> {
-        unserved("SystemSharedMemoryStatus")
+        let regions = self.api.regions().status(&request.into_inner().name)?;
+        let status = |region: &Arc<Region>| {
+            let Region { name, key, offset, size, .. } = &**region;
+            let (name, key) = (name.clone(), key.clone());
+            (name.clone(), RegionStatus { name, key, offset: *offset, byte_size: *size })
+        };
+        let regions = regions.iter().map(status).collect();
+        Ok(Response::new(proto::SystemSharedMemoryStatusResponse { regions }))
     }
 
     async fn system_shared_memory_register(
         &self,
-        _: Request<proto::SystemSharedMemoryRegisterRequest>,
+        request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
-        unserved("SystemSharedMemoryRegister")
+        let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
+        self.api.regions().register(&name, &key, offset, byte_size)?;
+        Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))
     }
 
     async fn system_shared_memory_unregister(
         &self,
-        _: Request<proto::SystemSharedMemoryUnregisterRequest>,
+        request: Request<proto::SystemSharedMemoryUnregisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryUnregisterResponse> {
-        unserved("SystemSharedMemoryUnregister")
+        self.api.regions().unregister(&request.into_inner().name);
+        Ok(Response::new(proto::SystemSharedMemoryUnregisterResponse {}))
     }
 
     async fn cuda_shared_memory_status(
         &self,
-        _: Request<proto::CudaSharedMemoryStatusRequest>,
+        request: Request<proto::CudaSharedMemoryStatusRequest>,
     ) -> Reply<proto::CudaSharedMemoryStatusResponse> {
-        unserved("CudaSharedMemoryStatus")
+        shared_memory::no_cuda_status(&request.into_inner().name)?;
+        Ok(Response::new(proto::CudaSharedMemoryStatusResponse::default()))
     }
 
     async fn cuda_shared_memory_register(
         &self,
-        _: Request<proto::CudaSharedMemoryRegisterRequest>,
+        request: Request<proto::CudaSharedMemoryRegisterRequest>,
     ) -> Reply<proto::CudaSharedMemoryRegisterResponse> {
-        unserved("CudaSharedMemoryRegister")
+        Err(shared_memory::no_cuda(&request.into_inner().name).into())
     }
 
+    /// There are none; clients tidy up without knowing that.
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,
     ) -> Reply<proto::CudaSharedMemoryUnregisterResponse> {
-        unserved("CudaSharedMemoryUnregister")
+        Ok(Response::new(proto::CudaSharedMemoryUnregisterResponse {}))
     }
 
-    async fn trace_setting(&self, _: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
-        unserved("TraceSetting")
+    async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
+        let request = request.into_inner();
+        if !request.model_name.is_empty() {
+            self.api.find(&request.model_name, "")?;
+        }
+        let changes = request.settings.into_iter().map(|(key, value)| (key, value.value)).collect();
+        let settings = self.api.traces().update(&request.model_name, changes)?;
+        let value = |(key, value)| (key, proto::trace_setting_response::SettingValue { value });
+        Ok(Response::new(proto::TraceSettingResponse { settings: settings.into_iter().map(value).collect() }))
     }
 
-    async fn log_settings(&self, _: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
-        unserved("LogSettings")
+    async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
+        let changes = request.into_inner().settings.into_iter().map(|(key, value)| read_log(key, value));
+        let settings = settings::update_log(changes.collect::<Result<_, _>>()?)?;
+        let written = settings.into_iter().map(|(key, value)| (key.to_owned(), write_log(value)));
+        Ok(Response::new(proto::LogSettingsResponse { settings: written.collect() }))
     }
+}
+
+fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::Parameters {
+    parameters.into_iter().map(|(key, value)| (key, value.parameter_choice.into())).collect()
+}
+
+fn read_log(key: String, value: log_settings_request::SettingValue) -> Result<(String, LogSetting), Status> {
+    use log_settings_request::setting_value::ParameterChoice;
+    let value = match value.parameter_choice {
+        Some(ParameterChoice::BoolParam(flag)) => LogSetting::Bool(flag),
+        Some(ParameterChoice::Uint32Param(number)) => LogSetting::Number(number),
+        Some(ParameterChoice::StringParam(text)) => LogSetting::Text(text),
+        None => return Err(Status::new(Code::InvalidArgument, "bad_input", format!("no value for '{key}'"))),
+    };
+    Ok((key, value))
+}
+
+fn write_log(value: LogSetting) -> log_settings_response::SettingValue {
+    use log_settings_response::setting_value::ParameterChoice;
+    let choice = match value {
+        LogSetting::Bool(flag) => ParameterChoice::BoolParam(flag),
+        LogSetting::Number(number) => ParameterChoice::Uint32Param(number),
+        LogSetting::Text(text) => ParameterChoice::StringParam(text),
+    };
+    log_settings_response::SettingValue { parameter_choice: Some(choice) }
 }
 
 #[cfg(test)]

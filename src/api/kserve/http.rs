@@ -4,17 +4,22 @@ use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::json;
 
+use super::compress::{self, Packing};
+use super::form::Form;
 use super::json::Head;
-use super::{EXTENSIONS, SEQUENCE_HEADER, answer};
+use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::Call;
 use crate::api::{Api, Code, Status};
 use crate::config::model::json::to_json;
+use crate::model::InferRequest;
 use crate::telemetry::metrics::Surface;
 
 /// Says where in a body the JSON ends and bytes begin.
@@ -34,8 +39,27 @@ pub fn routes(api: &Api) -> Router {
         .route("/v2/models/{model}/versions/{version}/config", get(config))
         .route("/v2/models/{model}/infer", post(infer))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .route("/v2/models/{model}/stream", get(socket::open))
+        .route("/v2/models/{model}/versions/{version}/stream", get(socket::open))
+        .route("/livez", get(|| async { StatusCode::OK }))
+        .route("/healthz", get(|| async { StatusCode::OK }))
+        .route("/readyz", get(readyz))
+        .merge(super::manage::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
+        .layer(from_fn(echo))
         .with_state(api.clone())
+}
+
+/// Puts the marks that the client put on its request on the answer.
+async fn echo(request: Request, next: Next) -> Response {
+    let marks = ECHOED.map(|mark| request.headers().get(mark).cloned());
+    let mut response = next.run(request).await;
+    for (mark, value) in ECHOED.into_iter().zip(marks) {
+        if let Some(value) = value {
+            response.headers_mut().insert(mark, value);
+        }
+    }
+    response
 }
 
 /// What is on no path. gRPC clients are answered in their own way.
@@ -54,11 +78,11 @@ fn plain(code: StatusCode, text: &str) -> Response {
 }
 
 /// The model and version a path names.
-#[derive(Debug, serde::Deserialize)]
-struct Named {
-    model: String,
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct Named {
+    pub(super) model: String,
     #[serde(default)]
-    version: String,
+    pub(super) version: String,
 }
 
 async fn server() -> Response {
@@ -68,6 +92,11 @@ async fn server() -> Response {
 
 async fn ready(State(api): State<Api>) -> StatusCode {
     if api.ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+}
+
+/// What is not ready is told in the number that orchestrators look for.
+async fn readyz(State(api): State<Api>) -> StatusCode {
+    if api.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn metadata(State(api): State<Api>, Path(named): Path<Named>) -> Result<Response, Status> {
@@ -87,45 +116,60 @@ async fn config(State(api): State<Api>, Path(named): Path<Named>) -> Result<Resp
 
 async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Request) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
-    let Named { model, version } = &named;
-    let call = Call { surface: Surface::KserveHttp, model, version, wait: None };
-    let read = read(&api, &named, &parts.headers, body).await;
-    let (request, binary) = match read {
-        Ok((request, binary)) => (Ok(request), binary),
-        Err(status) => (Err(status), super::json::Binary::default()),
+    let Named { model, version } = named.clone();
+    let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
+    let (request, form) = match read(&api, &named, &parts.headers, body).await {
+        Ok((request, form)) => (Ok(request), form),
+        Err(status) => (Err(status), Form::default()),
     };
-    let answer = api.infer(call, request).await?;
-    let body = answer::write(answer, &binary)?;
-    Ok(match body.json_length {
-        None => ([(header::CONTENT_TYPE, "application/json")], body.bytes).into_response(),
+    let answer = api.infer(call, request, None).await?;
+    let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
+    let mut response = match json_length {
+        None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
         Some(length) => {
             let headers =
                 [(header::CONTENT_TYPE.as_str(), "application/octet-stream"), (JSON_LENGTH, &length.to_string())];
-            (headers, body.bytes).into_response()
+            (headers, ()).into_response()
         }
-    })
+    };
+    let packing = Packing::accepted(&parts.headers);
+    let packed = packing.and_then(|packing| Some((packing, packing.pack(&bytes)?)));
+    let body = match packed {
+        None => bytes,
+        Some((packing, packed)) => {
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(packing.name()));
+            packed
+        }
+    };
+    *response.body_mut() = body.into();
+    Ok(response)
 }
 
-async fn read(
+async fn read(api: &Api, named: &Named, headers: &HeaderMap, body: Body) -> Result<(InferRequest, Form), Status> {
+    let limit = api.limits().request;
+    let body = compress::unpack(headers, collect(body, limit).await?, limit)?;
+    let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok());
+    read_body(api, named, sequence, json_length(headers)?, body)
+}
+
+/// Reads a body, and takes from its model what its answer needs.
+pub(super) fn read_body(
     api: &Api,
     named: &Named,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(crate::model::InferRequest, super::json::Binary), Status> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| e.as_bytes() != b"identity") {
-        return Err(Status::unimplemented(format!("content-encoding {encoding:?} is not served here")));
+    sequence: Option<&str>,
+    json_length: Option<usize>,
+    body: Bytes,
+) -> Result<(InferRequest, Form), Status> {
+    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions: api.regions() };
+    if json_length == Some(0) {
+        let model = api.find(&named.model, &named.version)?;
+        return super::json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0);
     }
-    let body = collect(body, api.limits().request).await?;
-    let head = Head {
-        model: &named.model,
-        version: &named.version,
-        sequence: headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()),
-        json_length: json_length(headers)?,
-    };
-    let (request, binary) = super::json::infer(head, &body)?;
+    let (request, mut form) = super::json::infer(head, &body)?;
     let model = api.find(&named.model, &named.version)?;
-    answer::check(&model.metadata(), &request.outputs, &binary)?;
-    Ok((request, binary))
+    answer::check(&model.metadata(), &request.outputs, &form)?;
+    form.fit_to(api, &request)?;
+    Ok((request, form))
 }
 
 fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {

@@ -1,21 +1,22 @@
 //! From HTTP bodies to the host's requests: JSON, followed by the tensors that come as bytes. Those stay slices of the received buffer.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use bytes::Bytes;
-use sequor_core::{Dialect, Id};
+use sequor_core::{Dialect, Id, Shape};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::data;
 use super::decode::{
-    Fault, Parameters, check_custom, check_output, data_type, shape, stand_in, text_id, to_priority, to_timeout,
+    Fault, Parameters, both, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout,
 };
+use super::form::{self, Form, Given};
+use super::shared_memory::Regions;
 use crate::api::Status;
 use crate::error::Invalid;
-use crate::model::{InferRequest, Named, Parameter, Tensor};
+use crate::model::{InferRequest, Metadata, Named, Parameter, SequenceStep, Tensor, TensorMetadata};
 
 type Object = serde_json::Map<String, Value>;
 
@@ -58,23 +59,11 @@ pub(crate) struct Head<'a> {
     pub(crate) sequence: Option<&'a str>,
     /// `Inference-Header-Content-Length`, if it was sent.
     pub(crate) json_length: Option<usize>,
-}
-
-/// Which outputs the client wants as bytes behind the JSON.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Binary {
-    by_default: bool,
-    by_name: HashMap<String, bool>,
-}
-
-impl Binary {
-    pub(crate) fn wants(&self, output: &str) -> bool {
-        self.by_name.get(output).copied().unwrap_or(self.by_default)
-    }
+    pub(crate) regions: &'a Regions,
 }
 
 /// Reads a body.
-pub(crate) fn infer(head: Head<'_>, body: &Bytes) -> Result<(InferRequest, Binary), Status> {
+pub(crate) fn infer(head: Head<'_>, body: &Bytes) -> Result<(InferRequest, Form), Status> {
     let parsed = parse(head, body).map_err(|fault| fault.status(head.model, ""))?;
     let (fields, blobs) = parsed;
     let mark = fields.id.clone().unwrap_or_default().into_owned();
@@ -83,11 +72,6 @@ pub(crate) fn infer(head: Head<'_>, body: &Bytes) -> Result<(InferRequest, Binar
 
 fn parse<'b>(head: Head<'_>, body: &'b Bytes) -> Result<(Body<'b>, Bytes), Fault> {
     let length = head.json_length.unwrap_or(body.len());
-    if length == 0 && head.json_length.is_some() {
-        return Err(Fault::Unserved(
-            "a body of raw tensor data alone is not served here; send JSON before it".to_owned(),
-        ));
-    }
     let json = body.get(..length).ok_or_else(|| Fault::malformed(LENGTH_NEEDED))?;
     let fields = serde_json::from_slice(json)
         .map_err(|e| Fault::malformed(format!("failed to parse the request JSON buffer: {e}")))?;
@@ -97,9 +81,8 @@ fn parse<'b>(head: Head<'_>, body: &'b Bytes) -> Result<(Body<'b>, Bytes), Fault
 const LENGTH_NEEDED: &str = "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' \
     when passing inputs in binary data format";
 
-fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferRequest, Binary), Fault> {
-    let mut binary = Binary::default();
-    let mut parameters = read_parameters(body.parameters, &mut binary)?;
+fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferRequest, Form), Fault> {
+    let mut parameters = read_parameters(body.parameters)?;
     stand_in(&mut parameters.sequence.id, head.sequence)?;
     let inputs = body.inputs.ok_or_else(|| {
         Fault::malformed("Unable to parse 'inputs': attempt to access non-existing object member 'inputs'")
@@ -108,7 +91,12 @@ fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferReques
     if !blobs.is_empty() {
         return Err(Fault::malformed(format!("unexpected additional input data for model '{}'", head.model)));
     }
-    let outputs = body.outputs.into_iter().map(|output| read_output(output, &mut binary)).collect::<Result<_, _>>()?;
+    let mut form = parameters.form;
+    let outputs = body
+        .outputs
+        .into_iter()
+        .map(|output| read_output(output, &mut form, head.regions))
+        .collect::<Result<_, _>>()?;
     let request = InferRequest {
         model: head.model.to_owned(),
         version: head.version.to_owned(),
@@ -121,12 +109,12 @@ fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferReques
         parameters: parameters.custom,
         dialect: Dialect::TRITON,
     };
-    Ok((request, binary))
+    Ok((request, form))
 }
 
 // === parameters ===
 
-fn read_parameters(parameters: Object, binary: &mut Binary) -> Result<Parameters, Fault> {
+fn read_parameters(parameters: Object) -> Result<Parameters, Fault> {
     let mut read = Parameters::default();
     for (key, value) in parameters {
         match key.as_str() {
@@ -136,8 +124,9 @@ fn read_parameters(parameters: Object, binary: &mut Binary) -> Result<Parameters
             "sequence_step" => read.sequence.step = Some(unsigned(&key, &value)?),
             "priority" => read.priority = to_priority(unsigned(&key, &value)?)?,
             "timeout" => read.timeout = to_timeout(unsigned(&key, &value)?),
-            "binary_data_output" => binary.by_default = flag(&key, &value)?,
-            "triton_enable_empty_final_response" => {
+            "binary_data_output" => read.form.binary = flag(&key, &value)?,
+            // JSON is typed as it is, and answers have no other after them.
+            "sequor_typed" | "triton_enable_empty_final_response" => {
                 flag(&key, &value)?;
             }
             _ => read.custom.push(custom(key, value)?),
@@ -187,13 +176,19 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
 
 fn read_input(head: Head<'_>, input: Input<'_>, blobs: &mut Bytes) -> Result<Named, Fault> {
     let Input { name, shape: dims, datatype, parameters, data } = input;
-    if parameters.keys().any(|key| key.starts_with("shared_memory_")) {
-        return Err(Fault::Unserved(format!(
-            "shared memory is not served here; send the data of input '{name}' itself"
-        )));
-    }
+    let window = match parameters.is_empty() {
+        true => None,
+        false => form::window(&format!("input '{name}'"), |key| given(&parameters, key), head.regions)?,
+    };
     let dtype = data_type(&name, &datatype)?;
     let shape = shape(&name, dims)?;
+    if let Some(window) = window {
+        if data.is_some() || parameters.contains_key("binary_data_size") {
+            return Err(both(&name, head.model));
+        }
+        let data = window.read().map_err(Fault::Status)?;
+        return Ok(Named { name, tensor: Tensor { dtype, shape, data } });
+    }
     let data = match (parameters.get("binary_data_size"), data) {
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
         (None, Some(raw)) => data::read(raw, dtype, &shape, &name)?,
@@ -220,12 +215,86 @@ fn take(head: Head<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Byt
     }
 }
 
-fn read_output(output: Output, binary: &mut Binary) -> Result<String, Fault> {
-    check_output(&output.name, output.parameters.keys())?;
-    if let Some(value) = output.parameters.get("binary_data") {
-        binary.by_name.insert(output.name.clone(), flag("binary_data", value)?);
-    }
+fn read_output(output: Output, form: &mut Form, regions: &Regions) -> Result<String, Fault> {
+    let binary = output.parameters.get("binary_data").map(|value| flag("binary_data", value)).transpose()?;
+    form.read(&output.name, binary, |key| given(&output.parameters, key), regions)?;
     Ok(output.name)
+}
+
+fn given<'a>(parameters: &'a Object, key: &str) -> Option<Given<'a>> {
+    Some(match parameters.get(key)? {
+        Value::Number(n) => n.as_i64().map_or(Given::Other, Given::Number),
+        Value::String(text) => Given::Text(text),
+        _ => Given::Other,
+    })
+}
+
+// === a body that is the data of the only input ===
+
+/// Reads a body of bytes alone for the only input of a model; the answer's outputs are bytes too.
+pub(crate) fn raw(
+    head: Head<'_>,
+    body: Bytes,
+    metadata: &Metadata,
+    batching: bool,
+) -> Result<(InferRequest, Form), Status> {
+    let read = || -> Result<_, Fault> {
+        let [input] = metadata.inputs.as_slice() else {
+            return Err(Fault::malformed(format!(
+                "raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model configuration",
+                metadata.inputs.len(),
+                metadata.inputs.len(),
+                head.model
+            )));
+        };
+        let mut sequence = SequenceStep::default();
+        stand_in(&mut sequence.id, head.sequence)?;
+        Ok((raw_input(input, body, batching)?, sequence))
+    };
+    let (input, sequence) = read().map_err(|fault| fault.status(head.model, ""))?;
+    let request = InferRequest {
+        model: head.model.to_owned(),
+        version: head.version.to_owned(),
+        id: String::new(),
+        sequence,
+        priority: 0,
+        timeout: None,
+        inputs: vec![input],
+        outputs: Vec::new(),
+        parameters: Vec::new(),
+        dialect: Dialect::TRITON,
+    };
+    Ok((request, Form { binary: true, ..Form::default() }))
+}
+
+/// The tensor that the bytes are: one row, and of the one open dimension as much as there is.
+fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<Named, Fault> {
+    let row: Vec<Option<u64>> = input.dims.0.iter().skip(usize::from(batching)).map(|dim| dim.fixed()).collect();
+    let name = input.name.clone();
+    let (dims, data) = match input.dtype.size() {
+        None => (vec![1; row.len()], one_text(&body)?),
+        Some(size) => {
+            let open = row.iter().filter(|dim| dim.is_none()).count();
+            let known: u64 = row.iter().flatten().product::<u64>().saturating_mul(size as u64);
+            let rest = (body.len() as u64).checked_div(known).unwrap_or(0);
+            if open > 1 {
+                let text = format!(
+                    "the shape of the raw input '{name}' can not be deduced because there are more than one variable-sized dimension"
+                );
+                return Err(Fault::malformed(text));
+            }
+            (row.into_iter().map(|dim| dim.unwrap_or(rest)).collect(), body)
+        }
+    };
+    let shape = Shape(dims);
+    let shape = if batching { shape.with(0, 1) } else { shape };
+    Ok(Named { name, tensor: Tensor { dtype: input.dtype, shape, data } })
+}
+
+/// A text is sent as it is; within a tensor its length stands before it.
+fn one_text(body: &Bytes) -> Result<Bytes, Fault> {
+    let length = u32::try_from(body.len()).map_err(|_| Fault::malformed("a text is too long"))?;
+    Ok([length.to_le_bytes().as_slice(), body].concat().into())
 }
 
 #[cfg(test)]

@@ -1,12 +1,19 @@
 //! Bodies: what stands for what, and what is refused in which words.
 
+use std::sync::LazyLock;
 use std::time::Duration;
+
+use sequor_core::{DataType, Dims};
 
 use super::*;
 use crate::api::Code;
 use crate::model::SequenceStep;
 
-const HEAD: Head<'static> = Head { model: "acc", version: "", sequence: None, json_length: None };
+static REGIONS: LazyLock<Regions> = LazyLock::new(|| Regions::new(0));
+
+fn head(json_length: Option<usize>) -> Head<'static> {
+    Head { model: "acc", version: "", sequence: None, json_length, regions: &REGIONS }
+}
 
 const INPUT: &str = r#"{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[[0.5]]}"#;
 
@@ -14,8 +21,8 @@ fn body(parameters: &str) -> String {
     format!(r#"{{"id":"r-1","parameters":{{{parameters}}},"inputs":[{INPUT}]}}"#)
 }
 
-fn read(text: &str) -> Result<(InferRequest, Binary), Status> {
-    infer(HEAD, &Bytes::copy_from_slice(text.as_bytes()))
+fn read(text: &str) -> Result<(InferRequest, Form), Status> {
+    infer(head(None), &Bytes::copy_from_slice(text.as_bytes()))
 }
 
 fn refused(text: &str) -> String {
@@ -34,7 +41,7 @@ fn a_body_becomes_a_request() {
     let custom = [("tenant".to_owned(), Parameter::Text("gold".to_owned())), ("x".to_owned(), Parameter::Double(-1.5))];
     assert_eq!(request.parameters, custom);
     assert_eq!(request.inputs[0].tensor.data, 0.5f32.to_le_bytes().as_slice());
-    assert_eq!(binary, Binary::default());
+    assert_eq!(binary, Form::default());
 }
 
 #[test]
@@ -81,8 +88,8 @@ fn a_body_that_is_no_request_is_the_clients_fault() {
     assert_eq!(refused(bare), "unable to find data for input tensor 'INPUT' for model 'acc' in request.");
 }
 
-fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Binary), Status> {
-    infer(Head { json_length: length, ..HEAD }, &[json.as_bytes(), blobs].concat().into())
+fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Form), Status> {
+    infer(head(length), &[json.as_bytes(), blobs].concat().into())
 }
 
 const TWO: &str = r#"{"inputs":[{"name":"a","shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}},
@@ -95,7 +102,7 @@ fn tensors_may_follow_the_json_as_bytes() {
     let (request, wanted) = binary(TWO, &[1, 2, 3, 4, 5, 6], Some(TWO.len())).expect("a request");
     let data: Vec<&[u8]> = request.inputs.iter().map(|input| &*input.tensor.data).collect();
     assert_eq!(data, [&[1u8, 2][..], &[9], &[3, 4, 5, 6]]);
-    assert_eq!((wanted.wants("y"), wanted.wants("z")), (true, false));
+    assert_eq!((wanted.wants_bytes("y"), wanted.wants_bytes("z")), (true, false));
     assert_eq!(request.outputs, ["y", "z"]);
 }
 
@@ -107,13 +114,38 @@ fn bytes_that_do_not_add_up_are_refused_in_tritons_words() {
     assert_eq!(said(&[0; 7], Some(TWO.len())), "unexpected additional input data for model 'acc'");
     assert!(said(&[], Some(TWO.len() + 1)).starts_with("must specify valid 'Infer-Header-Content-Length'"));
     assert!(said(&[], None).starts_with("must specify valid 'Infer-Header-Content-Length'"));
-    assert_eq!(binary("", &[0; 4], Some(0)).expect_err("refused").code, Code::Unimplemented);
+}
+
+#[test]
+fn bytes_alone_are_the_one_row_of_the_only_input() {
+    let metadata = |inputs: &[(DataType, &[i64])]| Metadata {
+        name: "acc".to_owned(),
+        versions: vec![],
+        platform: String::new(),
+        inputs: inputs
+            .iter()
+            .map(|(dtype, dims)| TensorMetadata { name: "x".to_owned(), dtype: *dtype, dims: Dims::from_wire(dims) })
+            .collect(),
+        outputs: vec![],
+    };
+    let read = |inputs: &[(DataType, &[i64])], body: &'static [u8]| {
+        let (request, form) = raw(head(Some(0)), Bytes::from_static(body), &metadata(inputs), true)?;
+        assert!(form.wants_bytes("any"));
+        let tensor = request.inputs.into_iter().next().expect("an input").tensor;
+        Ok::<_, Status>((tensor.shape, tensor.data.to_vec()))
+    };
+    let shape = |dims: &[u64]| Shape::of(dims);
+    assert_eq!(read(&[(DataType::Int16, &[-1, 2, -1])], &[0; 12]), Ok((shape(&[1, 2, 3]), vec![0; 12])));
+    assert_eq!(read(&[(DataType::Int16, &[-1, 2])], &[0; 4]), Ok((shape(&[1, 2]), vec![0; 4])));
+    assert_eq!(read(&[(DataType::Bytes, &[-1, 1])], b"ab"), Ok((shape(&[1, 1]), vec![2, 0, 0, 0, b'a', b'b'])));
+    assert!(read(&[(DataType::Int16, &[-1, -1, -1])], &[0; 4]).is_err());
+    assert!(read(&[], &[0; 4]).is_err());
 }
 
 #[test]
 fn the_header_may_not_differ_from_the_parameter() {
     let with = |parameters: &str| {
-        infer(Head { sequence: Some("7"), ..HEAD }, &Bytes::from(body(parameters)))
+        infer(Head { sequence: Some("7"), ..head(None) }, &Bytes::from(body(parameters)))
             .map(|(request, _)| request.sequence.id)
     };
     assert_eq!(with(""), Ok(Id::Int(7)));

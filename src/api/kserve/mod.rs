@@ -2,29 +2,62 @@
 //!
 //! # Layout
 //!
-//! - [`grpc`]: the service; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers.
-//! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers.
+//! - [`grpc`]: the service; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
+//!   [`line`] its answers on their way.
+//! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
+//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators.
+//! - `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
+//! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
 
 pub mod answer;
+pub(crate) mod classes;
+mod compress;
 pub mod contents;
+pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
+pub(crate) mod form;
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
 pub mod generated;
 pub mod grpc;
 pub mod http;
 pub mod json;
+pub mod line;
+mod manage;
 pub mod refusal;
+mod refused_region;
+pub(crate) mod settings;
+pub(crate) mod shared_memory;
+mod socket;
+pub(crate) mod statistics;
+pub(crate) mod stream;
 
-/// Extensions of the protocol that are served.
-pub(crate) const EXTENSIONS: [&str; 5] =
-    ["sequence", "sequence(string_id)", "model_configuration", "binary_tensor_data", "parameters"];
+/// Extensions of the protocol that are served. Traces are not, and shared memory of CUDA is not: their calls answer, and do nothing.
+pub(crate) const EXTENSIONS: [&str; 11] = [
+    "classification",
+    "sequence",
+    "sequence(string_id)",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "model_configuration",
+    "system_shared_memory",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "logging",
+];
+
+/// Marks that clients put on calls and find on the answers.
+pub(crate) const ECHOED: [&str; 2] = ["traceparent", "x-request-id"];
 
 /// The most bytes a text correlation id may have.
 pub(crate) const LONGEST_ID: usize = 128;
 
 /// What proxies hash, and what stands in for the parameter of that meaning.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
+
+/// The gRPC path whose calls live as long as their connection.
+pub const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";

@@ -7,15 +7,16 @@ use std::time::Duration;
 use sequor_core::{DataType, Id, Refusal, Tombstone, Why};
 
 use super::LONGEST_ID;
+pub(crate) use super::refused_region::{RegionFault, region};
 use crate::api::{Code, Status};
 use crate::config::units::human;
-use crate::error::{Failure, Invalid, NotServed, Refused};
+use crate::error::{Control, Failure, Invalid, NotServed, Refused};
 use crate::telemetry::ended_reason;
 
 /// When to come back to a house that is full.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-const BAD_INPUT: &str = "bad_input";
+pub(super) const BAD_INPUT: &str = "bad_input";
 
 /// What a client reads of a failure. `mark` is the request's own id, which stands in front of what is wrong with a request.
 pub fn status(failure: &Failure, mark: &str) -> Status {
@@ -31,6 +32,7 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
             );
             Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
         }
+        Failure::Control(what) => control(what),
         Failure::Run(text) => Status::new(Code::Internal, "run_failed", text),
         Failure::Internal(text) => Status::new(Code::Internal, "internal", text),
     }
@@ -59,6 +61,24 @@ fn not_served(what: &NotServed) -> Status {
         }
     };
     Status::new(code, "not_served", text)
+}
+
+fn control(what: &Control) -> Status {
+    match what {
+        Control::NotExplicit => {
+            let text = "explicit model load / unload is not allowed if polling is enabled \
+                        (model.control_mode of this server is not \"explicit\")";
+            Status::new(Code::Unavailable, "not_explicit", text)
+        }
+        Control::Absent { model } => Status::new(
+            Code::Internal,
+            "not_served",
+            format!("failed to load '{model}', failed to poll from model repository"),
+        ),
+        Control::Failed { model, why } => {
+            Status::new(Code::Internal, "load_failed", format!("failed to load '{model}', {}", why.join("; ")))
+        }
+    }
 }
 
 // === requests that do not fit their model ===

@@ -104,19 +104,44 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
     all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
+    all.insert("not-explicit", Failure::Control(Control::NotExplicit));
+    all.insert("absent", Failure::Control(Control::Absent { model: "nope".to_owned() }));
+    let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
+    all.insert("load-failed", Failure::Control(Control::Failed { model: model(), why }));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     all.insert("internal", Failure::Internal("this is our fault".to_owned()));
     all
+}
+
+fn region_cases() -> Vec<(&'static str, Status)> {
+    let of = |fault: RegionFault<'_>| region("r", &fault);
+    vec![
+        ("region-exists", of(RegionFault::Exists)),
+        ("region-empty", of(RegionFault::Empty)),
+        ("region-too-many", of(RegionFault::TooMany(1024))),
+        ("region-not-opened", of(RegionFault::NotOpened { key: "/k", why: "no such file" })),
+        ("region-does-not-fit", of(RegionFault::DoesNotFit { key: "/k", offset: 8, size: 64, there: 32 })),
+        ("region-not-registered", of(RegionFault::NotRegistered)),
+        ("region-not-registered-cuda", of(RegionFault::NotRegisteredCuda)),
+        ("region-unknown", of(RegionFault::Unknown)),
+        ("region-bad-offset", of(RegionFault::BadOffset)),
+        ("region-bad-size", of(RegionFault::BadSize)),
+        ("region-too-large", of(RegionFault::TooLarge { size: 65, limit: 64 })),
+        ("region-too-small", of(RegionFault::TooSmall { output: "OUTPUT", size: 4, needed: 64 })),
+        ("region-broken", of(RegionFault::Broken { why: "failed to fill whole buffer" })),
+        ("region-cuda", of(RegionFault::NoCuda)),
+    ]
 }
 
 #[test]
 fn every_failure_reads_as_written_down() {
     let table: BTreeMap<String, Case> =
         toml::from_str(include_str!("../../../tests/cases/refusals.toml")).expect("the table");
-    let said: BTreeMap<String, Case> = all()
-        .into_iter()
-        .map(|(name, failure)| {
-            let Status { code, message, reason, .. } = status(&failure, "");
+    let failures = all().into_iter().map(|(name, failure)| (name, status(&failure, "")));
+    let said: BTreeMap<String, Case> = failures
+        .chain(region_cases())
+        .map(|(name, status)| {
+            let Status { code, message, reason, .. } = status;
             let case =
                 Case { code: code.name().to_owned(), http: code.http(), reason: reason.to_owned(), text: message };
             (name.to_owned(), case)
@@ -132,7 +157,7 @@ fn every_failure_reads_as_written_down() {
 fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
         let status = status(&failure, "");
-        let temporary = status.code == Code::Unavailable && status.reason != "not_served";
+        let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
         assert_eq!(status.retry_after.is_some(), temporary, "{name}");
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::file::{ControlMode, Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
+use super::file::{Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
 use super::flags::Given;
-use super::layers::{self, Layers, Origin};
+use super::layers::{Layers, Origin};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::units::Size;
 
@@ -111,9 +111,6 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("model.poll", said.model.poll.0.is_zero()),
         ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
     ];
-    if said.model.control_mode == ControlMode::Poll {
-        faults.push(layers::refusal(layers.origin("model.control_mode").at(), "control_mode = \"poll\""));
-    }
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
@@ -148,6 +145,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::server::file::ControlMode;
     use crate::config::units::Span;
     use std::time::Duration;
 

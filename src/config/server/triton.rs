@@ -121,7 +121,7 @@ pub const FLAGS: &[Flag] = &[
     refused("grpc-server-cert", NO_TLS),
     refused("grpc-server-key", NO_TLS),
     refused("grpc-root-cert", NO_TLS),
-    nothing("grpc-infer-response-compression-level", "answers are compressed if the client asks for it"),
+    nothing("grpc-infer-response-compression-level", "answers over gRPC are not compressed"),
     sets("grpc-keepalive-time", "grpc.keepalive", How::Unit("ms")),
     nothing("grpc-keepalive-timeout", NO_PINGS),
     nothing("grpc-keepalive-permit-without-calls", NO_PINGS),
@@ -147,7 +147,11 @@ pub const FLAGS: &[Flag] = &[
     nothing("vertex-ai-port", NO_CLOUD),
     nothing("vertex-ai-thread-count", NO_CLOUD),
     nothing("vertex-ai-default-model", NO_CLOUD),
-    refused_unless("allow-client-shm", NO, "shared memory is not served yet; send tensors with the request"),
+    refused_unless(
+        "allow-client-shm",
+        &["true", "1"],
+        "shared memory is open to all who may call; let a proxy keep its requests away",
+    ),
     // === metrics and traces ===
     sets("allow-metrics", "metrics.enabled", How::AsIs),
     nothing("allow-gpu-metrics", "the machine's own metrics are left to its own exporters"),

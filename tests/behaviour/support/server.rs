@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use sequor::backend::Backend;
 use sequor::backend::mock::MockBackend;
 use sequor::backend::onnx::library::{self, LOCAL, System};
 use sequor::backend::onnx::{OnnxBackend, install};
-use sequor::backend::{Backend, LoadOptions};
-use sequor::config::model::draft;
 use sequor::model::repository::ReadyVersion;
 use sequor::model::{Availability, Options, Repository};
 use sequor::telemetry::Metrics;
@@ -103,13 +102,7 @@ impl Spec {
             true => Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) }),
             false => self.backend,
         };
-        let options = Options {
-            config: draft::Options::default(),
-            load: LoadOptions { threads: 1, spinning: false },
-            state_limit: self.state_limit,
-            reply_pool: 1 << 20,
-            strict_readiness: true,
-        };
+        let options = Options { state_limit: self.state_limit, reply_pool: 1 << 20, ..Options::default() };
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();
         repository.load(&self.directory.path().join(&self.name));

@@ -81,6 +81,7 @@ pub fn load(rng: &mut Rng, taste: &Taste, version: u64) -> LoadSpec {
         stages,
         initial_state_shape: *rng.pick(&[0, 0, 77]),
         external: hooks(rng, taste.external),
+        hold: None,
     }
 }
 

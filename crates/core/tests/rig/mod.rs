@@ -39,6 +39,7 @@ pub fn spec(strategy: Strategy, max_batch: u32) -> LoadSpec {
         stages: Stages::default(),
         initial_state_shape: 0,
         external: None,
+        hold: None,
     }
 }
 

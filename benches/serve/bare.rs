@@ -1,0 +1,101 @@
+//! ONNX Runtime alone, in a loop: what a step costs that nothing but the model takes part in. Each is a process of its own, so that it can
+//! be put on a core of its own; it prints its figures, one a line.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sequor::backend::onnx::OnnxBackend;
+use sequor::backend::onnx::library::{self, System};
+use sequor::backend::{Backend, Context, Feed, Fetch, LoadOptions};
+use sequor::device::{Pool, Pooled, Span};
+use sequor_core::{DataType, Shape};
+
+use crate::models;
+
+/// Batch size and microseconds a row, at each size.
+pub(crate) fn vad() {
+    let mut context =
+        context(&models::root("models/vad/1/model.onnx"), &["input", "state", "sr"], &["output", "stateN"]);
+    let rate = memory(&16000i64.to_le_bytes());
+    for batch in [1u64, 8, 16, 32, 64] {
+        let shapes = [&[batch, 576][..], &[2, batch, 128], &[], &[batch, 1], &[2, batch, 128]].map(Shape::of);
+        let [input, mut kept] = [576 * 4 * batch, 2 * 128 * 4 * batch].map(|n| memory(&vec![0; n as usize]));
+        let mut output = memory(&vec![0; 4 * batch as usize]);
+        let mut next = memory(&vec![0; 2 * 128 * 4 * batch as usize]);
+        let micros = best(|| {
+            let feeds = [
+                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: Span::host(input.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: Span::host(kept.as_ref()) },
+                Feed { dtype: DataType::Int64, shape: &shapes[2], data: Span::host(rate.as_ref()) },
+            ];
+            let mut fetches = [
+                Fetch::Into { shape: &shapes[3], data: output.write().expect("memory") },
+                Fetch::Into { shape: &shapes[4], data: next.write().expect("memory") },
+            ];
+            context.run(&feeds, &mut fetches).expect("a run");
+            std::mem::swap(&mut kept, &mut next);
+        });
+        println!("{batch} {}", micros / batch as f64);
+    }
+}
+
+/// Batch size, microseconds a row of the 64 KiB model, and microseconds to copy 64 KiB.
+pub(crate) fn wide() {
+    let mut context = context(&models::root("benches/models/wide.onnx"), &["INPUT", "STATE"], &["OUTPUT", "STATE_OUT"]);
+    const WIDTH: u64 = 16384;
+    for batch in [1u64, 4, 8, 16, 32] {
+        let shapes = [&[batch, 1][..], &[batch, WIDTH], &[batch, 1], &[batch, WIDTH]].map(Shape::of);
+        let input = memory(&vec![0; 4 * batch as usize]);
+        let [mut kept, mut next] = [0, 1].map(|_| memory(&vec![0; (4 * WIDTH * batch) as usize]));
+        let mut output = memory(&vec![0; 4 * batch as usize]);
+        let micros = best(|| {
+            let feeds = [
+                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: Span::host(input.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: Span::host(kept.as_ref()) },
+            ];
+            let mut fetches = [
+                Fetch::Into { shape: &shapes[2], data: output.write().expect("memory") },
+                Fetch::Into { shape: &shapes[3], data: next.write().expect("memory") },
+            ];
+            context.run(&feeds, &mut fetches).expect("a run");
+            std::mem::swap(&mut kept, &mut next);
+        });
+        // Rows far apart, as states of many sequences are.
+        let rows = vec![1u8; 64 << 16];
+        let (mut to, mut at) = (vec![0u8; 64 << 16], 0usize);
+        let copy = best(|| {
+            at = (at + 37) % 64;
+            to[at << 16..(at + 1) << 16].copy_from_slice(&rows[at << 16..(at + 1) << 16]);
+            std::hint::black_box(&mut to);
+        });
+        println!("{batch} {} {copy}", micros / batch as f64);
+    }
+}
+
+fn context(file: &Path, inputs: &[&str], outputs: &[&str]) -> Box<dyn Context> {
+    let library = library::find(None, &System).expect("ONNX Runtime");
+    let backend = OnnxBackend::new(&library.path).expect("ONNX Runtime");
+    let graph = backend.load(file, &LoadOptions { threads: 1, spinning: false }).expect("a graph");
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    graph.context(&names(inputs), &names(outputs)).expect("a context")
+}
+
+/// Memory that is aligned as a backend wants it.
+fn memory(bytes: &[u8]) -> Pooled {
+    let mut memory = Pool::new(0).take(bytes.len()).expect("memory");
+    memory.write().expect("memory").as_host_mut().expect("host memory").copy_from_slice(bytes);
+    memory
+}
+
+/// Microseconds a turn, at the best of five tries of 0.2 s.
+fn best(mut turn: impl FnMut()) -> f64 {
+    let mut try_once = || {
+        let (began, mut turns) = (Instant::now(), 0u32);
+        while began.elapsed() < Duration::from_millis(200) {
+            turn();
+            turns += 1;
+        }
+        began.elapsed().as_secs_f64() * 1e6 / f64::from(turns)
+    };
+    (0..5).map(|_| try_once()).fold(f64::INFINITY, f64::min)
+}

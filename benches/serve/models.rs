@@ -1,0 +1,34 @@
+//! The repository that the figures are measured with, put together in a temporary folder.
+
+use std::path::{Path, PathBuf};
+
+/// Name, configuration, graph.
+const MODELS: [(&str, &str, &str); 5] = [
+    ("identity", include_str!("../models/identity.pbtxt"), "benches/models/identity.onnx"),
+    ("direct", include_str!("../models/direct.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
+    ("oldest", include_str!("../models/oldest.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
+    ("wide_direct", include_str!("../models/wide_direct.pbtxt"), "benches/models/wide.onnx"),
+    ("wide_oldest", include_str!("../models/wide_oldest.pbtxt"), "benches/models/wide.onnx"),
+];
+
+pub(crate) fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+pub(crate) fn repository() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, config, graph) in MODELS {
+        let model = folder.path().join(name);
+        std::fs::create_dir_all(model.join("1")).expect("a folder");
+        std::fs::write(model.join("config.pbtxt"), config).expect("a file");
+        std::fs::copy(root(graph), model.join("1/model.onnx")).expect("a graph");
+    }
+    folder
+}
+
+/// One model of `models/`, alone in a repository.
+pub(crate) fn only(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::os::unix::fs::symlink(root("models").join(name), folder.path().join(name)).expect("a link");
+    folder
+}

@@ -1,0 +1,126 @@
+//! The classification extension: of an output's scores the highest, as texts `value:index:label`.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use half::{bf16, f16};
+use sequor_core::{DataType, Shape};
+
+use crate::api::{Code, Status};
+use crate::model::Tensor;
+
+/// Scores must be numbers.
+pub(crate) fn check(output: &str, dtype: DataType) -> Result<(), Status> {
+    if !matches!(dtype, DataType::Bytes | DataType::Bool) {
+        return Ok(());
+    }
+    let text = format!("class result not available for output '{output}' due to unsupported type '{dtype}'");
+    Err(Status::new(Code::InvalidArgument, "bad_input", text))
+}
+
+/// The `count` highest of each row, highest first; of equal ones the first.
+pub(crate) fn of(tensor: &Tensor, count: usize, batching: bool, labels: &[String]) -> Tensor {
+    let rows = if batching { tensor.shape.0.first().copied().unwrap_or(1) } else { 1 };
+    let size = tensor.dtype.size().unwrap_or(1);
+    let row_bytes = usize::try_from(rows).ok().and_then(|rows| tensor.data.len().checked_div(rows)).unwrap_or(0);
+    let count = count.min(row_bytes / size.max(1));
+    let mut data = BytesMut::new();
+    for row in tensor.data.chunks(row_bytes.max(1)) {
+        for (index, value) in top(tensor.dtype, row, count) {
+            let label = labels.get(index).map_or(String::new(), |label| format!(":{label}"));
+            let text = format!("{value}:{index}{label}");
+            data.put_u32_le(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            data.put_slice(text.as_bytes());
+        }
+    }
+    let mut shape = Shape::of(&[count as u64]);
+    if batching {
+        shape = shape.with(0, rows);
+    }
+    Tensor { dtype: DataType::Bytes, shape, data: Bytes::from(data) }
+}
+
+/// Indices and values of the highest.
+fn top(dtype: DataType, row: &[u8], count: usize) -> Vec<(usize, Score)> {
+    let float = Score::Float;
+    match dtype {
+        DataType::Fp16 => pick(row, count, |b| float(f16::from_le_bytes(b).to_f64())),
+        DataType::Bf16 => pick(row, count, |b| float(bf16::from_le_bytes(b).to_f64())),
+        DataType::Fp32 => pick(row, count, |b| float(f32::from_le_bytes(b).into())),
+        DataType::Fp64 => pick(row, count, |b| float(f64::from_le_bytes(b))),
+        DataType::Int8 => pick(row, count, |b| Score::Int(i8::from_le_bytes(b).into())),
+        DataType::Int16 => pick(row, count, |b| Score::Int(i16::from_le_bytes(b).into())),
+        DataType::Int32 => pick(row, count, |b| Score::Int(i32::from_le_bytes(b).into())),
+        DataType::Int64 => pick(row, count, |b| Score::Int(i64::from_le_bytes(b).into())),
+        DataType::Uint8 => pick(row, count, |b| Score::Int(u8::from_le_bytes(b).into())),
+        DataType::Uint16 => pick(row, count, |b| Score::Int(u16::from_le_bytes(b).into())),
+        DataType::Uint32 => pick(row, count, |b| Score::Int(u32::from_le_bytes(b).into())),
+        DataType::Uint64 => pick(row, count, |b| Score::Int(u64::from_le_bytes(b).into())),
+        DataType::Bool | DataType::Bytes => Vec::new(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Score {
+    Int(i128),
+    Float(f64),
+}
+
+impl Score {
+    fn compare(&self, other: &Score) -> Ordering {
+        match (self, other) {
+            (Score::Int(a), Score::Int(b)) => a.cmp(b),
+            (Score::Float(a), Score::Float(b)) => a.total_cmp(b),
+            // A tensor has one type.
+            (Score::Int(_), Score::Float(_)) | (Score::Float(_), Score::Int(_)) => Ordering::Equal,
+        }
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Score::Int(n) => write!(f, "{n}"),
+            Score::Float(x) => write!(f, "{x:.6}"),
+        }
+    }
+}
+
+fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
+    let mut all: Vec<(usize, Score)> = row.as_chunks::<N>().0.iter().map(|b| read(*b)).enumerate().collect();
+    // Stable: of equal scores the first stays in front.
+    all.sort_by(|(_, a), (_, b)| b.compare(a));
+    all.truncate(count);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(tensor: &Tensor) -> Vec<String> {
+        let texts = crate::model::Texts(&tensor.data);
+        texts.map(|text| String::from_utf8(text.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_highest_come_first_with_the_names_of_their_classes() {
+        let data: Vec<u8> = [0.1f32, 0.7, 0.2, 0.5, 0.5, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[2, 3]), data: data.into() };
+        let labels = ["cat".to_owned(), "dog".to_owned()];
+        let top = of(&tensor, 2, true, &labels);
+        assert_eq!((top.dtype, &top.shape), (DataType::Bytes, &Shape::of(&[2, 2])));
+        assert_eq!(texts(&top), ["0.700000:1:dog", "0.200000:2", "0.500000:0:cat", "0.500000:1:dog"]);
+        let flat = of(&tensor, 99, false, &[]);
+        assert_eq!((flat.shape.clone(), texts(&flat)[0].as_str()), (Shape::of(&[6]), "0.700000:1"));
+    }
+
+    #[test]
+    fn integers_are_compared_as_such() {
+        let data: Vec<u8> = [i64::MAX - 1, i64::MAX, -1].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let tensor = Tensor { dtype: DataType::Int64, shape: Shape::of(&[1, 3]), data: data.into() };
+        assert_eq!(texts(&of(&tensor, 1, true, &[])), [format!("{}:1", i64::MAX)]);
+        assert!(check("y", DataType::Bytes).is_err() && check("y", DataType::Fp16).is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+//! How a client wants its answer written, as far as that is not the protocol's only way: last answers marked, tensors as bytes or as lists,
+//! classes in place of scores, outputs in shared memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::classes;
+use super::decode::Fault;
+use super::shared_memory::{Regions, Window};
+use crate::api::{Api, Status};
+use crate::model::{InferRequest, Named, Served, TensorMetadata};
+
+/// Made with the request, kept until there is an answer.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Form {
+    /// Whether the answer says that it is the last one of its request.
+    pub(crate) mark_final: bool,
+    /// gRPC: lists of numbers instead of bytes.
+    pub(crate) typed: bool,
+    /// HTTP: bytes behind the JSON, where an output does not say otherwise.
+    pub(crate) binary: bool,
+    pub(crate) outputs: HashMap<String, Wish>,
+}
+
+/// How one output is wanted.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) binary: Option<bool>,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) enum Place {
+    /// In the answer, as it is.
+    #[default]
+    Answer,
+    /// The highest so many, with the names of their classes.
+    Classes {
+        count: usize,
+        batching: bool,
+        labels: Option<Arc<[String]>>,
+    },
+    Region(Window),
+}
+
+/// A parameter of a tensor, of either protocol.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Given<'a> {
+    Number(i64),
+    Text(&'a str),
+    Other,
+}
+
+/// The parameters of a tensor that say where it lies: region, size, offset.
+pub(crate) fn window<'a>(
+    what: &str,
+    get: impl Fn(&str) -> Option<Given<'a>>,
+    regions: &Regions,
+) -> Result<Option<Window>, Fault> {
+    let kind = |key: &str, expected: &str| {
+        Fault::malformed(format!("invalid value type for '{key}' parameter of {what}, expected {expected}."))
+    };
+    let number = |key: &str| match get(key) {
+        None => Ok(None),
+        Some(Given::Number(n)) => match u64::try_from(n) {
+            Ok(n) => Ok(Some(n)),
+            Err(_) => Err(kind(key, "a value >= 0")),
+        },
+        Some(_) => Err(kind(key, "int64_param")),
+    };
+    let (size, offset) = (number("shared_memory_byte_size")?, number("shared_memory_offset")?);
+    let name = match get("shared_memory_region") {
+        Some(Given::Text(name)) => name,
+        Some(_) => return Err(kind("shared_memory_region", "string_param")),
+        None if size.is_none() && offset.is_none() => return Ok(None),
+        None => return Err(Fault::malformed(format!("'shared_memory_region' of {what} is missing"))),
+    };
+    let Some(size) = size else {
+        return Err(Fault::malformed(format!("'shared_memory_byte_size' of {what} is missing")));
+    };
+    regions.window(name, offset.unwrap_or(0), size).map(Some).map_err(Fault::Status)
+}
+
+impl Form {
+    /// Reads what the parameters of an output say.
+    pub(crate) fn read<'a>(
+        &mut self,
+        output: &str,
+        binary: Option<bool>,
+        get: impl Fn(&str) -> Option<Given<'a>>,
+        regions: &Regions,
+    ) -> Result<(), Fault> {
+        let window = window(&format!("output '{output}'"), &get, regions)?;
+        let place = match (get("classification"), window) {
+            (None, None) => Place::Answer,
+            (None, Some(window)) => Place::Region(window),
+            (Some(_), Some(_)) => {
+                let text = format!("output '{output}' cannot be both in shared memory and a classification");
+                return Err(Fault::malformed(text));
+            }
+            (Some(Given::Number(count @ 1..)), None) => {
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                Place::Classes { count, batching: false, labels: None }
+            }
+            (Some(_), None) => {
+                let text =
+                    format!("invalid value for 'classification' parameter of output '{output}', expected value > 0.");
+                return Err(Fault::malformed(text));
+            }
+        };
+        if binary.is_some() || place != Place::Answer {
+            self.outputs.insert(output.to_owned(), Wish { binary, place });
+        }
+        Ok(())
+    }
+
+    /// [`Form::fit`], where it is of any use.
+    pub(crate) fn fit_to(&mut self, api: &Api, request: &InferRequest) -> Result<(), Status> {
+        if !self.needs_model() {
+            return Ok(());
+        }
+        let rows = request.inputs.first().and_then(|input| input.tensor.shape.0.first()).copied();
+        self.fit(&api.find(&request.model, &request.version)?, rows.unwrap_or(1))
+    }
+
+    /// Whether the model is to be asked before the request is run.
+    pub(crate) fn needs_model(&self) -> bool {
+        self.outputs.values().any(|wish| !matches!(wish.place, Place::Answer))
+    }
+
+    /// Takes from the model what the answer will need, and refuses what could not be written afterwards. `rows` is the request's batch.
+    pub(crate) fn fit(&mut self, model: &Served, rows: u64) -> Result<(), Status> {
+        let batches = model.config().max_batch_size > 0;
+        let metadata = model.metadata();
+        for (name, wish) in &mut self.outputs {
+            let Some(output) = metadata.outputs.iter().find(|o| o.name == *name) else { continue };
+            match &mut wish.place {
+                Place::Answer => {}
+                Place::Classes { batching, labels, .. } => {
+                    classes::check(name, output.dtype)?;
+                    (*batching, *labels) = (batches, model.labels(name));
+                }
+                Place::Region(window) => {
+                    if let Some(bytes) = bytes_of(output, batches.then_some(rows)) {
+                        window.check(name, bytes)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wants_bytes(&self, output: &str) -> bool {
+        self.outputs.get(output).and_then(|wish| wish.binary).unwrap_or(self.binary)
+    }
+
+    /// Whether the output's own type is what travels.
+    pub(crate) fn is_plain(&self, output: &str) -> bool {
+        self.outputs.get(output).is_none_or(|wish| wish.place == Place::Answer)
+    }
+
+    /// An output as it is to be sent; with a window where it has been written to shared memory instead.
+    pub(crate) fn settle(&self, mut output: Named) -> Result<(Named, Option<&Window>), Status> {
+        if self.outputs.is_empty() {
+            return Ok((output, None));
+        }
+        match self.outputs.get(&output.name).map(|wish| &wish.place) {
+            None | Some(Place::Answer) => Ok((output, None)),
+            Some(Place::Classes { count, batching, labels }) => {
+                output.tensor = classes::of(&output.tensor, *count, *batching, labels.as_deref().unwrap_or_default());
+                Ok((output, None))
+            }
+            Some(Place::Region(window)) => {
+                window.write(&output.name, &output.tensor.data)?;
+                output.tensor.data = bytes::Bytes::new();
+                Ok((output, Some(window)))
+            }
+        }
+    }
+}
+
+/// Bytes of an output whose shape is known before it is there; `rows` stand for the first dimension of a model that batches.
+fn bytes_of(output: &TensorMetadata, rows: Option<u64>) -> Option<u64> {
+    let row = output.dims.0.iter().skip(usize::from(rows.is_some()));
+    let elements = row.map(|dim| dim.fixed()).try_fold(rows.unwrap_or(1), |product, dim| product.checked_mul(dim?))?;
+    elements.checked_mul(output.dtype.size()? as u64)
+}

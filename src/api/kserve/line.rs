@@ -1,0 +1,124 @@
+//! The replies of one stream on their way to its client: put in at one end by what answers, taken out at the other by the socket.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tokio_stream::Stream;
+
+/// Where replies are put in.
+#[derive(Debug)]
+pub(crate) struct Sender<T>(Arc<Mutex<Line<T>>>);
+
+/// Where they are taken out. Dropping it tells the sender.
+#[derive(Debug)]
+pub struct Replies<T>(Arc<Mutex<Line<T>>>);
+
+#[derive(Debug)]
+struct Line<T> {
+    replies: VecDeque<(T, usize)>,
+    /// Of the replies that were not taken yet.
+    bytes: usize,
+    /// No more are put in; perhaps the status that ends the stream.
+    ended: Option<Option<tonic::Status>>,
+    /// Nobody takes any more.
+    deserted: bool,
+    taker: Option<Waker>,
+    putter: Option<Waker>,
+    /// The putter waits until no more than this many bytes lie here.
+    room_at: Option<usize>,
+}
+
+pub(crate) fn line<T>() -> (Sender<T>, Replies<T>) {
+    let line = Arc::new(Mutex::new(Line {
+        replies: VecDeque::new(),
+        bytes: 0,
+        ended: None,
+        deserted: false,
+        taker: None,
+        putter: None,
+        room_at: None,
+    }));
+    (Sender(Arc::clone(&line)), Replies(line))
+}
+
+impl<T> Sender<T> {
+    /// Puts in a reply of this many bytes.
+    pub(crate) fn put(&self, reply: T, bytes: usize) {
+        let mut line = self.0.lock();
+        line.bytes = line.bytes.saturating_add(bytes);
+        line.replies.push_back((reply, bytes));
+        wake(&mut line.taker);
+    }
+
+    /// Bytes that were not taken yet; `None` once nobody takes them. The task is woken when that comes.
+    pub(crate) fn unread(&self, cx: &Context<'_>) -> Option<usize> {
+        let mut line = self.0.lock();
+        if !line.putter.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            line.putter = Some(cx.waker().clone());
+        }
+        (!line.deserted).then_some(line.bytes)
+    }
+
+    /// Has the task that last asked for [`Sender::unread`] woken once no more than this many bytes lie here.
+    pub(crate) fn wait_for_room(&self, bytes: usize) {
+        let mut line = self.0.lock();
+        if line.bytes > bytes {
+            line.room_at = Some(bytes);
+        } else {
+            wake(&mut line.putter);
+        }
+    }
+
+    /// Ends the stream behind what was put in.
+    pub(crate) fn end(&self, status: Option<tonic::Status>) {
+        let mut line = self.0.lock();
+        line.ended.get_or_insert(status);
+        wake(&mut line.taker);
+    }
+}
+
+/// A task that is gone without an end leaves nobody waiting.
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.end(Some(tonic::Status::unavailable("the connection has ended")));
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+impl<T> Stream for Replies<T> {
+    type Item = Result<T, tonic::Status>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut line = self.0.lock();
+        if let Some((reply, bytes)) = line.replies.pop_front() {
+            line.bytes = line.bytes.saturating_sub(bytes);
+            if line.room_at.is_some_and(|at| line.bytes <= at) {
+                line.room_at = None;
+                wake(&mut line.putter);
+            }
+            return Poll::Ready(Some(Ok(reply)));
+        }
+        if line.ended.is_none() {
+            line.taker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(line.ended.as_mut().and_then(Option::take).map(Err))
+    }
+}
+
+impl<T> Drop for Replies<T> {
+    fn drop(&mut self) {
+        let mut line = self.0.lock();
+        line.deserted = true;
+        line.replies.clear();
+        wake(&mut line.putter);
+    }
+}

@@ -1,0 +1,262 @@
+//! The paths of HTTP that operators and their tools call: statistics, the repository, settings.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::http::Named;
+use super::settings::{self, LogSetting, TraceSettings};
+use super::shared_memory::{self, Region};
+use super::{control, statistics};
+use crate::api::{Api, Code, Status};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/v2/models/stats", get(all_statistics))
+        .route("/v2/models/{model}/stats", get(model_statistics))
+        .route("/v2/models/{model}/versions/{version}/stats", get(model_statistics))
+        .route("/v2/repository/index", post(index))
+        .route("/v2/repository/models/{model}/load", post(load))
+        .route("/v2/repository/models/{model}/unload", post(unload))
+        .route("/v2/repository/{repository}/index", post(other_repository))
+        .route("/v2/repository/{repository}/models/{model}/load", post(other_repository))
+        .route("/v2/repository/{repository}/models/{model}/unload", post(other_repository))
+        .route("/v2/trace/setting", get(trace).post(set_trace))
+        .route("/v2/models/{model}/trace/setting", get(model_trace).post(set_model_trace))
+        .route("/v2/logging", get(log).post(set_log))
+        .route("/v2/systemsharedmemory/status", get(regions))
+        .route("/v2/systemsharedmemory/region/{region}/status", get(region))
+        .route("/v2/systemsharedmemory/region/{region}/register", post(register))
+        .route("/v2/systemsharedmemory/unregister", post(unregister_all))
+        .route("/v2/systemsharedmemory/region/{region}/unregister", post(unregister))
+        .route("/v2/cudasharedmemory/status", get(cuda_regions))
+        .route("/v2/cudasharedmemory/region/{region}/status", get(cuda_region))
+        .route("/v2/cudasharedmemory/region/{region}/register", post(register_cuda))
+        .route("/v2/cudasharedmemory/unregister", post(unregister_cuda))
+        .route("/v2/cudasharedmemory/region/{region}/unregister", post(unregister_cuda))
+}
+
+/// A body that may be left out.
+fn read<'b, T: Deserialize<'b> + Default>(body: &'b Bytes) -> Result<T, Status> {
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|e| {
+        Status::new(Code::InvalidArgument, "bad_input", format!("failed to parse the request JSON buffer: {e}"))
+    })
+}
+
+// === statistics ===
+
+async fn all_statistics(State(api): State<Api>) -> Result<Json<Value>, Status> {
+    Ok(Json(statistics::json(&statistics::response(api.statistics("", "")?))))
+}
+
+async fn model_statistics(State(api): State<Api>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+    Ok(Json(statistics::json(&statistics::response(api.statistics(&of.model, &of.version)?))))
+}
+
+// === the repository ===
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Wish {
+    ready: bool,
+    parameters: Map<String, Value>,
+}
+
+/// A path that names a repository.
+#[derive(Deserialize)]
+struct Other {
+    repository: String,
+}
+
+impl Wish {
+    fn parameters(self) -> control::Parameters {
+        self.parameters.into_iter().map(|(key, value)| (key, value.into())).collect()
+    }
+}
+
+async fn index(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Status> {
+    let models = control::index(&api, read::<Wish>(&body)?.ready).await?;
+    let row = |row: &crate::config::proto::repository_index_response::ModelIndex| {
+        if row.version.is_empty() && row.state.is_empty() {
+            return json!({ "name": row.name });
+        }
+        json!({ "name": row.name, "version": row.version, "state": row.state, "reason": row.reason })
+    };
+    Ok(Json(models.iter().map(row).collect()))
+}
+
+async fn load(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
+    control::load(&api, of.model, read::<Wish>(&body)?.parameters()).await?;
+    Ok(StatusCode::OK)
+}
+
+async fn unload(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
+    control::unload(&api, of.model, read::<Wish>(&body)?.parameters()).await?;
+    Ok(StatusCode::OK)
+}
+
+async fn other_repository(Path(of): Path<Other>) -> Result<(), Status> {
+    control::check_repository(&of.repository)
+}
+
+// === shared memory ===
+
+/// A path that names a region.
+#[derive(Deserialize)]
+struct OfRegion {
+    region: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Registration {
+    key: String,
+    offset: u64,
+    byte_size: u64,
+}
+
+fn region_status(api: &Api, name: &str) -> Result<Json<Value>, Status> {
+    let regions = api.regions().status(name)?;
+    let row = |region: &Arc<Region>| {
+        let Region { name, key, offset, size, .. } = &**region;
+        json!({ "name": name, "key": key, "offset": offset, "byte_size": size })
+    };
+    Ok(Json(regions.iter().map(row).collect()))
+}
+
+async fn regions(State(api): State<Api>) -> Result<Json<Value>, Status> {
+    region_status(&api, "")
+}
+
+async fn region(State(api): State<Api>, Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
+    region_status(&api, &of.region)
+}
+
+async fn register(State(api): State<Api>, Path(of): Path<OfRegion>, body: Bytes) -> Result<StatusCode, Status> {
+    let Registration { key, offset, byte_size } = read(&body)?;
+    api.regions().register(&of.region, &key, offset, byte_size)?;
+    Ok(StatusCode::OK)
+}
+
+async fn unregister_all(State(api): State<Api>) -> StatusCode {
+    api.regions().unregister("");
+    StatusCode::OK
+}
+
+async fn unregister(State(api): State<Api>, Path(of): Path<OfRegion>) -> StatusCode {
+    api.regions().unregister(&of.region);
+    StatusCode::OK
+}
+
+async fn cuda_regions() -> Json<Value> {
+    Json(json!([]))
+}
+
+async fn cuda_region(Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
+    shared_memory::no_cuda_status(&of.region)?;
+    Ok(Json(json!([])))
+}
+
+async fn register_cuda(Path(of): Path<OfRegion>) -> Status {
+    shared_memory::no_cuda(&of.region)
+}
+
+/// There are none; clients tidy up without knowing that.
+async fn unregister_cuda() -> StatusCode {
+    StatusCode::OK
+}
+
+// === settings ===
+
+async fn trace(State(api): State<Api>) -> Result<Json<Value>, Status> {
+    update_trace(&api, "", TraceSettings::new())
+}
+
+async fn model_trace(State(api): State<Api>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+    update_trace(&api, &of.model, TraceSettings::new())
+}
+
+async fn set_trace(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Status> {
+    update_trace(&api, "", trace_changes(&body)?)
+}
+
+async fn set_model_trace(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<Json<Value>, Status> {
+    update_trace(&api, &of.model, trace_changes(&body)?)
+}
+
+fn update_trace(api: &Api, model: &str, changes: TraceSettings) -> Result<Json<Value>, Status> {
+    if !model.is_empty() {
+        api.find(model, "")?;
+    }
+    let settings = api.traces().update(model, changes)?;
+    // A level is a list on the wire, everything else one text.
+    let value = |(key, values): (String, Vec<String>)| {
+        let value = if key == "trace_level" { json!(values) } else { values.into_iter().next().into() };
+        (key, value)
+    };
+    Ok(Json(Value::Object(settings.into_iter().map(value).collect())))
+}
+
+fn trace_changes(body: &Bytes) -> Result<TraceSettings, Status> {
+    let text = |key: &str, value: Value| match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(Status::new(
+            Code::InvalidArgument,
+            "bad_input",
+            format!("expect string or list of strings for '{key}'"),
+        )),
+    };
+    let setting = |(key, value): (String, Value)| {
+        let values = match value {
+            Value::Null => Vec::new(),
+            Value::Array(list) => list.into_iter().map(|v| text(&key, v)).collect::<Result<_, _>>()?,
+            one => vec![text(&key, one)?],
+        };
+        Ok((key, values))
+    };
+    read::<Map<String, Value>>(body)?.into_iter().map(setting).collect()
+}
+
+async fn log() -> Result<Json<Value>, Status> {
+    update_log(Vec::new())
+}
+
+async fn set_log(body: Bytes) -> Result<Json<Value>, Status> {
+    let setting = |(key, value): (String, Value)| {
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let value = match (value, number) {
+            (Value::Bool(flag), _) => LogSetting::Bool(flag),
+            (Value::String(text), _) => LogSetting::Text(text),
+            (_, Some(number)) => LogSetting::Number(number),
+            _ => {
+                let text = format!("'{key}' is no boolean, unsigned integer or string");
+                return Err(Status::new(Code::InvalidArgument, "bad_input", text));
+            }
+        };
+        Ok((key, value))
+    };
+    update_log(read::<Map<String, Value>>(&body)?.into_iter().map(setting).collect::<Result<_, _>>()?)
+}
+
+fn update_log(changes: Vec<(String, LogSetting)>) -> Result<Json<Value>, Status> {
+    let value = |(key, value): (&str, LogSetting)| {
+        let value = match value {
+            LogSetting::Bool(flag) => flag.into(),
+            LogSetting::Number(number) => number.into(),
+            LogSetting::Text(text) => text.into(),
+        };
+        (key.to_owned(), value)
+    };
+    Ok(Json(Value::Object(settings::update_log(changes)?.into_iter().map(value).collect())))
+}

@@ -1,0 +1,88 @@
+//! The part of the table of refusals that is about shared memory.
+
+use super::refusal::{BAD_INPUT, RETRY_AFTER};
+use crate::api::{Code, Status};
+
+/// What is wrong with a region, or with what is asked of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RegionFault<'a> {
+    Exists,
+    Empty,
+    TooMany(usize),
+    NotOpened {
+        key: &'a str,
+        why: &'a str,
+    },
+    DoesNotFit {
+        key: &'a str,
+        offset: u64,
+        size: u64,
+        there: u64,
+    },
+    /// Asked for by name among the registered ones.
+    NotRegistered,
+    /// Named by a tensor.
+    Unknown,
+    BadOffset,
+    BadSize,
+    TooLarge {
+        size: u64,
+        limit: usize,
+    },
+    TooSmall {
+        output: &'a str,
+        size: u64,
+        needed: u64,
+    },
+    /// It was there, and is no longer what it was.
+    Broken {
+        why: &'a str,
+    },
+    NoCuda,
+    NotRegisteredCuda,
+}
+
+pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
+    let bad = |text: String| Status::new(Code::InvalidArgument, BAD_INPUT, text);
+    match fault {
+        RegionFault::Exists => {
+            Status::new(Code::AlreadyExists, BAD_INPUT, format!("shared memory region '{name}' already in manager"))
+        }
+        RegionFault::Empty => bad(format!("shared memory region '{name}' needs a name and a size")),
+        RegionFault::TooMany(most) => Status::new(
+            Code::Unavailable,
+            "live_limit",
+            format!("{most} shared memory regions are registered, as many as may be"),
+        )
+        .retry_after(RETRY_AFTER),
+        RegionFault::NotOpened { key, why } => bad(format!("Unable to open shared memory region: '{key}' ({why})")),
+        RegionFault::DoesNotFit { key, offset, size, there } => bad(format!(
+            "failed to register shared memory region '{name}': {size} bytes from {offset} on do not lie within '{key}', \
+             which has {there}"
+        )),
+        RegionFault::NotRegistered => {
+            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find system shared memory region: '{name}'"))
+        }
+        RegionFault::NotRegisteredCuda => {
+            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find cuda shared memory region: '{name}'"))
+        }
+        RegionFault::Unknown => {
+            Status::new(Code::NotFound, BAD_INPUT, format!("Unable to find shared memory region: '{name}'"))
+        }
+        RegionFault::BadOffset => bad(format!("Invalid offset for shared memory region: '{name}'")),
+        RegionFault::BadSize => bad(format!("Invalid offset + byte size for shared memory region: '{name}'")),
+        RegionFault::TooLarge { size, limit } => Status::new(
+            Code::TooLarge,
+            BAD_INPUT,
+            format!("{size} bytes of shared memory region '{name}' are more than {limit} (limits.request)"),
+        ),
+        RegionFault::TooSmall { output, size, needed } => bad(format!(
+            "shared memory size specified with the request for output '{output}' ({size} bytes) should be at least \
+             {needed} bytes to hold the results"
+        )),
+        RegionFault::Broken { why } => bad(format!("shared memory region '{name}' is not what was registered: {why}")),
+        RegionFault::NoCuda => Status::unimplemented(format!(
+            "shared memory region '{name}' is not registered: CUDA shared memory is not served here; use system shared memory"
+        )),
+    }
+}

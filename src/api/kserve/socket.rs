@@ -1,0 +1,186 @@
+//! `/v2/models/M/stream`: a WebSocket whose messages are the bodies of infer requests and answers, in order.
+//!
+//! A text is JSON. A binary message is the length of its JSON in 4 bytes, little-endian, the JSON, and the tensors that the JSON says come as
+//! bytes. An error is the JSON of an error, with the request's `id`. As on every stream, what the client does not read is bounded.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::{Extension, extract::rejection::ExtensionRejection};
+use bytes::Bytes;
+use serde_json::json;
+
+use super::form::Form;
+use super::http::{Named, read_body};
+use super::stream::{GUESS, is_full};
+use super::{SEQUENCE_HEADER, answer};
+use crate::api::intake::{Call, Underway};
+use crate::api::{Api, Code, Phase, Status, Upgrades};
+use crate::telemetry::metrics::Surface;
+
+/// Bytes before the JSON of a binary message.
+const LENGTH: usize = 4;
+
+pub(super) async fn open(
+    State(api): State<Api>,
+    Path(named): Path<Named>,
+    headers: HeaderMap,
+    upgrades: Result<Extension<Upgrades>, ExtensionRejection>,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, Status> {
+    api.find(&named.model, &named.version)?;
+    let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let limit = api.limits().request;
+    let talk = Talk { api, named, sequence, waiting: VecDeque::new(), largest: None };
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        match upgrades {
+            Ok(Extension(upgrades)) => upgrades.run(talk.run(socket)).await,
+            Err(_) => talk.run(socket).await,
+        }
+    }))
+}
+
+struct Talk {
+    api: Api,
+    named: Named,
+    /// What the headers say of the sequence.
+    sequence: Option<String>,
+    waiting: VecDeque<(Underway, Form)>,
+    /// Of the answers so far.
+    largest: Option<usize>,
+}
+
+/// Why a conversation goes on, or ends.
+enum Heard {
+    Answer(Message),
+    Message(Message),
+    Gone,
+    Closing,
+}
+
+impl Talk {
+    async fn run(mut self, mut socket: WebSocket) {
+        let mut phases = self.api.phases();
+        let mut is_closing = false;
+        loop {
+            if is_closing && self.waiting.is_empty() {
+                let reason = Utf8Bytes::from_static("the server is stopping");
+                let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
+                return;
+            }
+            let has_room = !is_closing && !self.is_full();
+            let heard = tokio::select! {
+                biased;
+                answer = self.answer() => Heard::Answer(answer),
+                message = socket.recv(), if has_room => match message {
+                    Some(Ok(message)) => Heard::Message(message),
+                    Some(Err(_)) | None => Heard::Gone,
+                },
+                _ = phases.wait_for(|phase| *phase == Phase::Closing), if !is_closing => Heard::Closing,
+            };
+            match heard {
+                // Whoever does not read is waited for here: nothing of theirs is read meanwhile.
+                Heard::Answer(answer) => {
+                    if socket.send(answer).await.is_err() {
+                        return;
+                    }
+                }
+                Heard::Message(Message::Text(text)) => self.begin(None, text.into()),
+                Heard::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
+                Heard::Message(Message::Ping(_) | Message::Pong(_)) => {}
+                Heard::Message(Message::Close(_)) | Heard::Gone => return,
+                Heard::Closing => is_closing = true,
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        is_full(0, self.waiting.len(), self.largest.unwrap_or(GUESS), self.api.limits().stream_unread)
+    }
+
+    /// The next answer, of requests in their order. Never, if none is awaited.
+    async fn answer(&mut self) -> Message {
+        let outcome = poll_fn(|cx| match self.waiting.front_mut() {
+            Some((underway, _)) => Pin::new(underway).poll(cx),
+            None => std::task::Poll::Pending,
+        })
+        .await;
+        let (underway, form) = match self.waiting.pop_front() {
+            Some(first) => first,
+            None => return Message::Ping(Bytes::new()),
+        };
+        let message = match outcome.and_then(|answer| answer::write(answer, &form)) {
+            Ok(body) => message(body),
+            Err(status) => error(&status, &underway.call.mark),
+        };
+        self.largest = self.largest.max(Some(size(&message)));
+        message
+    }
+
+    fn begin_binary(&mut self, message: &Bytes) {
+        let split = message.split_first_chunk::<LENGTH>().map(|(length, _)| u32::from_le_bytes(*length) as usize);
+        match split.filter(|length| *length > 0) {
+            Some(length) => self.begin(Some(length), message.slice(LENGTH..)),
+            None => {
+                let text = "a binary message begins with the length of its JSON in 4 bytes, little-endian";
+                self.put(String::new(), Err(Status::new(Code::InvalidArgument, "bad_input", text)));
+            }
+        }
+    }
+
+    fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
+        let json = json_length.and_then(|length| body.get(..length)).unwrap_or(&body);
+        let mark = mark(json);
+        let read = read_body(&self.api, &self.named, self.sequence.as_deref(), json_length, body);
+        self.put(mark, read);
+    }
+
+    fn put(&mut self, mark: String, read: Result<(crate::model::InferRequest, Form), Status>) {
+        let Named { model, version } = self.named.clone();
+        let call = Call { surface: Surface::KserveHttp, model, version, mark };
+        let (request, form) = match read {
+            Ok((request, form)) => (Ok(request), form),
+            Err(status) => (Err(status), Form::default()),
+        };
+        self.waiting.push_back((self.api.begin(call, request), form));
+    }
+}
+
+/// The request's id, also where the rest of it is wrong.
+fn mark(json: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Marked {
+        #[serde(default)]
+        id: String,
+    }
+    serde_json::from_slice::<Marked>(json).map(|marked| marked.id).unwrap_or_default()
+}
+
+fn message(body: answer::Body) -> Message {
+    let Some(length) = body.json_length else {
+        return match Utf8Bytes::try_from(body.bytes) {
+            Ok(text) => Message::Text(text),
+            Err(_) => error(&Status::new(Code::Internal, "internal", "the answer is not UTF-8"), ""),
+        };
+    };
+    let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+    Message::Binary([length.as_slice(), &body.bytes].concat().into())
+}
+
+fn error(status: &Status, mark: &str) -> Message {
+    Message::Text(json!({ "error": status.message, "reason": status.reason, "id": mark }).to_string().into())
+}
+
+fn size(message: &Message) -> usize {
+    match message {
+        Message::Text(text) => text.len(),
+        Message::Binary(bytes) => bytes.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,160 @@
+//! One `ModelStreamInfer`: requests are admitted in the order in which they are read, and answered in that order. Errors are replies like
+//! others. What a client does not read is bounded: then no more of its requests are read, its sequences rest, and nobody else notices.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio_stream::Stream;
+
+use super::encode;
+use super::form::Form;
+use super::line::Sender;
+use crate::api::intake::Underway;
+use crate::api::{Api, Code, Phase, Status};
+use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+
+/// What an answer is taken to need before the first one is seen.
+pub(super) const GUESS: usize = 64 << 10;
+/// What a reply takes besides its tensors.
+const FRAME: usize = 256;
+/// Steps before others get their turn.
+const TURN: usize = 64;
+
+/// How the client opened the call, as its metadata says.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    /// What the metadata says of the sequence.
+    pub(crate) sequence: Option<String>,
+    /// The first error ends the stream (`triton_grpc_error`).
+    pub(crate) strict: bool,
+    /// The client wants lists where it has sent lists.
+    pub(crate) typed: bool,
+}
+
+/// The task of a stream. Dropping it cancels what is underway.
+pub(crate) struct Pump<S> {
+    api: Api,
+    opening: Opening,
+    /// `None` once there are no more.
+    requests: Option<S>,
+    replies: Sender<ModelStreamInferResponse>,
+    waiting: VecDeque<(Underway, Form)>,
+    /// Of the answers so far; the next ones are taken to be no larger.
+    largest: Option<usize>,
+    closing: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// What the stream ends with, once everything is answered.
+    end: Option<tonic::Status>,
+}
+
+impl<S> Pump<S>
+where
+    S: Stream<Item = Result<ModelInferRequest, tonic::Status>> + Unpin + Send + 'static,
+{
+    pub(crate) fn new(api: Api, opening: Opening, requests: S, replies: Sender<ModelStreamInferResponse>) -> Pump<S> {
+        let mut phases = api.phases();
+        let closing = Box::pin(async move {
+            if phases.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        });
+        let (waiting, requests) = (VecDeque::new(), Some(requests));
+        Pump { api, opening, requests, replies, waiting, largest: None, closing, end: None }
+    }
+
+    /// Puts the answers that are there in line. `Err` ends the stream.
+    fn answer(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        while let Some((underway, form)) = self.waiting.front_mut() {
+            let Poll::Ready(outcome) = Pin::new(&mut *underway).poll(cx) else { break };
+            let reply = match outcome.and_then(|answer| encode::answer(answer, form)) {
+                Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
+                Err(status) if self.opening.strict => return Err(status),
+                Err(status) => encode::failure(&underway.call, status),
+            };
+            self.waiting.pop_front();
+            let bytes = weight(&reply);
+            self.largest = self.largest.max(Some(bytes));
+            self.replies.put(reply, bytes);
+        }
+        Ok(())
+    }
+
+    /// Answers, and admits the next request if there is room for its answer. `Ready(true)` asks to be called again, `Ready(false)` is the end.
+    fn step(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if let Err(status) = self.answer(cx) {
+            self.replies.end(Some(status.into()));
+            return Poll::Ready(false);
+        }
+        let Some(unread) = self.replies.unread(cx) else { return Poll::Ready(false) };
+        let Some(requests) = &mut self.requests else {
+            if !self.waiting.is_empty() {
+                return Poll::Pending;
+            }
+            self.replies.end(self.end.take());
+            return Poll::Ready(false);
+        };
+        let limit = self.api.limits().stream_unread;
+        if is_full(unread, self.waiting.len(), self.largest.unwrap_or(GUESS), limit) {
+            if self.waiting.is_empty() {
+                self.replies.wait_for_room(limit / 2);
+            }
+            return Poll::Pending;
+        }
+        match std::task::ready!(Pin::new(requests).poll_next(cx)) {
+            Some(Ok(message)) => self.begin(message),
+            Some(Err(status)) => (self.requests, self.end) = (None, Some(status)),
+            None => self.requests = None,
+        }
+        Poll::Ready(true)
+    }
+
+    fn begin(&mut self, message: ModelInferRequest) {
+        let call = super::grpc::call(&message);
+        let (request, form) = super::grpc::read(&self.api, message, &self.opening);
+        self.waiting.push_back((self.api.begin(call, request), form));
+    }
+
+    fn close(&mut self) {
+        self.requests = None;
+        let text = "the server is stopping; open the stream again elsewhere";
+        let status = Status::new(Code::Unavailable, "draining", text);
+        self.end.get_or_insert_with(|| status.into());
+    }
+}
+
+impl<S> Future for Pump<S>
+where
+    S: Stream<Item = Result<ModelInferRequest, tonic::Status>> + Unpin + Send + 'static,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let pump = &mut *self;
+        if pump.requests.is_some() && pump.closing.as_mut().poll(cx).is_ready() {
+            pump.close();
+        }
+        for _ in 0..TURN {
+            if !std::task::ready!(pump.step(cx)) {
+                return Poll::Ready(());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Whether the answers that are unread, and those to come, are as many as may be. One may always come.
+pub(super) fn is_full(unread: usize, waiting: usize, largest: usize, limit: usize) -> bool {
+    unread >= limit || (waiting > 0 && unread.saturating_add(waiting.saturating_mul(largest)) >= limit)
+}
+
+/// Bytes that a reply holds.
+fn weight(reply: &ModelStreamInferResponse) -> usize {
+    let answer = |answer: &ModelInferResponse| answer.raw_output_contents.iter().map(bytes::Bytes::len).sum::<usize>();
+    FRAME + reply.error_message.len() + reply.infer_response.as_ref().map_or(0, answer)
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

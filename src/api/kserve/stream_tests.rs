@@ -1,0 +1,68 @@
+//! The line between answers and their reader, and when a stream is full. What streams do over sockets is tested in `tests/surface`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Wake, Waker};
+
+use super::*;
+use crate::api::kserve::line::line;
+
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Woken {
+    fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn one_answer_may_always_come_and_no_more_than_there_is_room_for() {
+    assert!(!is_full(0, 0, usize::MAX, 100));
+    assert!(!is_full(99, 0, 50, 100));
+    assert!(is_full(100, 0, 1, 100));
+    assert!(!is_full(0, 1, 99, 100));
+    assert!(is_full(1, 1, 99, 100));
+    assert!(is_full(0, usize::MAX, 2, 100));
+}
+
+#[test]
+fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
+    let (putter, taker) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (wakers, (sender, mut replies)) = ([&putter, &taker].map(|w| Waker::from(Arc::clone(w))), line::<u32>());
+    let [putting, mut taking] = [&wakers[0], &wakers[1]].map(Context::from_waker);
+    assert!(Pin::new(&mut replies).poll_next(&mut taking).is_pending());
+    assert_eq!(sender.unread(&putting), Some(0));
+    for n in 0..4 {
+        sender.put(n, 10);
+    }
+    assert_eq!((taker.count(), sender.unread(&putting)), (1, Some(40)));
+    sender.wait_for_room(20);
+    for want in 0..2 {
+        assert_eq!(putter.count(), 0);
+        let Poll::Ready(Some(Ok(got))) = Pin::new(&mut replies).poll_next(&mut taking) else { panic!() };
+        assert_eq!(got, want);
+    }
+    assert_eq!((putter.count(), sender.unread(&putting)), (1, Some(20)));
+    drop(replies);
+    assert_eq!((putter.count(), sender.unread(&putting)), (2, None));
+}
+
+#[test]
+fn replies_come_before_the_end() {
+    let (sender, mut replies) = line::<u32>();
+    let mut cx = Context::from_waker(Waker::noop());
+    sender.put(1, 1);
+    sender.end(Some(tonic::Status::unavailable("x")));
+    drop(sender);
+    let mut next = || Pin::new(&mut replies).poll_next(&mut cx);
+    assert!(matches!(next(), Poll::Ready(Some(Ok(1)))));
+    assert!(matches!(next(), Poll::Ready(Some(Err(status))) if status.message() == "x"));
+    assert!(matches!(next(), Poll::Ready(None)));
+}

@@ -1,0 +1,30 @@
+//! Connections that became something else than HTTP: they outlive the connection's own task, and the server still waits for them, or cuts
+//! them, on its way out.
+
+use std::future::Future;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The server puts this into every request that asks for an upgrade.
+#[derive(Debug, Clone)]
+pub struct Upgrades {
+    /// Connections the server waits for.
+    pub open: TaskTracker,
+    /// Connections end now.
+    pub cut: CancellationToken,
+}
+
+impl Upgrades {
+    /// Runs what an upgraded connection does, so that the server knows of it.
+    pub async fn run(self, task: impl Future<Output = ()>) {
+        let cut = self.cut;
+        let until_cut = async {
+            tokio::select! {
+                () = task => {}
+                () = cut.cancelled() => {}
+            }
+        };
+        self.open.track_future(until_cut).await;
+    }
+}

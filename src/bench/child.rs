@@ -1,0 +1,102 @@
+//! A server of our own: started for a run on ports the system chooses, gone when it is dropped.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::BenchError;
+
+/// A server as a child process.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    /// Kept, for a program may not like to lose it. What it says later fits the pipe.
+    _output: Option<BufReader<ChildStdout>>,
+    /// `host:port` of its gRPC service.
+    pub grpc: String,
+    /// `host:port` of its metrics.
+    pub metrics: Option<String>,
+    /// From its start until it said that it serves.
+    pub ready_after: Duration,
+}
+
+impl Child {
+    /// Serves this model repository with the program at `sequor`.
+    pub fn serve(sequor: &Path, repository: &Path) -> Result<Child, BenchError> {
+        let mut command = Command::new(sequor);
+        command.args([OsStr::new("serve"), OsStr::new("--model-repository"), repository.as_os_str()]);
+        for listener in ["http", "grpc", "metrics"] {
+            command.arg(format!("--{listener}-port=0"));
+        }
+        command.args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-level=warn"]);
+        Child::start(command)
+    }
+
+    /// Starts a command that says in a line of its output `grpc <address>`, and maybe `metrics <address>`, once it serves.
+    pub fn start(mut command: Command) -> Result<Child, BenchError> {
+        let began = Instant::now();
+        let failed = |e: std::io::Error| BenchError::NotStarted(e.to_string());
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let mut output = process.stdout.take().map(BufReader::new);
+        let lines = output.as_mut().into_iter().flat_map(BufRead::lines);
+        let (mut said, mut found) = (String::new(), None);
+        for line in lines {
+            said = line.map_err(failed)?;
+            found = address(&said, "grpc").map(|grpc| (grpc, address(&said, "metrics")));
+            if found.is_some() {
+                break;
+            }
+        }
+        if let Some((grpc, metrics)) = found {
+            return Ok(Child { process, _output: output, grpc, metrics, ready_after: began.elapsed() });
+        }
+        // Its output is closed; so it is about to end, if it has not.
+        let _ = process.kill();
+        let _ = process.wait();
+        Err(BenchError::NotStarted(format!("it ended; the last it said was: {said}")))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have gone by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The address that stands behind this word.
+fn address(line: &str, word: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    words.find(|w| *w == word)?;
+    let port = words.next()?.parse::<std::net::SocketAddr>().ok()?.port();
+    Some(format!("{}:{port}", Ipv4Addr::LOCALHOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ports_of_a_server_are_read_from_what_it_says() {
+        let line = "http  127.0.0.1:4001   grpc  127.0.0.1:4002   metrics  0.0.0.0:4003";
+        assert_eq!(address(line, "grpc").as_deref(), Some("127.0.0.1:4002"));
+        assert_eq!(address(line, "metrics").as_deref(), Some("127.0.0.1:4003"));
+        assert_eq!(address("http  off   grpc  off", "grpc"), None);
+    }
+
+    #[test]
+    fn a_server_that_ends_at_once_says_so() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no models here"]);
+        let error = Child::start(command).expect_err("nothing serves").to_string();
+        assert!(error.contains("no models here"), "{error}");
+    }
+}

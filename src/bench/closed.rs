@@ -1,0 +1,55 @@
+//! The closed loop: so many requests in flight, and the next when an answer is here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::drive::Live;
+use super::line::{Back, Line, Sent};
+use super::script::Script;
+use super::tally::Tally;
+
+/// How long a sender rests after its connection was lost.
+const REST: Duration = Duration::from_millis(50);
+
+/// One client, until the run is over and what it has begun is ended.
+pub(super) async fn drive(mut line: Line, mut script: Script, pipeline: usize, marked: bool, live: Arc<Live>) -> Tally {
+    let mut tally = Tally::new();
+    loop {
+        while line.in_flight() < pipeline.max(1) {
+            let Some((mark, message)) = script.next(live.over(), marked) else { break };
+            line.send(Sent { mark, at: Instant::now() }, message);
+        }
+        let back = tokio::select! {
+            back = line.next() => back,
+            () = live.gave_up() => return tally,
+        };
+        let Some(back) = back else { return tally };
+        let broken = count(&mut tally, &mut script, back, &live);
+        if broken && !live.over() {
+            tokio::time::sleep(REST).await;
+        }
+    }
+}
+
+/// What is answered within the measured span counts. Says whether the connection is gone.
+fn count(tally: &mut Tally, script: &mut Script, back: Back, live: &Live) -> bool {
+    let counts = live.measuring();
+    if counts {
+        live.answered();
+    }
+    match back.answer {
+        Ok(answer) => {
+            if counts {
+                tally.answered(back.at - back.sent.at, back.sent.mark.is_wrong(&answer));
+            }
+            false
+        }
+        Err(fault) => {
+            script.abandon(back.sent.mark.sequence);
+            if counts {
+                tally.failed(fault.code, &fault.text);
+            }
+            fault.broken
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A run: senders are started, warm up, are measured, and end what they have begun.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+
+use super::line::Line;
+use super::plan::{Pace, Plan};
+use super::random::Random;
+use super::recipe::Recipe;
+use super::report::{Cost, Report};
+use super::scrape::{self, Counts};
+use super::script::{Ids, Script};
+use super::tally::Tally;
+use super::{BenchError, closed, open, process};
+
+/// Bytes a server may send ahead, as Triton's clients and ours let it.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// How long answers are waited for once the run is over.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What all senders of a run look at.
+#[derive(Debug)]
+pub(super) struct Live {
+    phase: AtomicU8,
+    /// Begin and end of the measured span, as far as they are known.
+    span: RwLock<(Option<Instant>, Option<Instant>)>,
+    answered: AtomicU64,
+    wanted: u64,
+    enough: Notify,
+    gave_up: CancellationToken,
+}
+
+const WARMING_UP: u8 = 0;
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+impl Live {
+    fn new(wanted: Option<u64>) -> Live {
+        Live {
+            phase: AtomicU8::new(WARMING_UP),
+            span: RwLock::default(),
+            answered: AtomicU64::new(0),
+            wanted: wanted.unwrap_or(u64::MAX),
+            enough: Notify::new(),
+            gave_up: CancellationToken::new(),
+        }
+    }
+
+    fn begin(&self) {
+        self.span.write().0 = Some(Instant::now());
+        self.phase.store(MEASURING, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.phase.store(OVER, Ordering::Release);
+        self.span.write().1 = Some(Instant::now());
+    }
+
+    pub(super) fn measuring(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == MEASURING
+    }
+
+    pub(super) fn over(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == OVER
+    }
+
+    /// Whether what was due then counts.
+    pub(super) fn measures(&self, due: Instant) -> bool {
+        let (begin, end) = *self.span.read();
+        begin.is_some_and(|begin| due >= begin) && end.is_none_or(|end| due < end)
+    }
+
+    pub(super) fn answered(&self) {
+        if self.answered.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted {
+            self.enough.notify_one();
+        }
+    }
+
+    pub(super) async fn gave_up(&self) {
+        self.gave_up.cancelled().await;
+    }
+}
+
+/// Connects to a server.
+pub async fn connect(address: &str) -> Result<Channel, BenchError> {
+    let unreachable = |e: &dyn std::error::Error| {
+        let why = e.source().map_or_else(|| e.to_string(), |cause| innermost(cause).to_string());
+        BenchError::Unreachable { address: address.to_owned(), why }
+    };
+    Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|e| unreachable(&e))?
+        .tcp_nodelay(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .connect_timeout(Duration::from_secs(5))
+        .connect()
+        .await
+        .map_err(|e| unreachable(&e))
+}
+
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    error.source().map_or(error, innermost)
+}
+
+/// Drives a server. `stop` ends the measured span early; what was measured by then is reported.
+pub async fn run(plan: &Plan, recipe: &Recipe, stop: impl Future<Output = ()>) -> Result<Report, BenchError> {
+    let live = Arc::new(Live::new(plan.requests));
+    let mut senders = start(plan, recipe, &live).await?;
+    let mut stop = std::pin::pin!(stop);
+    let stopped = tokio::select! {
+        () = tokio::time::sleep(plan.warm_up) => false,
+        () = &mut stop => true,
+    };
+    let before = Snapshot::take(plan, &recipe.model).await;
+    live.begin();
+    let began = Instant::now();
+    if !stopped {
+        tokio::select! {
+            () = tokio::time::sleep(plan.span) => {}
+            () = live.enough.notified() => {}
+            () = stop => {}
+        }
+    }
+    live.end();
+    let span = began.elapsed();
+    let after = Snapshot::take(plan, &recipe.model).await;
+    let all = gather(&mut senders, &live).await;
+    Ok(report(plan, recipe, &all, span, (before, after)))
+}
+
+async fn start(plan: &Plan, recipe: &Recipe, live: &Arc<Live>) -> Result<JoinSet<Tally>, BenchError> {
+    let mut channels = Vec::new();
+    for _ in 0..plan.connections.max(1) {
+        channels.push(connect(&plan.address).await?);
+    }
+    let (recipe, ids) = (Arc::new(recipe.clone()), Arc::new(Ids::new()));
+    let mut senders = JoinSet::new();
+    let begin = Instant::now();
+    for (sender, channel) in (0..plan.pace.senders()).zip(channels.iter().cycle()) {
+        let line = Line::new(channel.clone(), plan.streaming);
+        let mut random = Random::new(plan.seed, sender + 1);
+        let (phase, live) = (random.share(), Arc::clone(live));
+        let script = Script::new(&recipe, &ids, random);
+        match plan.pace {
+            Pace::Closed { pipeline, .. } => {
+                senders.spawn(closed::drive(line, script, pipeline, plan.streaming, live));
+            }
+            Pace::Open { chunk, .. } => {
+                senders.spawn(open::drive(line, script, begin + chunk.mul_f64(phase), chunk, plan.streaming, live));
+            }
+        }
+    }
+    Ok(senders)
+}
+
+async fn gather(senders: &mut JoinSet<Tally>, live: &Live) -> Tally {
+    let mut all = Tally::new();
+    let grace = tokio::time::sleep(GRACE);
+    let mut grace = std::pin::pin!(grace);
+    loop {
+        tokio::select! {
+            () = &mut grace, if !live.gave_up.is_cancelled() => live.gave_up.cancel(),
+            ended = senders.join_next() => match ended {
+                Some(Ok(tally)) => all.add(&tally),
+                Some(Err(_)) => {}
+                None => return all,
+            },
+        }
+    }
+}
+
+/// What is read before and after the measured span.
+#[derive(Debug, Clone, Copy)]
+struct Snapshot {
+    server: Option<Duration>,
+    client: Option<Duration>,
+    counts: Option<Counts>,
+}
+
+impl Snapshot {
+    async fn take(plan: &Plan, model: &str) -> Snapshot {
+        let (server, client) = (plan.pid.and_then(process::cpu), process::cpu(std::process::id()));
+        let counts = match &plan.metrics {
+            Some(metrics) => scrape::counts(metrics, model).await,
+            None => None,
+        };
+        Snapshot { server, client, counts }
+    }
+}
+
+fn report(plan: &Plan, recipe: &Recipe, all: &Tally, span: Duration, (before, after): (Snapshot, Snapshot)) -> Report {
+    let requests = all.answered + all.failures();
+    let spent = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
+    let cost = |spent: Duration| Cost::of(spent, requests, span);
+    let server = spent(before.server, after.server).map(cost);
+    Report {
+        mean_batch: before.counts.zip(after.counts).and_then(|(before, after)| after.mean_batch(before)),
+        server,
+        server_pid: plan.pid,
+        resident: plan.pid.and_then(process::resident),
+        client: spent(before.client, after.client).map(cost),
+        ..Report::of(plan, recipe, all, span)
+    }
+}

@@ -1,0 +1,202 @@
+//! Carries a sender's requests to the server and their answers back: call by call, or on one stream. What was sent first is on the wire
+//! first either way.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt, TryStreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+
+use super::script::Mark;
+
+type Client = GrpcInferenceServiceClient<Channel>;
+
+/// A request that is on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) mark: Mark,
+    /// When it was sent, or should have been.
+    pub(super) at: Instant,
+}
+
+/// A request that is back.
+#[derive(Debug)]
+pub(super) struct Back {
+    pub(super) sent: Sent,
+    pub(super) at: Instant,
+    pub(super) answer: Result<ModelInferResponse, Fault>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    pub(super) code: &'static str,
+    pub(super) text: String,
+    /// The connection or stream is gone, not only the request.
+    pub(super) broken: bool,
+}
+
+pub(super) enum Line {
+    Calls { client: Client, flying: FuturesUnordered<Flight> },
+    Stream { client: Client, open: Option<Open>, flying: VecDeque<Sent>, lost: Option<Fault> },
+}
+
+/// A call that is on its way.
+pub(super) struct Flight {
+    sent: Sent,
+    call: Pin<Box<dyn Future<Output = Result<ModelInferResponse, Fault>> + Send>>,
+}
+
+impl Future for Flight {
+    type Output = Back;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Back> {
+        let answer = std::task::ready!(self.call.as_mut().poll(cx));
+        Poll::Ready(Back { sent: self.sent, at: Instant::now(), answer })
+    }
+}
+
+/// Requests that a stream takes before they are on the wire; more than any sender has in flight.
+const ROOM: usize = 1024;
+
+pub(super) struct Open {
+    requests: mpsc::Sender<ModelInferRequest>,
+    answers: Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>,
+}
+
+impl Line {
+    pub(super) fn new(channel: Channel, streaming: bool) -> Line {
+        let client = Client::new(channel).max_decoding_message_size(usize::MAX);
+        match streaming {
+            false => Line::Calls { client, flying: FuturesUnordered::new() },
+            true => Line::Stream { client, open: None, flying: VecDeque::new(), lost: None },
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        match self {
+            Line::Calls { flying, .. } => flying.len(),
+            Line::Stream { flying, .. } => flying.len(),
+        }
+    }
+
+    /// When those were due that are still on their way.
+    pub(super) fn sent_at(&self) -> Vec<Instant> {
+        match self {
+            Line::Calls { flying, .. } => flying.iter().map(|call| call.sent.at).collect(),
+            Line::Stream { flying, .. } => flying.iter().map(|sent| sent.at).collect(),
+        }
+    }
+
+    /// Sends a request. It is on its way once [`Line::next`] is awaited.
+    pub(super) fn send(&mut self, sent: Sent, message: ModelInferRequest) {
+        match self {
+            Line::Calls { client, flying } => {
+                let mut client = client.clone();
+                let call = async move {
+                    let answer = client.model_infer(message).await;
+                    answer.map(tonic::Response::into_inner).map_err(|status| fault(&status))
+                };
+                flying.push(Flight { sent, call: Box::pin(call) });
+            }
+            Line::Stream { client, open, flying, lost } => {
+                let stream = open.get_or_insert_with(|| begin(client.clone()));
+                flying.push_back(sent);
+                if stream.requests.try_send(message).is_err() {
+                    *lost = Some(Fault { code: "STREAM", text: "the stream takes nothing".to_owned(), broken: true });
+                }
+            }
+        }
+    }
+
+    /// The next request that is back; `None` if none is on its way. Nothing is lost if this is dropped before it is done.
+    pub(super) async fn next(&mut self) -> Option<Back> {
+        let (open, flying, lost) = match self {
+            Line::Calls { flying, .. } => return flying.next().await,
+            Line::Stream { open, flying, lost, .. } => (open, flying, lost),
+        };
+        loop {
+            flying.front()?;
+            if let Some(fault) = lost.clone() {
+                // Everything on the stream is lost with it, one after the other.
+                *open = None;
+                let sent = flying.pop_front()?;
+                if flying.is_empty() {
+                    *lost = None;
+                }
+                return Some(Back { sent, at: Instant::now(), answer: Err(fault) });
+            }
+            match open.as_mut()?.answers.next().await {
+                Some(Ok(answer)) => {
+                    if let Some(back) = matched(flying, answer) {
+                        return Some(back);
+                    }
+                }
+                Some(Err(status)) => *lost = Some(Fault { broken: true, ..fault(&status) }),
+                None => {
+                    *lost = Some(Fault { code: "STREAM", text: "the stream ended".to_owned(), broken: true });
+                }
+            }
+        }
+    }
+}
+
+/// Opens a stream. Nothing goes out before its first request is there, for some servers answer nothing at all before that.
+fn begin(mut client: Client) -> Open {
+    let (requests, receiver) = mpsc::channel(ROOM);
+    let call =
+        async move { client.model_stream_infer(ReceiverStream::new(receiver)).await.map(tonic::Response::into_inner) };
+    Open { requests, answers: Box::pin(stream::once(call).try_flatten()) }
+}
+
+/// The request that this answers: by its mark, else the one sent first.
+fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Option<Back> {
+    let at = Instant::now();
+    let message = answer.infer_response.unwrap_or_default();
+    let number = message.id.parse::<u64>().ok();
+    let place = number.and_then(|n| flying.iter().position(|sent| sent.mark.number == n)).unwrap_or(0);
+    let sent = flying.remove(place)?;
+    let answer = match answer.error_message {
+        text if text.is_empty() => Ok(message),
+        text => Err(Fault { code: "ERROR", text, broken: false }),
+    };
+    Some(Back { sent, at, answer })
+}
+
+fn fault(status: &Status) -> Fault {
+    // What the client itself makes of a lost connection has a cause; what a server says has none.
+    let broken = std::error::Error::source(status).is_some();
+    Fault { code: name(status.code()), text: status.message().to_owned(), broken }
+}
+
+/// gRPC's own word for a code.
+fn name(code: tonic::Code) -> &'static str {
+    use tonic::Code;
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

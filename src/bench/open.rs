@@ -1,0 +1,92 @@
+//! The open loop: a request every chunk, whatever the answers do. Time is counted from when a request was due, not from when it could be
+//! sent, so that a slow server or a slow client does not hide its slowness.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::drive::Live;
+use super::line::{Back, Line, Sent};
+use super::script::Script;
+use super::tally::Tally;
+
+/// Requests of one stream that may be unanswered; further steps are skipped, and counted so.
+const UNANSWERED: usize = 64;
+
+/// One stream, until the run is over and its sequence is ended. `begin` is when its first request is due.
+pub(super) async fn drive(
+    mut line: Line,
+    mut script: Script,
+    begin: Instant,
+    chunk: Duration,
+    marked: bool,
+    live: Arc<Live>,
+) -> Tally {
+    let mut tally = Tally::new();
+    let mut due = Some(begin);
+    loop {
+        if due.is_none() && line.in_flight() == 0 {
+            break;
+        }
+        let next = due.unwrap_or(begin);
+        let busy = line.in_flight() > 0;
+        tokio::select! {
+            biased;
+            () = live.gave_up() => {
+                give_up(&mut tally, &line, chunk, &live);
+                break;
+            }
+            () = tokio::time::sleep_until(next.into()), if due.is_some() => {
+                due = step(&mut tally, &mut line, &mut script, next, marked, &live).then(|| next + chunk);
+            }
+            Some(back) = line.next(), if busy => count(&mut tally, &mut script, back, chunk, &live),
+        }
+    }
+    tally.judge();
+    tally
+}
+
+/// Sends what is due. False if there is nothing more.
+fn step(tally: &mut Tally, line: &mut Line, script: &mut Script, due: Instant, marked: bool, live: &Live) -> bool {
+    if line.in_flight() >= UNANSWERED {
+        tally.skipped += u64::from(live.measures(due));
+        return !live.over();
+    }
+    match script.next(live.over(), marked) {
+        Some((mark, message)) => {
+            line.send(Sent { mark, at: due }, message);
+            true
+        }
+        None => false,
+    }
+}
+
+/// What was due within the measured span counts.
+fn count(tally: &mut Tally, script: &mut Script, back: Back, chunk: Duration, live: &Live) {
+    let Back { sent, at, answer } = back;
+    let counts = live.measures(sent.at);
+    let took = at.saturating_duration_since(sent.at);
+    if counts {
+        live.answered();
+        tally.late += u64::from(took > chunk);
+    }
+    match answer {
+        Ok(answer) if counts => tally.answered(took, sent.mark.is_wrong(&answer)),
+        Ok(_) => {}
+        Err(fault) => {
+            script.abandon(sent.mark.sequence);
+            if counts {
+                tally.failed(fault.code, &fault.text);
+            }
+        }
+    }
+}
+
+/// Nobody waits any longer for what is still unanswered.
+fn give_up(tally: &mut Tally, line: &Line, chunk: Duration, live: &Live) {
+    for at in line.sent_at() {
+        if live.measures(at) && at.elapsed() > chunk {
+            tally.late += 1;
+            tally.failed("NONE", "no answer came");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What is to be driven, and how hard.
+
+use std::time::Duration;
+
+/// How requests follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Each client keeps so many requests of its sequence in flight, and sends the next when an answer is here.
+    Closed { clients: usize, pipeline: usize },
+    /// Each stream sends a request every `chunk`, begun at a random time within it, whether or not the answers keep up.
+    Open { streams: usize, chunk: Duration },
+}
+
+impl Pace {
+    /// Those who send.
+    pub fn senders(self) -> usize {
+        match self {
+            Pace::Closed { clients, .. } => clients,
+            Pace::Open { streams, .. } => streams,
+        }
+    }
+}
+
+/// A run of the load generator against one server.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// `host:port` of the gRPC service.
+    pub address: String,
+    pub pace: Pace,
+    /// On bidirectional streams, one a sender, rather than call by call.
+    pub streaming: bool,
+    pub connections: usize,
+    /// Driven, but not counted.
+    pub warm_up: Duration,
+    /// The longest that is counted.
+    pub span: Duration,
+    /// The most requests that are counted.
+    pub requests: Option<u64>,
+    /// `host:port` of the metrics, for the mean batch.
+    pub metrics: Option<String>,
+    /// The server's process, if it runs on this machine.
+    pub pid: Option<u32>,
+    /// What random data and random times are made from.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// One connection for so many clients, unless told otherwise; Triton's own clients share one among six.
+    pub const CLIENTS_A_CONNECTION: usize = 8;
+
+    /// A closed loop for ten seconds against this address.
+    pub fn closed(address: impl Into<String>, clients: usize) -> Plan {
+        Plan {
+            address: address.into(),
+            pace: Pace::Closed { clients, pipeline: 1 },
+            streaming: false,
+            connections: clients.div_ceil(Plan::CLIENTS_A_CONNECTION),
+            warm_up: Duration::from_secs(1),
+            span: Duration::from_secs(10),
+            requests: None,
+            metrics: None,
+            pid: None,
+            seed: 1,
+        }
+    }
+}

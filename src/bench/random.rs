@@ -1,0 +1,31 @@
+//! Numbers that look random and are the same at every run (splitmix64).
+
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// Different for every sender of a run.
+    pub(super) fn new(seed: u64, sender: usize) -> Random {
+        let mut random = Random(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ sender as u64);
+        random.next();
+        random
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// One of `low..=high`.
+    pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
+        let span = u64::from(high.saturating_sub(low)) + 1;
+        low + u32::try_from(self.next() % span).unwrap_or(0)
+    }
+
+    /// At least 0, less than 1.
+    pub(super) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

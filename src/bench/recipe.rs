@@ -1,0 +1,247 @@
+//! What a request to a model looks like: asked of the server once, then made over and over.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use half::{bf16, f16};
+use sequor_core::DataType;
+use tonic::transport::Channel;
+
+use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::config::proto::infer_parameter::ParameterChoice;
+use crate::config::proto::model_config::SchedulingChoice;
+use crate::config::proto::model_infer_request::InferInputTensor;
+use crate::config::proto::model_metadata_response::TensorMetadata;
+use crate::config::proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelMetadataRequest};
+
+use super::BenchError;
+use super::random::Random;
+
+/// What inputs hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    Zeros,
+    Random,
+    /// One small whole number in all elements of a request, so that sums can be checked.
+    Whole,
+}
+
+/// What is wanted of a model's requests.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub model: String,
+    pub data: Data,
+    /// Shapes as they go over the wire, by input; needed where the model leaves dimensions open.
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Requests of a sequence; 0 sends requests of none.
+    pub sequence_length: u32,
+    /// Percent by which lengths differ, either way.
+    pub variation: u32,
+    /// Whether the first output must be the sum of what a sequence has sent ([`Data::Whole`]).
+    pub check_sums: bool,
+    pub seed: u64,
+}
+
+/// How to make requests.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    pub model: String,
+    inputs: Vec<InferInputTensor>,
+    pub(super) variants: Vec<Variant>,
+    /// The shortest and the longest sequence; `None` for requests of no sequence.
+    pub(super) lengths: Option<(u32, u32)>,
+    pub(super) check_sums: bool,
+}
+
+/// The data of one request.
+#[derive(Debug, Clone)]
+pub(super) struct Variant {
+    data: Vec<Bytes>,
+    /// What it adds to a sum.
+    pub(super) adds: i64,
+}
+
+/// As many different requests are made, and sent in a random order.
+const VARIANTS: usize = 16;
+
+/// Where a request stands in its sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) sequence: i64,
+    pub(super) start: bool,
+    pub(super) end: bool,
+}
+
+impl Recipe {
+    /// Asks a server about its model.
+    pub async fn ask(channel: Channel, wanted: &Wanted) -> Result<Recipe, BenchError> {
+        let mut client = GrpcInferenceServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+        let (name, version) = (wanted.model.clone(), String::new());
+        let refused = |status: tonic::Status| BenchError::Refused {
+            address: format!("model '{}'", wanted.model),
+            why: status.message().to_owned(),
+        };
+        let metadata = client.model_metadata(ModelMetadataRequest { name: name.clone(), version: version.clone() });
+        let metadata = metadata.await.map_err(refused)?.into_inner();
+        // A server that cannot tell whether its model takes sequences is sent sequences, as asked.
+        let config = client.model_config(ModelConfigRequest { name, version }).await.ok();
+        let stateless = config
+            .and_then(|c| c.into_inner().config)
+            .is_some_and(|config| !matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
+        Recipe::of(&metadata.inputs, stateless, wanted)
+    }
+
+    /// From what a model is known to take.
+    pub fn of(inputs: &[TensorMetadata], stateless: bool, wanted: &Wanted) -> Result<Recipe, BenchError> {
+        if let Some(name) = wanted.shapes.keys().find(|name| !inputs.iter().any(|i| i.name == **name)) {
+            return Err(BenchError::Unfit(format!("model '{}' has no input '{name}' to give a shape", wanted.model)));
+        }
+        let tensors = inputs.iter().map(|input| tensor(input, wanted)).collect::<Result<Vec<_>, _>>()?;
+        let mut random = Random::new(wanted.seed, 0);
+        let mut variants = Vec::with_capacity(VARIANTS);
+        for _ in 0..VARIANTS {
+            let adds = i64::from(random.between(0, 7));
+            let data = tensors.iter().map(|t| fill(t, wanted.data, adds, &mut random)).collect::<Result<_, _>>()?;
+            variants.push(Variant { data, adds });
+        }
+        let lengths = (!stateless && wanted.sequence_length > 0).then(|| {
+            let spread = wanted.sequence_length.saturating_mul(wanted.variation.min(100)) / 100;
+            ((wanted.sequence_length - spread).max(1), wanted.sequence_length.saturating_add(spread))
+        });
+        let (model, check_sums) = (wanted.model.clone(), wanted.check_sums);
+        Ok(Recipe { model, inputs: tensors, variants, lengths, check_sums })
+    }
+
+    /// The same requests, to a server that does not add up.
+    pub fn unchecked(self) -> Recipe {
+        Recipe { check_sums: false, ..self }
+    }
+
+    /// A request with this data. The mark comes back with its answer.
+    pub(super) fn message(&self, variant: &Variant, place: Option<Place>, mark: String) -> ModelInferRequest {
+        ModelInferRequest {
+            model_name: self.model.clone(),
+            id: mark,
+            parameters: place.map(parameters).unwrap_or_default(),
+            inputs: self.inputs.clone(),
+            raw_input_contents: variant.data.clone(),
+            ..ModelInferRequest::default()
+        }
+    }
+}
+
+fn parameters(place: Place) -> BTreeMap<String, InferParameter> {
+    let of = |choice| InferParameter { parameter_choice: Some(choice) };
+    BTreeMap::from([
+        ("sequence_id".to_owned(), of(ParameterChoice::Int64Param(place.sequence))),
+        ("sequence_start".to_owned(), of(ParameterChoice::BoolParam(place.start))),
+        ("sequence_end".to_owned(), of(ParameterChoice::BoolParam(place.end))),
+    ])
+}
+
+fn tensor(input: &TensorMetadata, wanted: &Wanted) -> Result<InferInputTensor, BenchError> {
+    let (name, datatype) = (input.name.clone(), input.datatype.clone());
+    let shape = match wanted.shapes.get(&name) {
+        Some(shape) => shape.clone(),
+        // The first dimension, where it is open, is the batch; a request of a sequence is one row of it.
+        None => input.shape.iter().enumerate().map(|(n, d)| if n == 0 && *d == -1 { 1 } else { *d }).collect(),
+    };
+    if shape.iter().any(|d| *d < 0) {
+        let dims = input.shape.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        let what =
+            format!("input '{name}' of model '{}' is [{dims}]: say how large, --shape {name}:1,...", wanted.model);
+        return Err(BenchError::Unfit(what));
+    }
+    Ok(InferInputTensor { name, datatype, shape, ..InferInputTensor::default() })
+}
+
+fn fill(tensor: &InferInputTensor, data: Data, whole: i64, random: &mut Random) -> Result<Bytes, BenchError> {
+    let unfit = |why: &str| BenchError::Unfit(format!("input '{}': {why}", tensor.name));
+    let dtype = DataType::from_name(&tensor.datatype).ok_or_else(|| unfit("its type is not known here"))?;
+    let count = tensor.shape.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?));
+    let count = count.filter(|n| *n <= 1 << 28).ok_or_else(|| unfit("it is too large"))?;
+    let mut out = Vec::with_capacity(count * dtype.zero_size());
+    for _ in 0..count {
+        let value = match data {
+            Data::Zeros => 0.0,
+            Data::Whole => whole as f64,
+            Data::Random if dtype.size().is_some() && is_float(dtype) => random.share() * 2.0 - 1.0,
+            Data::Random => f64::from(random.between(0, if dtype == DataType::Bool { 1 } else { 7 })),
+        };
+        element(dtype, value, &mut out);
+    }
+    Ok(out.into())
+}
+
+fn is_float(dtype: DataType) -> bool {
+    matches!(dtype, DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64)
+}
+
+/// One element; every value here is small, so that no cast cuts it.
+fn element(dtype: DataType, value: f64, out: &mut Vec<u8>) {
+    let whole = value as i64;
+    match dtype {
+        DataType::Bytes => {
+            let text = whole.to_string();
+            out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(0).to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+        DataType::Fp16 => out.extend_from_slice(&f16::from_f64(value).to_le_bytes()),
+        DataType::Bf16 => out.extend_from_slice(&bf16::from_f64(value).to_le_bytes()),
+        DataType::Fp32 => out.extend_from_slice(&(value as f32).to_le_bytes()),
+        DataType::Fp64 => out.extend_from_slice(&value.to_le_bytes()),
+        other => out.extend(whole.to_le_bytes().into_iter().take(other.size().unwrap_or(0))),
+    }
+}
+
+/// Whether an output holds this number in every element.
+pub(super) fn holds(datatype: &str, data: &[u8], sum: i64) -> bool {
+    let Some(dtype) = DataType::from_name(datatype).filter(|d| d.size().is_some()) else { return false };
+    let mut want = Vec::new();
+    element(dtype, sum as f64, &mut want);
+    !data.is_empty() && data.len().is_multiple_of(want.len()) && data.chunks_exact(want.len()).all(|e| e == want)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(data: Data) -> Wanted {
+        let (model, shapes) = ("m".to_owned(), BTreeMap::new());
+        Wanted { model, data, shapes, sequence_length: 20, variation: 20, check_sums: false, seed: 1 }
+    }
+
+    fn input(datatype: &str, shape: &[i64]) -> TensorMetadata {
+        TensorMetadata { name: "x".to_owned(), datatype: datatype.to_owned(), shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn an_open_first_dimension_is_one_row_and_other_open_ones_must_be_said() {
+        let recipe = Recipe::of(&[input("FP32", &[-1, 3])], false, &wanted(Data::Zeros)).expect("a recipe");
+        let message = recipe.message(&recipe.variants[0], None, String::new());
+        assert_eq!((&message.inputs[0].shape, message.raw_input_contents[0].len()), (&vec![1, 3], 12));
+        assert_eq!(recipe.lengths, Some((16, 24)));
+        let open = [input("FP32", &[-1, -1, 80])];
+        let error = Recipe::of(&open, false, &wanted(Data::Zeros)).expect_err("open").to_string();
+        assert!(error.contains("[-1,-1,80]") && error.contains("--shape x:1,"), "{error}");
+        let shapes = BTreeMap::from([("x".to_owned(), vec![1, 4, 80])]);
+        assert!(Recipe::of(&open, false, &Wanted { shapes, ..wanted(Data::Zeros) }).is_ok());
+    }
+
+    #[test]
+    fn every_type_has_data_of_its_size_and_sums_are_recognised() {
+        for dtype in DataType::ALL {
+            for data in [Data::Zeros, Data::Random, Data::Whole] {
+                let recipe = Recipe::of(&[input(dtype.name(), &[1, 5])], true, &wanted(data)).expect("a recipe");
+                let len = recipe.variants[3].data[0].len();
+                assert_eq!(len, 5 * dtype.size().unwrap_or(5), "{dtype}");
+            }
+        }
+        let mut sum = Vec::new();
+        element(DataType::Fp32, 12.0, &mut sum);
+        element(DataType::Fp32, 12.0, &mut sum);
+        assert!(
+            holds("FP32", &sum, 12) && !holds("FP32", &sum, 13) && !holds("INT32", &sum, 12) && !holds("FP32", &[], 0)
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! The repository as clients and the file system change it.
+
+use std::sync::Arc;
+
+use sequor::api::Limits;
+use sequor::backend::mock::MockBackend;
+use sequor::config::proto::model_repository_parameter::ParameterChoice;
+use sequor::config::proto::{
+    ModelRepositoryParameter, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest,
+};
+use sequor::config::server::file::ControlMode;
+use sequor::model::Control;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
+
+const ALL: &str = "version_policy { all { } }";
+
+/// A server of an empty repository, whose models are named by `mode`.
+fn house(mode: ControlMode) -> House {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
+    house.repository.govern(Control { mode, directories: vec![house.folder.path().to_owned()] });
+    house
+}
+
+impl House {
+    fn write(&self, name: &str, config: &str, version: u64, program: &str) {
+        write(self.folder.path(), name, config, version, program);
+    }
+
+    async fn load(&self, name: &str) -> Result<(), tonic::Status> {
+        self.load_with(name, &[]).await
+    }
+
+    async fn load_with(&self, name: &str, parameters: &[(&str, ParameterChoice)]) -> Result<(), tonic::Status> {
+        let parameter = |(key, choice): &(&str, ParameterChoice)| {
+            ((*key).to_owned(), ModelRepositoryParameter { parameter_choice: Some(choice.clone()) })
+        };
+        let parameters = parameters.iter().map(parameter).collect();
+        let request = RepositoryModelLoadRequest { model_name: name.to_owned(), parameters, ..Default::default() };
+        self.client().await.repository_model_load(request).await.map(|_| ())
+    }
+
+    async fn unload(&self, name: &str) -> Result<(), tonic::Status> {
+        let request = RepositoryModelUnloadRequest { model_name: name.to_owned(), ..Default::default() };
+        self.client().await.repository_model_unload(request).await.map(|_| ())
+    }
+
+    /// `name/version state reason`, a line each.
+    async fn index(&self, ready: bool) -> String {
+        let request = RepositoryIndexRequest { ready, ..Default::default() };
+        let models = self.client().await.repository_index(request).await.unwrap().into_inner().models;
+        let line = |m: &sequor::config::proto::repository_index_response::ModelIndex| {
+            format!("{}/{} {} {}", m.name, m.version, m.state, m.reason).trim().to_owned()
+        };
+        models.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    async fn index_until(&self, want: &str) {
+        loop {
+            let said = self.index(false).await;
+            if said == want {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What a step of a sequence of `sum` is answered with.
+    async fn sum(&self, sequence: i64, value: i32, flags: &[&str]) -> Result<i32, tonic::Status> {
+        let answer = self.client().await.model_infer(step(sequence, "", value, flags)).await?;
+        Ok(values(answer.get_ref())[0])
+    }
+
+    /// The version that answers.
+    async fn version(&self, model: &str) -> String {
+        let answer = self.client().await.model_infer(request(model, "", &[1])).await.unwrap();
+        answer.into_inner().model_version
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_loaded_and_unloaded_by_request() {
+    let house = house(ControlMode::Explicit);
+    house.write("sum", SUM, 1, "accumulate INT32");
+    assert_eq!(house.index(false).await, "sum/");
+    let unknown = house.sum(1, 1, &[START]).await.unwrap_err();
+    assert_eq!(unknown.message(), "Request for unknown model: 'sum' is not found");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.index(false).await, "sum/1 READY");
+    assert_eq!(house.sum(7, 5, &[START]).await.unwrap(), 5);
+
+    house.unload("sum").await.unwrap();
+    let gone = house.sum(7, 5, &[]).await.unwrap_err();
+    assert_eq!(
+        (gone.code(), gone.message()),
+        (Code::NotFound, "Request for unknown model: 'sum' has no available versions")
+    );
+    house.index_until("sum/1 UNAVAILABLE unloaded").await;
+    assert_eq!(house.index(true).await, "");
+    assert!(house.repository.ready(), "what was unloaded is not missed");
+
+    house.load("sum").await.unwrap();
+    let lost = house.sum(7, 5, &[]).await.unwrap_err();
+    assert_eq!(lost.metadata().get("sequor-reason").unwrap(), "retired");
+    assert_eq!(house.sum(7, 6, &[START]).await.unwrap(), 6);
+    house.unload("nope").await.unwrap();
+    let absent = house.load("nope").await.unwrap_err();
+    assert_eq!(
+        (absent.code(), absent.message()),
+        (Code::Internal, "failed to load 'nope', failed to poll from model repository")
+    );
+    assert_eq!(house.load("../sum").await.unwrap_err().code(), Code::Internal);
+}
+
+#[tokio::test]
+async fn live_sequences_stay_where_they_began_when_a_version_arrives() {
+    let house = house(ControlMode::Explicit);
+    house.write("sum", SUM, 1, "accumulate INT32");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.sum(7, 40, &[START]).await.unwrap(), 40);
+    house.write("sum", SUM, 2, "accumulate INT32 cost=1");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.index(false).await, "sum/1 UNLOADING\nsum/2 READY");
+    let on = |answer: &sequor::config::proto::ModelInferResponse| (answer.model_version.clone(), values(answer)[0]);
+    let mut client = house.client().await;
+    let old = client.model_infer(step(7, "", 1, &[])).await.unwrap().into_inner();
+    let new = client.model_infer(step(8, "", 1, &[START])).await.unwrap().into_inner();
+    assert_eq!((on(&old), on(&new)), (("1".to_owned(), 41), ("2".to_owned(), 1)));
+    assert_eq!(house.sum(7, 1, &[END]).await.unwrap(), 42);
+    house.index_until("sum/1 UNAVAILABLE unloaded\nsum/2 READY").await;
+}
+
+#[tokio::test]
+async fn only_what_has_changed_is_loaded_anew() {
+    let house = house(ControlMode::Explicit);
+    let config = format!("{SUM}{ALL}");
+    house.write("sum", &config, 1, "accumulate INT32");
+    house.write("sum", &config, 2, "accumulate INT32");
+    house.load("sum").await.unwrap();
+    let mut pinned = step(7, "", 1, &[START]);
+    pinned.model_version = "1".to_owned();
+    house.client().await.model_infer(pinned.clone()).await.unwrap();
+    // Nothing has changed: nothing is done.
+    house.load("sum").await.unwrap();
+    assert_eq!(house.index(false).await, "sum/1 READY\nsum/2 READY");
+    // The second version goes, the first is not touched: were it loaded anew, the old load would have to end first.
+    fs_err::remove_dir_all(house.folder.path().join("sum/2")).unwrap();
+    house.load("sum").await.unwrap();
+    house.index_until("sum/1 READY\nsum/2 UNAVAILABLE unloaded").await;
+    pinned.parameters.remove(START);
+    assert_eq!(values(house.client().await.model_infer(pinned).await.unwrap().get_ref()), [2]);
+    // Now it is, and the sequence still ends where it began.
+    house.write("sum", &config, 1, "accumulate INT32 cost=1");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 3);
+    assert_eq!(house.sum(7, 1, &[START]).await.unwrap(), 1, "a START goes to the new load");
+}
+
+#[tokio::test]
+async fn a_load_that_fails_leaves_what_serves() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    house.load("same").await.unwrap();
+    house.write("same", SAME, 2, "nonsense");
+    let failed = house.load("same").await.unwrap_err();
+    assert_eq!(failed.code(), Code::Internal);
+    assert!(failed.message().starts_with("failed to load 'same', ") && failed.message().contains("same/2/model.onnx"));
+    assert_eq!(house.version("same").await, "1");
+    let index = house.index(false).await;
+    assert!(index.starts_with("same/1 READY\nsame/2 UNAVAILABLE ") && index.contains("model.onnx"), "{index}");
+    assert!(house.repository.ready());
+
+    house.write("broken", "nonsense", 1, "identity INT32");
+    assert!(house.load("broken").await.unwrap_err().message().contains("broken/config.pbtxt:1:"));
+    assert!(house.index(false).await.starts_with("broken/ UNAVAILABLE "));
+    fs_err::write(house.folder.path().join("broken/config.pbtxt"), SAME).unwrap();
+    fs_err::write(house.folder.path().join("broken/1/model.onnx"), "identity INT32 dims=-1").unwrap();
+    house.load("broken").await.unwrap();
+    assert_eq!(house.version("broken").await, "1");
+}
+
+#[tokio::test]
+async fn a_configuration_may_come_with_the_request_and_files_may_not() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let config = json!({
+        "backend": "onnxruntime", "max_batch_size": 3,
+        "input": [{ "name": "INPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
+        "output": [{ "name": "OUTPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
+    });
+    let text = |value: &str| ParameterChoice::StringParam(value.to_owned());
+    house.load_with("same", &[("config", text(&config.to_string()))]).await.unwrap();
+    let rows = async || house.get("/v2/models/same/config").await["max_batch_size"].clone();
+    assert_eq!(rows().await, 3);
+    house.load("same").await.unwrap();
+    assert_eq!(rows().await, 8, "the file's own again");
+    let refused = async |key: &str, value| house.load_with("same", &[(key, value)]).await.unwrap_err();
+    let file = refused("file:1/model.onnx", ParameterChoice::BytesParam(vec![1])).await;
+    assert_eq!(file.code(), Code::Unimplemented);
+    assert!(file.message().contains("[admin] upload"), "{}", file.message());
+    assert_eq!(refused("config", ParameterChoice::BoolParam(true)).await.code(), Code::InvalidArgument);
+    assert_eq!(refused("bogus", text("")).await.message(), "unrecognized load parameter 'bogus'");
+    let named = RepositoryIndexRequest { repository_name: "r".to_owned(), ..Default::default() };
+    let named = house.client().await.repository_index(named).await.unwrap_err();
+    assert_eq!(
+        (named.code(), named.message()),
+        (Code::Unimplemented, "'repository_name' specification is not supported")
+    );
+}
+
+#[tokio::test]
+async fn without_explicit_control_nobody_loads() {
+    for mode in [ControlMode::None, ControlMode::Poll] {
+        let house = house(mode);
+        let text = "explicit model load / unload is not allowed if polling is enabled";
+        for refused in [house.load("sum").await.unwrap_err(), house.unload("sum").await.unwrap_err()] {
+            assert_eq!(refused.code(), Code::Unavailable);
+            assert!(refused.message().starts_with(text), "{}", refused.message());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_poll_follows_the_files() {
+    let house = house(ControlMode::Poll);
+    let poll = async || {
+        let repository = house.repository.clone();
+        tokio::task::spawn_blocking(move || repository.poll()).await.unwrap();
+    };
+    poll().await;
+    assert_eq!(house.index(false).await, "");
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    poll().await;
+    assert_eq!((house.version("same").await.as_str(), house.repository.ready()), ("1", true));
+    house.write("same", SAME, 2, "identity INT32 dims=-1");
+    house.write("bad", SAME, 1, "nonsense");
+    poll().await;
+    assert_eq!((house.version("same").await.as_str(), house.repository.ready()), ("2", false));
+    fs_err::remove_dir_all(house.folder.path().join("bad")).unwrap();
+    fs_err::remove_dir_all(house.folder.path().join("same")).unwrap();
+    poll().await;
+    let gone = house.client().await.model_infer(request("same", "", &[1])).await.unwrap_err();
+    assert_eq!(gone.message(), "Request for unknown model: 'same' has no available versions");
+    assert!(house.repository.ready());
+}
+
+#[tokio::test]
+async fn http_controls_the_same_repository() {
+    let house = house(ControlMode::Explicit);
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let index = async |body: Value| house.post("/v2/repository/index", body).await.json();
+    assert_eq!(index(Value::Null).await, json!([{ "name": "same" }]));
+    let answer = house.post("/v2/repository/models/same/load", json!({ "parameters": {} })).await;
+    assert_eq!((answer.status, answer.body.len()), (200, 0));
+    let ready = json!([{ "name": "same", "version": "1", "state": "READY", "reason": "" }]);
+    assert_eq!(index(json!({ "ready": true })).await, ready);
+    let unload = json!({ "parameters": { "unload_dependents": false } });
+    assert_eq!(house.post("/v2/repository/models/same/unload", unload).await.status, 200);
+    assert_eq!(index(json!({ "ready": true })).await, json!([]));
+    let failed = house.post("/v2/repository/models/nope/load", Value::Null).await;
+    assert_eq!((failed.status, &failed.json()["reason"]), (500, &json!("not_served")));
+    assert!(failed.head.contains("sequor-reason: not_served"), "{}", failed.head);
+    assert_eq!(house.post("/v2/repository/mine/index", Value::Null).await.status, 501);
+    assert_eq!(house.post("/v2/repository/mine/models/same/load", Value::Null).await.status, 501);
+    assert_eq!(house.http("POST /v2/repository/index", &[], b"{").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_server_stops_with_loads_of_every_kind() {
+    let house = house(ControlMode::Explicit);
+    let config = SUM.replace("count: 1", "count: 3");
+    house.write("sum", &config, 1, "accumulate INT32");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.sum(7, 40, &[START]).await.unwrap(), 40);
+    for version in 2..5 {
+        house.write("sum", &config, version, "accumulate INT32");
+        house.load("sum").await.unwrap();
+    }
+    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    house.load("same").await.unwrap();
+    house.unload("same").await.unwrap();
+    // Ends only if every thread of every load does.
+    house.drain().await;
+}

@@ -1,0 +1,196 @@
+//! A server in this process: models of the test's own making, ports of the system's choice.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor::api::Limits;
+use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor::backend::mock::MockBackend;
+use sequor::backend::{Backend, LoadOptions};
+use sequor::config::model::draft;
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::model_infer_request::InferInputTensor;
+use sequor::config::proto::{InferParameter, ModelInferRequest, ModelInferResponse};
+use sequor::model::{Options, Repository};
+use sequor::server::{Addresses, DrainOptions, Drained, Listeners, Running, ServerOptions, Stop, local, start};
+use sequor::telemetry::Metrics;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tonic::transport::Channel;
+
+/// A running sum of INT32 in 4 candidates, and an identity of INT32 without a state.
+pub(crate) const SUM: &str = r#"
+    backend: "onnxruntime" max_batch_size: 4
+    input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU count: 1 } ]
+    sequence_batching { oldest { max_candidate_sequences: 4 } state [
+        { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
+"#;
+pub(crate) const SAME: &str = r#"
+    backend: "onnxruntime" max_batch_size: 8
+    input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
+    output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
+    instance_group [ { kind: KIND_CPU count: 1 } ]
+"#;
+
+pub(crate) struct House {
+    pub(crate) repository: Repository,
+    pub(crate) metrics: Metrics,
+    pub(crate) addresses: Addresses,
+    pub(crate) folder: TempDir,
+    running: Running,
+    stop: mpsc::Sender<Stop>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
+    }
+}
+
+/// Writes a model that the stand-in backend can load.
+pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, program: &str) {
+    let model = folder.join(name);
+    fs_err::create_dir_all(model.join(version.to_string())).unwrap();
+    fs_err::write(model.join("config.pbtxt"), config).unwrap();
+    fs_err::write(model.join(format!("{version}/model.onnx")), program).unwrap();
+}
+
+impl House {
+    /// With `sum`, `same` and whatever else is given.
+    pub(crate) fn with(limits: Limits, more: &[(&str, &str, &str)]) -> House {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
+        write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
+        for (name, config, program) in more {
+            write(folder.path(), name, config, 1, program);
+        }
+        let house = House::over(Arc::new(MockBackend::new()), limits, folder);
+        house.repository.load_all(house.folder.path()).unwrap();
+        assert!(house.repository.ready(), "{:?}", house.repository.statuses());
+        house
+    }
+
+    /// Nothing is loaded yet.
+    pub(crate) fn over(backend: Arc<dyn Backend>, limits: Limits, folder: TempDir) -> House {
+        let options = Options {
+            config: draft::Options::default(),
+            load: LoadOptions { threads: 1, spinning: false },
+            state_limit: u64::MAX,
+            reply_pool: 1 << 20,
+            ..Options::default()
+        };
+        let metrics = Metrics::new(true);
+        let repository = Repository::new(backend, options, metrics.clone()).unwrap();
+        let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: None };
+        let (stop, stopped) = mpsc::channel(2);
+        let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
+        let options = ServerOptions { limits, drain, ..ServerOptions::default() };
+        let listeners = Listeners::bind(&wanted).unwrap();
+        let running = start(listeners, options, repository.clone(), metrics.clone(), stopped);
+        House { repository, metrics, addresses: running.addresses, folder, running, stop }
+    }
+
+    pub(crate) fn new() -> House {
+        House::with(Limits::default(), &[])
+    }
+
+    pub(crate) async fn client(&self) -> GrpcInferenceServiceClient<Channel> {
+        let address = format!("http://{}", self.addresses.grpc.unwrap());
+        GrpcInferenceServiceClient::new(Channel::from_shared(address).unwrap().connect().await.unwrap())
+    }
+
+    /// The status, head and body of an answer over HTTP.
+    pub(crate) async fn http(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.addresses.http.unwrap()).await.unwrap();
+        let mut head = format!("{verb_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+        for (key, value) in headers {
+            head += &format!("{key}: {value}\r\n");
+        }
+        head += &format!("content-length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body: answer[end + 4..].to_vec() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.http(&format!("GET {path}"), &[], b"").await.json()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.http(&format!("POST {path}"), &[], body.as_bytes()).await
+    }
+
+    /// Waits until this holds; whoever waits in vain is ended by the test runner.
+    pub(crate) async fn until(&self, holds: impl Fn(&House) -> bool) {
+        while !holds(self) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) async fn drain(self) -> Drained {
+        self.stop.send(Stop::Drain).await.unwrap();
+        let drained = self.running.join().await;
+        let repository = self.repository.clone();
+        tokio::task::spawn_blocking(move || repository.stop()).await.unwrap();
+        drained
+    }
+}
+
+// === requests ===
+
+pub(crate) fn parameter(choice: ParameterChoice) -> InferParameter {
+    InferParameter { parameter_choice: Some(choice) }
+}
+
+/// A request with one row of these numbers.
+pub(crate) fn request(model: &str, id: &str, values: &[i32]) -> ModelInferRequest {
+    let input = InferInputTensor {
+        name: "INPUT".to_owned(),
+        datatype: "INT32".to_owned(),
+        shape: vec![1, i64::try_from(values.len()).unwrap()],
+        ..Default::default()
+    };
+    let data: Vec<u8> = values.iter().flat_map(|n| n.to_le_bytes()).collect();
+    ModelInferRequest {
+        model_name: model.to_owned(),
+        id: id.to_owned(),
+        inputs: vec![input],
+        raw_input_contents: vec![data.into()],
+        ..Default::default()
+    }
+}
+
+/// A step of a sequence of `sum`.
+pub(crate) fn step(sequence: i64, id: &str, value: i32, flags: &[&str]) -> ModelInferRequest {
+    let mut request = request("sum", id, &[value]);
+    request.parameters.insert("sequence_id".to_owned(), parameter(ParameterChoice::Int64Param(sequence)));
+    for flag in flags {
+        request.parameters.insert((*flag).to_owned(), parameter(ParameterChoice::BoolParam(true)));
+    }
+    request
+}
+
+pub(crate) const START: &str = "sequence_start";
+pub(crate) const END: &str = "sequence_end";
+
+/// The numbers of the first output.
+pub(crate) fn values(answer: &ModelInferResponse) -> Vec<i32> {
+    answer.raw_output_contents[0].as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect()
+}

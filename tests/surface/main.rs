@@ -1,0 +1,14 @@
+//! What clients meet beyond single requests, over real sockets: a server within the test's own process, over the stand-in backend where the
+//! numbers do not matter, and over ONNX Runtime where Triton's own Python clients are let loose on it.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod control;
+mod forms;
+mod house;
+mod memory;
+mod python;
+mod settings;
+mod sockets;
+mod statistics;
+mod streams;

@@ -1,0 +1,111 @@
+//! WebSockets.
+
+use futures_util::{SinkExt, StreamExt};
+use sequor::api::Limits;
+use sequor::server::Drained;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::house::House;
+
+const SLOW: (&str, &str, &str) = ("slow", crate::house::SAME, "identity INT32 dims=-1 cost=100000");
+
+async fn open(house: &House, path: &str) -> Result<WebSocketStream<TcpStream>, Error> {
+    let address = house.addresses.http.unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    Ok(tokio_tungstenite::client_async(format!("ws://{address}{path}"), stream).await?.0)
+}
+
+fn body(id: &str, value: i32, parameters: &Value) -> Value {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
+    json!({ "id": id, "parameters": parameters, "inputs": [input] })
+}
+
+async fn send(socket: &mut WebSocketStream<TcpStream>, body: &Value) {
+    socket.send(Message::text(body.to_string())).await.unwrap();
+}
+
+async fn read(socket: &mut WebSocketStream<TcpStream>) -> Value {
+    let message = socket.next().await.unwrap().unwrap();
+    serde_json::from_str(message.to_text().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_sequence_runs_over_a_socket_in_order() {
+    let house = House::new();
+    let mut socket = open(&house, "/v2/models/sum/stream").await.unwrap();
+    for n in 0..50 {
+        let id = n.to_string();
+        send(&mut socket, &body(&id, n, &json!({ "sequence_id": 7, "sequence_start": n == 0 }))).await;
+    }
+    for n in 0..50 {
+        let answer = read(&mut socket).await;
+        assert_eq!((&answer["id"], &answer["outputs"][0]["data"]), (&json!(n.to_string()), &json!([n * (n + 1) / 2])));
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_an_answer_and_the_socket_stays_open() {
+    let house = House::new();
+    let mut socket = open(&house, "/v2/models/sum/stream").await.unwrap();
+    send(&mut socket, &body("a", 1, &json!({ "sequence_id": 5 }))).await;
+    socket.send(Message::text("{")).await.unwrap();
+    socket.send(Message::binary(vec![1])).await.unwrap();
+    send(&mut socket, &body("b", 1, &json!({ "sequence_id": 5, "sequence_start": true }))).await;
+    let refused = read(&mut socket).await;
+    assert_eq!((&refused["id"], &refused["reason"]), (&json!("a"), &json!("never_started")));
+    assert!(refused["error"].as_str().unwrap().starts_with("inference request for sequence 5 to model 'sum' must"));
+    for _ in 0..2 {
+        assert_eq!(read(&mut socket).await["reason"], "bad_input");
+    }
+    assert_eq!(read(&mut socket).await["id"], "b");
+    let unknown = open(&house, "/v2/models/nope/stream").await.unwrap_err();
+    assert!(matches!(unknown, Error::Http(answer) if answer.status() == 404));
+    assert_eq!(house.http("GET /v2/models/sum/stream", &[], b"").await.status, 400);
+}
+
+#[tokio::test]
+async fn tensors_travel_as_bytes_in_binary_messages() {
+    let house = House::new();
+    let mut socket = open(&house, "/v2/models/same/versions/1/stream").await.unwrap();
+    let input =
+        json!({ "name": "INPUT", "shape": [1, 2], "datatype": "INT32", "parameters": { "binary_data_size": 8 } });
+    let json = json!({ "parameters": { "binary_data_output": true }, "inputs": [input] }).to_string();
+    let length = u32::try_from(json.len()).unwrap().to_le_bytes();
+    let message = [&length[..], json.as_bytes(), &[1, 0, 0, 0, 9, 0, 0, 0]].concat();
+    socket.send(Message::binary(message)).await.unwrap();
+    let answer = socket.next().await.unwrap().unwrap().into_data();
+    let (length, rest) = answer.split_first_chunk::<4>().unwrap();
+    let (json, bytes) = rest.split_at(u32::from_le_bytes(*length) as usize);
+    let json: Value = serde_json::from_slice(json).unwrap();
+    assert_eq!((&json["outputs"][0]["shape"], bytes), (&json!([1, 2]), &[1, 0, 0, 0, 9, 0, 0, 0][..]));
+}
+
+#[tokio::test]
+async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() {
+    let house = House::with(Limits::default(), &[SLOW]);
+    let mut given_up = open(&house, "/v2/models/slow/stream").await.unwrap();
+    for n in 0..20 {
+        let mut body = body("", n, &json!({}));
+        body["inputs"][0]["shape"] = json!([1, n + 1]);
+        body["inputs"][0]["data"] = json!(vec![n; usize::try_from(n).unwrap() + 1]);
+        send(&mut given_up, &body).await;
+    }
+    house.until(|house| house.metrics.in_flight().get() == 20).await;
+    drop(given_up);
+    house.until(|house| house.metrics.in_flight().get() == 0).await;
+
+    let mut socket = open(&house, "/v2/models/slow/stream").await.unwrap();
+    send(&mut socket, &body("last", 1, &json!({}))).await;
+    house.until(|house| house.metrics.in_flight().get() == 1).await;
+    let reads = tokio::spawn(async move {
+        assert_eq!(read(&mut socket).await["id"], "last");
+        socket.next().await.unwrap().unwrap()
+    });
+    assert_eq!(house.drain().await, Drained::Clean);
+    let Message::Close(Some(frame)) = reads.await.unwrap() else { panic!() };
+    assert_eq!(frame.code, CloseCode::Away);
+}

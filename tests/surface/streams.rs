@@ -1,0 +1,199 @@
+//! `ModelStreamInfer`.
+
+use sequor::api::Limits;
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use sequor::server::Drained;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Streaming};
+
+use crate::house::{END, House, START, parameter, request, step, values};
+
+/// A model whose runs take a while.
+const SLOW: (&str, &str, &str) = ("slow", crate::house::SAME, "identity INT32 dims=-1 cost=200000");
+
+type Sender = mpsc::Sender<ModelInferRequest>;
+
+async fn open(house: &House, metadata: Option<&'static str>) -> (Sender, Streaming<ModelStreamInferResponse>) {
+    let (sender, receiver) = mpsc::channel(4096);
+    let mut request = Request::new(ReceiverStream::new(receiver));
+    if let Some(key) = metadata {
+        request.metadata_mut().insert(key, "true".parse().unwrap());
+    }
+    let replies = house.client().await.model_stream_infer(request).await.unwrap().into_inner();
+    (sender, replies)
+}
+
+async fn next(replies: &mut Streaming<ModelStreamInferResponse>) -> Result<ModelInferResponse, (String, String)> {
+    let reply = replies.next().await.expect("a reply").expect("no end");
+    let answer = reply.infer_response.expect("an answer, also to what failed");
+    if reply.error_message.is_empty() { Ok(answer) } else { Err((answer.id, reply.error_message)) }
+}
+
+#[tokio::test]
+async fn replies_come_in_the_order_of_their_requests_whatever_model_they_are_of() {
+    let house = House::with(Limits::default(), &[SLOW]);
+    let (sender, mut replies) = open(&house, None).await;
+    for n in 0..300 {
+        let model = if n % 100 == 0 { "slow" } else { "same" };
+        sender.send(request(model, &n.to_string(), &[n])).await.unwrap();
+    }
+    for n in 0..300 {
+        let answer = next(&mut replies).await.unwrap();
+        assert_eq!((answer.id.as_str(), values(&answer)), (n.to_string().as_str(), vec![n]));
+        assert!(answer.parameters.is_empty());
+    }
+    drop(sender);
+    assert!(replies.next().await.is_none());
+}
+
+#[tokio::test]
+async fn steps_sent_ahead_are_run_in_their_order() {
+    let house = House::new();
+    let (sender, mut replies) = open(&house, None).await;
+    for n in 0..100 {
+        for sequence in [7, 8, 9] {
+            let flags: &[&str] = if n == 0 { &[START] } else { &[] };
+            sender.send(step(sequence, "", n, flags)).await.unwrap();
+        }
+    }
+    for n in 0..100 {
+        for _ in 0..3 {
+            assert_eq!(values(&next(&mut replies).await.unwrap()), [n * (n + 1) / 2]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_are_replies_and_the_stream_goes_on() {
+    let house = House::new();
+    let (sender, mut replies) = open(&house, None).await;
+    let mut odd = request("same", "odd", &[1]);
+    odd.inputs[0].datatype = "FLOAT".to_owned();
+    let wrong = [step(5, "no start", 1, &[]), request("nope", "no model", &[1]), odd, step(6, "run", -13, &[START])];
+    for request in wrong {
+        sender.send(request).await.unwrap();
+    }
+    sender.send(request("same", "good", &[1])).await.unwrap();
+    let beginnings = [
+        ("no start", "inference request for sequence 5 to model 'sum' must specify the START flag", "never_started"),
+        ("no model", "Request for unknown model: 'nope' is not found", "not_served"),
+        ("odd", "inference input 'INPUT' data-type is 'FLOAT'", "bad_input"),
+        ("run", "", "run_failed"),
+    ];
+    for (id, text, reason) in beginnings {
+        let reply = replies.next().await.unwrap().unwrap();
+        let answer = reply.infer_response.unwrap();
+        assert_eq!(answer.id, id);
+        assert!(reply.error_message.starts_with(text) && !reply.error_message.is_empty(), "{}", reply.error_message);
+        let said = answer.parameters["sequor_reason"].parameter_choice.clone();
+        assert_eq!(said, Some(ParameterChoice::StringParam(reason.to_owned())));
+    }
+    assert_eq!(next(&mut replies).await.unwrap().id, "good");
+    let counted = house.metrics.encode();
+    let line =
+        r#"sequor_requests_total{model="sum",api="kserve_grpc",code="INVALID_ARGUMENT",reason="never_started"} 1"#;
+    assert!(counted.contains(line), "{counted}");
+}
+
+#[tokio::test]
+async fn a_strict_stream_ends_with_its_first_error() {
+    let house = House::new();
+    let (sender, mut replies) = open(&house, Some("triton_grpc_error")).await;
+    sender.send(request("same", "a", &[1])).await.unwrap();
+    sender.send(request("nope", "b", &[1])).await.unwrap();
+    assert_eq!(next(&mut replies).await.unwrap().id, "a");
+    let status = replies.next().await.unwrap().unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::NotFound, "Request for unknown model: 'nope' is not found"));
+    assert_eq!(status.metadata().get("sequor-reason").unwrap(), "not_served");
+}
+
+#[tokio::test]
+async fn the_last_answer_of_a_request_says_so_if_asked() {
+    let house = House::new();
+    let (sender, mut replies) = open(&house, None).await;
+    let mut asked = request("same", "", &[1]);
+    let flag = parameter(ParameterChoice::BoolParam(true));
+    asked.parameters.insert("triton_enable_empty_final_response".to_owned(), flag.clone());
+    sender.send(asked).await.unwrap();
+    assert_eq!(next(&mut replies).await.unwrap().parameters["triton_final_response"], flag);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
+    let house = House::with(Limits::default(), &[SLOW]);
+    let (sender, replies) = open(&house, None).await;
+    for n in 0..50 {
+        // Different lengths do not batch: each is a run of its own.
+        sender.send(request("slow", "", &vec![n; usize::try_from(n).unwrap() + 1])).await.unwrap();
+    }
+    house.until(|house| house.metrics.in_flight().get() == 50).await;
+    drop(replies);
+    drop(sender);
+    house.until(|house| house.metrics.in_flight().get() == 0).await;
+    let statistics = house.metrics.model("slow", 1).statistics();
+    assert!(statistics.fail.count >= 45, "{statistics:?}");
+}
+
+#[tokio::test]
+async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
+    let limits = Limits { stream_unread: 1 << 20, ..Limits::default() };
+    let house = House::with(limits, &[]);
+    let (sender, mut replies) = open(&house, None).await;
+    let large = vec![1; 64 << 10];
+    // 25 MB of answers, a hundredth of which the sockets may take.
+    let sends = tokio::spawn(async move {
+        for n in 0..100 {
+            if sender.send(request("same", &n.to_string(), &large)).await.is_err() {
+                return;
+            }
+        }
+    });
+    let ran = |house: &House| house.metrics.model("same", 1).statistics().success.count;
+    house.until(|house| ran(house) >= 4).await;
+    // Another client's many requests pass by in the meantime.
+    let mut other = house.client().await;
+    for n in 0..200 {
+        let answer = other.model_infer(step(1, "", n, if n == 0 { &[START] } else { &[] })).await.unwrap();
+        assert_eq!(values(answer.get_ref()), [n * (n + 1) / 2]);
+    }
+    let held = ran(&house);
+    assert!(held < 50, "{held} of 100 were run though nobody reads");
+    for n in 0..100 {
+        assert_eq!(next(&mut replies).await.unwrap().id, n.to_string());
+    }
+    sends.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stopping_server_answers_what_it_has_and_ends_the_stream() {
+    let house = House::with(Limits::default(), &[SLOW]);
+    let (sender, mut replies) = open(&house, None).await;
+    sender.send(step(3, "first", 1, &[START])).await.unwrap();
+    assert_eq!(next(&mut replies).await.unwrap().id, "first");
+    sender.send(request("slow", "second", &[1])).await.unwrap();
+    house.until(|house| house.metrics.in_flight().get() == 1).await;
+    let reads = tokio::spawn(async move {
+        assert_eq!(next(&mut replies).await.unwrap().id, "second");
+        replies.next().await.unwrap().unwrap_err()
+    });
+    assert_eq!(house.drain().await, Drained::Clean);
+    let status = reads.await.unwrap();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(status.metadata().get("sequor-reason").unwrap(), "draining");
+    drop(sender);
+}
+
+#[tokio::test]
+async fn a_sequence_outlives_its_stream() {
+    let house = House::new();
+    let (sender, mut replies) = open(&house, None).await;
+    sender.send(step(4, "", 40, &[START])).await.unwrap();
+    assert_eq!(values(&next(&mut replies).await.unwrap()), [40]);
+    drop((sender, replies));
+    let (sender, mut replies) = open(&house, None).await;
+    sender.send(step(4, "", 2, &[END])).await.unwrap();
+    assert_eq!(values(&next(&mut replies).await.unwrap()), [42]);
+}
