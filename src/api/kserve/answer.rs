@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::data;
 use super::form::Form;
+use super::refusal::BAD_INPUT;
 use super::shared_memory::Window;
 use crate::api::{Code, Status};
 use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
@@ -87,7 +88,8 @@ fn write_output(out: &mut Vec<u8>, output: Named, form: &Form) -> Result<Option<
         out.extend_from_slice(b"\"data\":");
         data::write(out, tensor.dtype, &tensor.data).map_err(|why| {
             let text = format!("output '{name}' cannot be sent as JSON: {why}. Please use the binary data format");
-            Status::new(Code::Internal, "internal", text)
+            // The client could have asked for it in the binary form.
+            Status::new(Code::InvalidArgument, BAD_INPUT, text)
         })?;
     }
     out.push(b'}');
