@@ -167,7 +167,7 @@ pub enum Invalid {
 pub enum LoadError {
     /// A file says something wrong or something that is not served.
     #[error("{at} {what}")]
-    Config { at: At, what: String },
+    Config { at: At, code: &'static str, what: String },
     #[error("{0}")]
     Runtime(String),
     #[error("{path}: {what}")]

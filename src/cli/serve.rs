@@ -91,7 +91,7 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
 }
 
 /// The settings that file, environment and flags make together.
-fn settings(given: &Given) -> Result<Settings, Failed> {
+pub(super) fn settings(given: &Given) -> Result<Settings, Failed> {
     let path = server::config_path(&variable, given);
     let text = match &path {
         None => None,

@@ -43,6 +43,16 @@ pub mod code {
     pub const DIMS: &str = "E-DIMS";
     /// A value of sequor.toml, of the environment or of a flag.
     pub const VALUE: &str = "E-VALUE";
+    /// Something of the runtime or of this machine.
+    pub const RUNTIME: &str = "E-RUNTIME";
+    /// A sample did not run.
+    pub const RUN: &str = "E-RUN";
+    /// A folder of the repository that holds no model.
+    pub const NOTE_NO_MODEL: &str = "N-NO-MODEL";
+    /// Full of sequences, the model needs more memory than it may have.
+    pub const NOTE_MEMORY: &str = "N-MEMORY";
+    /// What a sample gives depends on what else is in its batch.
+    pub const NOTE_BATCH: &str = "N-BATCH";
 }
 
 /// `config.pbtxt:24:5: what`.
@@ -54,7 +64,7 @@ impl fmt::Display for Fault {
 
 impl From<Fault> for LoadError {
     fn from(fault: Fault) -> Self {
-        LoadError::Config { at: fault.at, what: fault.what }
+        LoadError::Config { at: fault.at, code: fault.code, what: fault.what }
     }
 }
 

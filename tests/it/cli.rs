@@ -21,6 +21,11 @@ fn help_of_serve() {
 }
 
 #[test]
+fn help_of_check() {
+    assert_snapshot!(help(&["check"]));
+}
+
+#[test]
 fn help_of_demo() {
     assert_snapshot!(help(&["demo"]));
 }

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod check;
 mod cli;
 mod demo;
 mod examples;
 mod failures;
 mod features;
+mod oracle;
 mod python;
 mod serve;
 mod server;

@@ -1,13 +1,15 @@
 //! config.pbtxt: protobuf text format to [`proto::ModelConfig`].
 //!
-//! The parser is prost-reflect's. It wants a colon between a name and a list, which the format lets writers leave out (and Triton's
-//! examples do), so one is put in first; offsets in its errors are counted back to the text as it was written.
+//! The parser is prost-reflect's. It wants a colon between a name and a list, which the format lets writers leave out before messages (and
+//! Triton's examples do), so one is put in first; offsets in its errors are counted back to the text as it was written.
 
+use std::collections::HashSet;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use miette::Diagnostic as _;
-use prost_reflect::DynamicMessage;
 use prost_reflect::text_format::ParseError;
+use prost_reflect::{DynamicMessage, Kind};
 
 use super::scan::{Token, tokens};
 use crate::config::fault::{Fault, code};
@@ -41,13 +43,23 @@ fn sentence(error: &ParseError) -> String {
     }
 }
 
-/// The text with a colon behind every field name that stands before a list, and the offsets (in the new text) of those put in.
+/// Names of fields that hold messages. Before the values of any other field the format wants its colon.
+static MESSAGES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let file = proto::model_config().map(|d| d.parent_file());
+    let messages = file.iter().flat_map(|file| file.parent_pool().all_messages().filter(|m| m.parent_file() == *file));
+    let fields = messages.flat_map(|message| message.fields().collect::<Vec<_>>());
+    fields.filter(|field| matches!(field.kind(), Kind::Message(_))).map(|field| field.name().to_owned()).collect()
+});
+
+/// The text with a colon behind every name of messages that stands before a list, and the offsets (in the new text) of those put in.
 fn with_colons(text: &str) -> (String, Vec<usize>) {
     let (mut out, mut put_in, mut copied) = (String::with_capacity(text.len() + 64), Vec::new(), 0);
     let mut last: Option<(Token<'_>, usize)> = None;
     let mut is_value = false;
     for (token, _, end) in tokens(text) {
-        if let (Token::Mark(b'['), Some((Token::Name(_), name_end)), false) = (token, last, is_value) {
+        if let (Token::Mark(b'['), Some((Token::Name(name), name_end)), false) = (token, last, is_value)
+            && MESSAGES.contains(name)
+        {
             out.push_str(text.get(copied..name_end).unwrap_or_default());
             put_in.push(out.len());
             out.push(':');
@@ -81,7 +93,7 @@ mod tests {
         let spellings = [
             "input [ { name: \"a\" data_type: TYPE_FP32 dims: [ 1, -1 ] } ]",
             "input: [ { name: 'a', data_type: 11; dims: [ 1, -1 ] } ]",
-            "input { name: \"a\" data_type: TYPE_FP32 dims [ 1, -1 ] }",
+            "input { name: \"a\" data_type: TYPE_FP32 dims: [ 1, -1 ] }",
             "input < name: \"a\" data_type: TYPE_FP32 dims: 1 dims: -1 >",
             "input [ # a comment with [ in it\n < name: \"\" 'a' data_type: TYPE_FP32 dims: 0x1 dims: -01 > ]",
         ];
@@ -95,7 +107,7 @@ mod tests {
     fn maps_lists_and_strings_keep_what_is_in_them() {
         let config = read(
             "parameters: { key: \"a [b\" value: { string_value: \"x [ { y\" } }\nparameters [ { key: 'c' value { string_value: 'd' } } ]\n\
-             instance_group [ { kind: KIND_CPU count: 2 } ]\nversion_policy: { specific { versions [ 1, 3 ] } }",
+             instance_group [ { kind: KIND_CPU count: 2 } ]\nversion_policy: { specific { versions: [ 1, 3 ] } }",
         );
         assert_eq!(config.parameters["a [b"].string_value, "x [ { y");
         assert_eq!(config.parameters["c"].string_value, "d");
@@ -109,13 +121,14 @@ mod tests {
             "config.pbtxt:2:5: field 'nmae' not found for message 'ModelInput'"
         );
         assert_eq!(
-            fault("input [ { dims [ 1 ] data_type: TYPE_F32 } ]"),
-            "config.pbtxt:1:33: value 'TYPE_F32' was not found for enum 'DataType'"
+            fault("input [ { dims: [ 1 ] data_type: TYPE_F32 } ]"),
+            "config.pbtxt:1:34: value 'TYPE_F32' was not found for enum 'DataType'"
         );
         assert_eq!(
             fault("dynamic_batching {}\nsequence_batching {}"),
             "config.pbtxt:2:19: a value is already set for oneof 'scheduling_choice'"
         );
+        assert_eq!(fault("input { dims [ 1 ] }"), "config.pbtxt:1:14: expected ':' or a message value, but found '['");
         assert_eq!(fault("input [ { name: \"a\" }, ]"), "config.pbtxt:1:24: expected '{' or '<', but found ']'");
         assert_eq!(fault("input [ {\n\n"), "config.pbtxt:1:10: expected '}' or a field name, but reached end of input");
         assert_eq!(

@@ -56,6 +56,11 @@ fn plain(value: &toml::Value) -> String {
 }
 
 impl Given {
+    /// Nothing but the file.
+    pub fn of_file(config: Option<String>) -> Given {
+        Given { config, values: Vec::new() }
+    }
+
     /// What was given on the command line, of [`args`].
     pub fn from_matches(matches: &ArgMatches) -> Given {
         let values = |id: &str| -> Option<Vec<String>> {

@@ -1,0 +1,161 @@
+//! `sequor check`: everything that is wrong with a repository at once, and a dry run of what is not. Nothing listens, nothing is kept.
+//!
+//! Each model is loaded as `serve` would load it, one after the other, and let go before the next: a repository may be checked on a machine
+//! that could not serve all of it.
+
+mod dry_run;
+mod finding;
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use self::finding::{Finding, Good, Report};
+use super::{Failed, launch, serve};
+use crate::backend::onnx::library::Library;
+use crate::config::fault::code;
+use crate::config::model::versions;
+use crate::config::server::{Given, Settings};
+use crate::config::units::human;
+use crate::model::repository::ReadyVersion;
+use crate::model::{Availability, Repository};
+use crate::telemetry::Metrics;
+
+pub(super) fn command() -> Command {
+    let repositories = Arg::new("repository")
+        .value_name("REPO")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .action(ArgAction::Append)
+        .help("Directory of models in Triton's layout, or of one model");
+    let config =
+        Arg::new("config").long("config").value_name("FILE").help("The server's settings file, checked as well");
+    let output = Arg::new("output")
+        .long("output")
+        .value_name("FORM")
+        .default_value("table")
+        .value_parser(PossibleValuesParser::new(["table", "json"]))
+        .help("What is printed");
+    Command::new("check")
+        .about("Tell everything that is wrong with a model repository, and run two samples through each good model")
+        .after_help("Exit: 0 no errors, 3 errors.")
+        .args([repositories, config, output])
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let given = Given::of_file(matches.get_one::<String>("config").cloned());
+    let settings = serve::settings(&given)?;
+    let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
+    let mut report = Report::default();
+    for path in matches.get_many::<PathBuf>("repository").into_iter().flatten() {
+        check(path, &library, &settings, &mut report)?;
+    }
+    match matches.get_one::<String>("output").map(String::as_str) {
+        Some("json") => println!("{}", report.json()),
+        _ => print!("{}", report.table()),
+    }
+    match report.errors() {
+        0 => Ok(()),
+        1 => Err(Failed::Configuration("1 error".to_owned())),
+        n => Err(Failed::Configuration(format!("{n} errors"))),
+    }
+}
+
+/// One argument: a repository, or a model.
+fn check(path: &Path, library: &Library, settings: &Settings, report: &mut Report) -> Result<(), Failed> {
+    let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", path.display()));
+    let root = fs_err::canonicalize(path).map_err(failed)?;
+    if is_model(&root) {
+        let base = root.parent().unwrap_or(&root);
+        return model(&root, base, library, settings, report);
+    }
+    let mut folders = Vec::new();
+    for entry in fs_err::read_dir(&root).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    for folder in folders {
+        if is_model(&folder) {
+            model(&folder, &root, library, settings, report)?;
+        } else {
+            let what =
+                "no model: neither config.pbtxt nor a directory with a number for its name; serve passes it over";
+            report.push(Finding::note(name_of(&folder), code::NOTE_NO_MODEL, what.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// What `serve` takes for a model.
+fn is_model(path: &Path) -> bool {
+    path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
+}
+
+fn name_of(folder: &Path) -> String {
+    folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn model(
+    folder: &Path,
+    base: &Path,
+    library: &Library,
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<(), Failed> {
+    report.models += 1;
+    let metrics = Metrics::new(false);
+    let repository = launch::repository(library, settings, &metrics)?;
+    repository.load(folder);
+    for status in repository.statuses() {
+        match status.availability {
+            Availability::Failed(faults) => {
+                for fault in faults {
+                    report.push(Finding::error(&status.name, base, fault));
+                }
+            }
+            Availability::Ready(versions) => {
+                let alone = versions.len() == 1;
+                for version in versions {
+                    let place =
+                        if alone { status.name.clone() } else { format!("{}/{}", status.name, version.version) };
+                    good(&repository, &metrics, &status.name, &place, version, settings, report)?;
+                }
+            }
+        }
+    }
+    repository.stop();
+    Ok(())
+}
+
+/// A version that serve would serve: its dry run, and what may surprise once it serves.
+fn good(
+    repository: &Repository,
+    metrics: &Metrics,
+    name: &str,
+    place: &str,
+    version: ReadyVersion,
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<(), Failed> {
+    let full = u64::from(version.slots).saturating_mul(version.state_bytes);
+    if let Some(limit) = settings.limits.state.filter(|limit| full > *limit) {
+        let what = format!("{} of state when all slots are taken; limits.state is {}", human(full), human(limit));
+        report.push(Finding::note(place.to_owned(), code::NOTE_MEMORY, what));
+    }
+    let counts = metrics.model(name, version.version);
+    let run = dry_run::run(repository, name, &version, &counts);
+    match launch::sockets()?.block_on(run) {
+        Err(what) => report.push(Finding::run(place.to_owned(), &what)),
+        Ok(ran) => {
+            if let Some(what) = ran.depends() {
+                report.push(Finding::note(place.to_owned(), code::NOTE_BATCH, what));
+            }
+            report.push(Finding::good(place.to_owned(), Good { version, ran }));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Two samples of zeros through a model that is loaded: each alone, and both at once. Rows of a batch must not know of each other, so both
+//! ways have to give the same answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{DataType, Dialect, Dim, Id, Shape};
+use serde::Serialize;
+
+use crate::error::Failure;
+use crate::model::repository::ReadyVersion;
+use crate::model::{InferAnswer, InferRequest, Metadata, Named, Repository, SequenceStep, Served, Tensor};
+use crate::telemetry::ModelMetrics;
+
+/// A sample that takes longer hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// How often samples are sent at once until some of them share a batch.
+const TRIES: u32 = 16;
+
+/// Numbers of a batch that are this near to those of a sample alone are rounded in another order, and no sign of rows that know of each other.
+const NEAR: f64 = 1e-3;
+
+/// How a dry run came out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Ran {
+    pub(super) samples: u64,
+    pub(super) compared: Compared,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Compared {
+    /// The model runs one request at a time.
+    NoBatches,
+    /// No two samples ever met in a batch.
+    NeverMet,
+    /// The same sample gives one answer now and another then.
+    NotDeterministic,
+    Same,
+    /// How far the farthest number is off.
+    Near(f64),
+    Different {
+        output: String,
+        by: Option<f64>,
+    },
+}
+
+impl Ran {
+    /// What is to be said of rows that know of each other.
+    pub(super) fn depends(&self) -> Option<String> {
+        let Compared::Different { output, by } = &self.compared else { return None };
+        let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
+        Some(format!("output \"{output}\" of a sample differs{by} when another sample is in its batch"))
+    }
+}
+
+/// Runs the samples; what keeps them from running is a sentence.
+pub(super) async fn run(
+    repository: &Repository,
+    name: &str,
+    version: &ReadyVersion,
+    counts: &ModelMetrics,
+) -> Result<Ran, String> {
+    let served = repository.find(name, &version.version.to_string()).map_err(|e| e.to_string())?;
+    let metadata = served.metadata();
+    let most = served.config().max_batch_size;
+    let samples = match u64::from(version.instances) {
+        0 | 1 => 2,
+        // Sequences are shared out: with two for each instance, two meet.
+        n => (n * 2).min(64),
+    };
+    let samples = if version.slots == 0 { samples } else { samples.min(u64::from(version.slots)) };
+    let sample = |id: u64| sample(&metadata, version, id);
+    let mut alone = Vec::new();
+    for id in 1..=samples {
+        alone.push(answer(served.submit(sample(id)?)).await?);
+    }
+    let again = answer(served.submit(sample(1)?)).await?;
+    let compared = if alone.first().is_some_and(|first| first.outputs != again.outputs) {
+        Compared::NotDeterministic
+    } else if most < 2 || version.strategy == "default" {
+        Compared::NoBatches
+    } else {
+        together(&served, counts, &sample, &alone).await?
+    };
+    Ok(Ran { samples, compared })
+}
+
+async fn together(
+    served: &Served,
+    counts: &ModelMetrics,
+    sample: &impl Fn(u64) -> Result<InferRequest, String>,
+    alone: &[InferAnswer],
+) -> Result<Compared, String> {
+    for _ in 0..TRIES {
+        let before = counts.statistics();
+        let requests = (1..).zip(alone).map(|(id, _)| sample(id)).collect::<Result<Vec<_>, _>>()?;
+        let sent: Vec<_> = requests.into_iter().map(|request| served.submit(request)).collect();
+        let mut answers = Vec::new();
+        for pending in sent {
+            answers.push(answer(pending).await?);
+        }
+        let after = counts.statistics();
+        let (rows, runs) =
+            (after.inference_count - before.inference_count, after.execution_count - before.execution_count);
+        if runs < rows {
+            return Ok(compare(alone, &answers));
+        }
+    }
+    Ok(Compared::NeverMet)
+}
+
+async fn answer(pending: Result<crate::model::Pending, Failure>) -> Result<InferAnswer, String> {
+    let pending = pending.map_err(|e| e.to_string())?;
+    match tokio::time::timeout(HANGS, pending).await {
+        Ok(answer) => answer.map_err(|e| e.to_string()),
+        Err(_) => Err(format!("no answer in {} s", HANGS.as_secs())),
+    }
+}
+
+/// A request of zeros; open dimensions are 1. It is a sequence of one step if the model has sequences.
+fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Result<InferRequest, String> {
+    let inputs = metadata.inputs.iter().map(|input| {
+        let dims: Vec<u64> = input.dims.0.iter().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 1 }).collect();
+        let shape = Shape::of(&dims);
+        let bytes = shape.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(input.dtype.zero_size()));
+        let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
+        let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;
+        let tensor = Tensor { dtype: input.dtype, shape, data: Bytes::from(vec![0; bytes]) };
+        Ok(Named { name: input.name.clone(), tensor })
+    });
+    let in_sequence = version.slots > 0;
+    let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, step: None };
+    Ok(InferRequest {
+        model: metadata.name.clone(),
+        version: version.version.to_string(),
+        id: String::new(),
+        sequence: if in_sequence { sequence } else { SequenceStep::default() },
+        priority: 0,
+        timeout: None,
+        inputs: inputs.collect::<Result<_, String>>()?,
+        outputs: Vec::new(),
+        parameters: Vec::new(),
+        dialect: Dialect::TRITON,
+    })
+}
+
+// === comparing ===
+
+fn compare(alone: &[InferAnswer], together: &[InferAnswer]) -> Compared {
+    let mut farthest = 0.0_f64;
+    for (one, other) in alone.iter().zip(together) {
+        for (a, b) in one.outputs.iter().zip(&other.outputs) {
+            match distance(&a.tensor, &b.tensor) {
+                Some(by) if by <= NEAR => farthest = farthest.max(by),
+                by => return Compared::Different { output: a.name.clone(), by },
+            }
+        }
+    }
+    if farthest > 0.0 { Compared::Near(farthest) } else { Compared::Same }
+}
+
+/// The largest difference between two numbers at the same place, in relation to their size where that is more than 1; `None` if they cannot be subtracted.
+fn distance(a: &Tensor, b: &Tensor) -> Option<f64> {
+    if a == b {
+        return Some(0.0);
+    }
+    if a.shape != b.shape || a.dtype != b.dtype {
+        return None;
+    }
+    let (a, b) = (numbers(a)?, numbers(b)?);
+    let apart = |(a, b): (&f64, &f64)| if a.to_bits() == b.to_bits() { 0.0 } else { (a - b).abs() / a.abs().max(1.0) };
+    let far = a.iter().zip(&b).map(apart).try_fold(0.0_f64, |far, by| by.is_finite().then(|| far.max(by)))?;
+    // Bits that differ without a difference: a zero's sign.
+    Some(far.max(f64::MIN_POSITIVE))
+}
+
+fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
+    let data = &tensor.data;
+    Some(match tensor.dtype {
+        DataType::Fp64 => data.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
+        DataType::Fp32 => data.as_chunks().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
+        DataType::Fp16 => data.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64()).collect(),
+        DataType::Bf16 => data.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f64()).collect(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(values: &[f32]) -> InferAnswer {
+        let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, values.len() as u64]), data: data.into() };
+        let outputs = vec![Named { name: "y".to_owned(), tensor }];
+        InferAnswer { model: String::new(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
+    }
+
+    fn compared(alone: &[f32], together: &[f32]) -> Compared {
+        compare(&[answer(&[0.5]), answer(alone)], &[answer(&[0.5]), answer(together)])
+    }
+
+    #[test]
+    fn the_same_bits_are_the_same_and_a_little_less_is_near() {
+        assert_eq!(compared(&[1.0, f32::NAN], &[1.0, f32::NAN]), Compared::Same);
+        assert!(matches!(compared(&[1000.0], &[1000.1]), Compared::Near(by) if by > 9e-5 && by < 1.1e-4));
+        assert!(matches!(compared(&[0.0], &[-0.0]), Compared::Near(_)), "other bits are not the same");
+    }
+
+    #[test]
+    fn rows_that_know_of_each_other_are_found() {
+        assert!(matches!(compared(&[1.0], &[1.5]), Compared::Different { by: Some(by), .. } if by == 0.5));
+        assert_eq!(compared(&[1.0], &[f32::NAN]), Compared::Different { output: "y".to_owned(), by: None });
+        assert_eq!(compared(&[1.0], &[1.0, 2.0]), Compared::Different { output: "y".to_owned(), by: None });
+        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]) };
+        assert_eq!(
+            ran.depends().as_deref(),
+            Some("output \"y\" of a sample differs by 5.000e-1 when another sample is in its batch")
+        );
+        assert_eq!(Ran { samples: 2, compared: Compared::Same }.depends(), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! What a check finds, and how it is told: a table for people, JSON for programs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::dry_run::{Compared, Ran};
+use crate::config::fault::code;
+use crate::config::units::human;
+use crate::error::LoadError;
+use crate::model::repository::ReadyVersion;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    /// `serve` would not serve this model.
+    Error,
+    Note,
+    Ok,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Finding {
+    /// The file with line and column, or the model.
+    place: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "is_zero")]
+    line: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    column: u32,
+    severity: Severity,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    code: &'static str,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<Value>,
+}
+
+/// A version that would be served.
+#[derive(Debug)]
+pub(super) struct Good {
+    pub(super) version: ReadyVersion,
+    pub(super) ran: Ran,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Finding {
+    fn new(place: String, severity: Severity, code: &'static str, text: String) -> Finding {
+        Finding { place, file: None, line: 0, column: 0, severity, code, text, facts: None }
+    }
+
+    pub(super) fn note(place: String, code: &'static str, text: String) -> Finding {
+        Finding::new(place, Severity::Note, code, text)
+    }
+
+    /// A sample that did not come through.
+    pub(super) fn run(place: String, what: &str) -> Finding {
+        Finding::new(place, Severity::Error, code::RUN, format!("dry run: {what}"))
+    }
+
+    /// Why a model was not loaded; files are named from `base` on.
+    pub(super) fn error(model: &str, base: &Path, error: LoadError) -> Finding {
+        let error_at = |path: &Path, line, column, code, text| {
+            let file = path.strip_prefix(base).unwrap_or(path).display().to_string();
+            let numbers = [line, column].into_iter().filter(|n| *n > 0).map(|n: u32| format!(":{n}"));
+            let place = file.clone() + &numbers.collect::<String>();
+            Finding { file: Some(file), line, column, ..Finding::new(place, Severity::Error, code, text) }
+        };
+        match error {
+            LoadError::Config { at, code, what } if !at.path.as_os_str().is_empty() => {
+                error_at(&at.path, at.line, at.column, code, what)
+            }
+            LoadError::Config { code, what, .. } => Finding::new(model.to_owned(), Severity::Error, code, what),
+            LoadError::File { path, what } => error_at(&path, 0, 0, code::FILE, what),
+            LoadError::Runtime(what) => Finding::new(model.to_owned(), Severity::Error, code::RUNTIME, what),
+        }
+    }
+
+    pub(super) fn good(place: String, good: Good) -> Finding {
+        let Good { version: v, ran } = good;
+        let text = format!("{}; {}", memory(&v), sentence(&ran));
+        let facts = json!({
+            "version": v.version, "strategy": v.strategy, "instances": v.instances, "slots": v.slots,
+            "state_bytes": v.state_bytes, "dry_run": ran,
+        });
+        Finding { facts: Some(facts), ..Finding::new(place, Severity::Ok, "", text) }
+    }
+}
+
+/// How it is scheduled, and bytes a sequence × slots × instances.
+fn memory(v: &ReadyVersion) -> String {
+    let s = if v.instances == 1 { "" } else { "s" };
+    if v.slots == 0 {
+        return format!("{}, {} instance{s}, stateless", v.strategy, v.instances);
+    }
+    let of_each = v.slots / u32::from(v.instances.max(1));
+    let slots = if v.instances == 1 { of_each.to_string() } else { format!("{} x {of_each}", v.instances) };
+    let full = u64::from(v.slots).saturating_mul(v.state_bytes);
+    format!("{}, {slots} slots, {} a sequence, {} when full", v.strategy, human(v.state_bytes), human(full))
+}
+
+fn sentence(ran: &Ran) -> String {
+    let met = if ran.samples == 2 { "batch 1 = batch 2" } else { "alone = in batches" };
+    let how = match &ran.compared {
+        Compared::NoBatches => "one at a time".to_owned(),
+        Compared::NeverMet => "never in one batch, so not compared".to_owned(),
+        Compared::NotDeterministic => "not deterministic, so not compared".to_owned(),
+        Compared::Same => format!("{met}, bit for bit"),
+        Compared::Near(by) => format!("{met} but for rounding ({by:.0e})"),
+        Compared::Different { .. } => "a batch changes the answer".to_owned(),
+    };
+    let s = if ran.samples == 1 { "" } else { "s" };
+    format!("dry run: {} sample{s}, {how}", ran.samples)
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) models: usize,
+    findings: Vec<Finding>,
+}
+
+/// Sentences longer than this do not push the codes away.
+const WIDEST: usize = 100;
+
+impl Report {
+    pub(super) fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    pub(super) fn errors(&self) -> usize {
+        self.count(Severity::Error)
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|f| f.severity == severity).count()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let length = |text: &str| text.chars().count();
+        let place = self.findings.iter().map(|f| length(&f.place)).max().unwrap_or(0);
+        let coded = self.findings.iter().filter(|f| !f.code.is_empty());
+        let text = coded.map(|f| length(&f.text)).filter(|n| *n <= WIDEST).max().unwrap_or(0);
+        let mut out = String::new();
+        for f in &self.findings {
+            let severity = match f.severity {
+                Severity::Error => "error",
+                Severity::Note => "note",
+                Severity::Ok => "ok",
+            };
+            let line = format!("{:<place$}  {severity:<5}  {:<text$}  {}", f.place, f.text, f.code);
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        let s = |n: usize| if n == 1 { "" } else { "s" };
+        let (errors, notes, models) = (self.errors(), self.count(Severity::Note), self.models);
+        let _ = writeln!(out, "{errors} error{}, {notes} note{} in {models} model{}", s(errors), s(notes), s(models));
+        out
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "findings": self.findings, "models": self.models, "errors": self.errors(),
+            "notes": self.count(Severity::Note),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::At;
+
+    fn report() -> Report {
+        let base = Path::new("/srv/models");
+        let at = At { path: base.join("encoder/config.pbtxt"), line: 24, column: 5 };
+        let what = "state \"h\": model gives [N,30], config says dims [31]".to_owned();
+        let config = LoadError::Config { at, code: code::STATE_DIMS, what };
+        let file = LoadError::File { path: base.join("gone/1/model.onnx"), what: "absent".to_owned() };
+        let version = ReadyVersion { version: 1, strategy: "oldest", instances: 2, slots: 2048, state_bytes: 3 << 20 };
+        let ran = Ran { samples: 4, compared: Compared::Same };
+        let mut report = Report { models: 4, ..Report::default() };
+        report.push(Finding::error("encoder", base, config));
+        report.push(Finding::error("gone", base, file));
+        report.push(Finding::error("gone", base, LoadError::Runtime("no threads".to_owned())));
+        report.push(Finding::good("vad".to_owned(), Good { version, ran }));
+        report.push(Finding::note("notes".to_owned(), code::NOTE_NO_MODEL, "no model".to_owned()));
+        report.push(Finding::run("bad".to_owned(), "onnx runtime error 1: x"));
+        report
+    }
+
+    #[test]
+    fn the_table_is_for_people() {
+        insta::assert_snapshot!(report().table());
+    }
+
+    #[test]
+    fn json_is_for_programs() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&report().json()).unwrap());
+    }
+
+    #[test]
+    fn each_way_a_dry_run_ends_has_its_sentence() {
+        let said = [
+            Compared::NoBatches,
+            Compared::NeverMet,
+            Compared::NotDeterministic,
+            Compared::Same,
+            Compared::Near(3e-7),
+            Compared::Different { output: "y".to_owned(), by: None },
+        ]
+        .map(|compared| sentence(&Ran { samples: 2, compared }));
+        insta::assert_snapshot!(said.join("\n"));
+    }
+}

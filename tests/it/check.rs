@@ -1,0 +1,91 @@
+//! `sequor check` over good and broken repositories: what it finds is what `serve` would say, all at once, and its exit code tells scripts.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::server::{Call, copy, models, root};
+
+fn check(repository: &Path) -> (Option<i32>, Value) {
+    let ended = Call::sequor().arguments(["check", "--output", "json"]).arguments([repository]).end();
+    (ended.code, serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}")))
+}
+
+fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a Value> {
+    said["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == severity).collect()
+}
+
+#[test]
+fn good_models_are_run() {
+    let ended = Call::sequor().arguments(["check"]).arguments([models()]).end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    // How a row is rounded in a batch is the machine's; that rows do not know of each other is ours.
+    let steady = ended.stdout.lines().map(|line| match line.split_once("dry run: ") {
+        Some((before, after)) => {
+            assert!(after.contains("bit for bit") || after.contains("but for rounding"), "{line}");
+            format!("{before}dry run: [...]\n")
+        }
+        None => format!("{line}\n"),
+    });
+    insta::assert_snapshot!(steady.collect::<String>());
+}
+
+#[test]
+fn integers_are_the_same_bit_for_bit() {
+    let (code, said) = check(&models().join("accumulator_int32"));
+    assert_eq!(code, Some(0));
+    let good = found(&said, "ok");
+    assert_eq!(good.len(), 1, "one model may be checked as well");
+    assert_eq!(good[0]["facts"]["dry_run"]["compared"], "same", "{said}");
+}
+
+#[test]
+fn every_fault_of_every_model_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = folder.path().join("repository");
+    let good = models().join("accumulator_fp32");
+    copy(&good, &repository.join("accumulator_fp32"));
+    fs::create_dir(repository.join("notes")).unwrap();
+    let mut cases = Vec::new();
+    for case in fs::read_dir(root().join("tests/cases/refused")).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = case.file_name().unwrap().to_str().unwrap().to_owned();
+        copy(&good, &repository.join(&name));
+        copy(&case, &repository.join(&name));
+        cases.extend(fs::read_to_string(case.join("refused.txt")).unwrap().lines().map(str::to_owned));
+    }
+    assert!(cases.len() >= 6);
+    let (code, said) = check(&repository);
+    assert_eq!(code, Some(3), "{said:#}");
+    let errors = found(&said, "error");
+    assert_eq!((errors.len(), &said["errors"]), (cases.len(), &Value::from(cases.len())), "{said:#}");
+    let told: Vec<String> = errors
+        .iter()
+        .map(|f| format!("repository/{}: {}", f["place"].as_str().unwrap(), f["text"].as_str().unwrap()))
+        .collect();
+    for case in cases {
+        assert!(told.iter().any(|line| line.starts_with(&case)), "{case}\nis none of\n{}", told.join("\n"));
+    }
+    for error in errors {
+        assert!(error["code"].as_str().unwrap().starts_with("E-"), "{error}");
+        assert!(error["file"].is_string(), "{error}");
+    }
+    assert_eq!(found(&said, "note")[0]["place"], "notes");
+    assert_eq!(found(&said, "ok")[0]["place"], "accumulator_fp32");
+}
+
+#[test]
+fn a_repository_that_is_not_there_is_an_error() {
+    let ended = Call::sequor().arguments(["check", "/nowhere"]).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
+    assert!(ended.stderr.starts_with("sequor: /nowhere: "), "{ended:?}");
+}
+
+#[test]
+fn the_servers_settings_are_checked_as_well() {
+    let call = Call::sequor().arguments(["check", "--config", "here.toml"]).arguments([models()]);
+    fs::write(call.folder.path().join("here.toml"), "[http]\nprot = 1\n").unwrap();
+    let ended = call.end();
+    assert_eq!(ended.code, Some(3));
+    assert!(ended.stderr.starts_with("sequor: here.toml:2:1: unknown field `prot`"), "{ended:?}");
+}

@@ -1,0 +1,103 @@
+//! The parser of config.pbtxt held against protobuf's own: thousands of configurations from a seed, every field in every spelling, half of
+//! them spoiled. What protobuf takes we take, as the same message; what it refuses we refuse.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use prost::Message as _;
+use serde::Deserialize;
+use serde_json::Value;
+
+use sequor::config::model::text;
+use sequor::config::proto::ModelConfig;
+
+use crate::python;
+use crate::server::root;
+
+/// One text, and what protobuf made of it.
+#[derive(Deserialize)]
+struct Line {
+    text: String,
+    /// The wire format, in hexadecimal digits.
+    message: Option<String>,
+    refused: Option<String>,
+}
+
+/// Where Python's reader and the format (with the reader in C++, which Triton has) are not of one mind we keep to the format: what it is,
+/// whether Python takes it, and whether a text has it.
+type Known = (&'static str, bool, fn(&str) -> bool);
+
+const KNOWN: [Known; 6] = [
+    ("an escape that does not exist keeps its backslash", true, |t| {
+        has_pair(t, |a, b| a == '\\' && !ESCAPES.contains(b))
+    }),
+    ("`\\?` keeps its backslash", true, |t| t.contains("\\?")),
+    ("`_` between digits", true, |t| has_pair(t, |a, b| a.is_ascii_digit() && b == '_')),
+    ("`+` before a number", true, |t| has_pair(t, |a, b| a == '+' && b.is_ascii_digit())),
+    ("binary numbers", true, |t| t.contains("0b")),
+    ("no space between `-` and its number", false, |t| t.contains("- 1")),
+];
+
+/// What may stand behind a backslash.
+const ESCAPES: &str = "abfnrtvxXuU?\\'\"01234567";
+
+fn has_pair(text: &str, is: impl Fn(char, char) -> bool) -> bool {
+    text.chars().zip(text.chars().skip(1)).any(|(a, b)| is(a, b))
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// How ours differs from protobuf's; nothing if it does not.
+fn difference(line: &Line) -> Option<String> {
+    let ours = text::parse(Path::new("config.pbtxt"), &line.text);
+    match (ours, &line.message) {
+        (Err(_), None) => None,
+        (Err(fault), Some(_)) => Some(format!("we refuse it: {fault}")),
+        (Ok(_), None) => Some(format!("protobuf refuses it: {}", line.refused.as_deref().unwrap_or_default())),
+        (Ok(ours), Some(theirs)) => {
+            // Through the same writer, which brings maps into one order; bytes and not numbers, for NaN is not itself.
+            let theirs = ModelConfig::decode(bytes(theirs).as_slice()).unwrap();
+            (ours.encode_to_vec() != theirs.encode_to_vec())
+                .then(|| format!("another message:\n  ours {ours:?}\ntheirs {theirs:?}"))
+        }
+    }
+}
+
+#[test]
+fn configurations_are_read_as_protobuf_reads_them() {
+    let count = std::env::var("SEQUOR_ORACLE").ok().and_then(|n| n.parse().ok()).unwrap_or(5000u32);
+    let arguments = ["--seed", "1", "--count", &count.to_string()].map(str::to_owned);
+    let said = python::run(&root().join("tests/python/oracle.py"), &arguments);
+    let lines: Vec<Line> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), count as usize);
+    let (mut faults, mut known) = (Vec::new(), BTreeMap::new());
+    for line in &lines {
+        let Some(what) = difference(line) else { continue };
+        match KNOWN.iter().find(|(_, taken, is)| line.message.is_some() == *taken && is(&line.text)) {
+            Some((name, ..)) => *known.entry(*name).or_insert(0) += 1,
+            None => faults.push(format!("{}\n=> {what}", line.text)),
+        }
+    }
+    let taken = lines.iter().filter(|line| line.message.is_some()).count();
+    println!("{count} configurations, {taken} of them sound; known differences: {known:?}");
+    assert!(taken * 3 > lines.len() && taken * 4 < lines.len() * 3, "{taken} of {count} are sound");
+    let shown: Vec<&str> = faults.iter().take(20).map(String::as_str).collect();
+    assert!(faults.is_empty(), "{} differ:\n\n{}", faults.len(), shown.join("\n\n=====\n\n"));
+}
+
+/// The other way: protobuf reads what we write of it in JSON.
+#[test]
+fn a_configuration_as_json_is_the_same_message() {
+    let script = root().join("tests/python/oracle.py");
+    let said = python::run(&script, &["--seed", "2", "--count", "300"].map(str::to_owned));
+    for line in said.lines().map(|line| serde_json::from_str::<Line>(line).unwrap()) {
+        let Some(message) = &line.message else { continue };
+        let config = ModelConfig::decode(bytes(message).as_slice()).unwrap();
+        let json: Value = sequor::config::model::json::to_json(&config);
+        let back = sequor::config::model::json::from_json(Path::new("config"), &json.to_string());
+        let back = back.unwrap_or_else(|e| panic!("{e}\n{json}"));
+        assert_eq!(back.encode_to_vec(), config.encode_to_vec(), "{json}");
+    }
+}
