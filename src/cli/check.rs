@@ -38,7 +38,7 @@ pub(super) fn command() -> Command {
         .value_parser(PossibleValuesParser::new(["table", "json"]))
         .help("What is printed");
     Command::new("check")
-        .about("Tell everything that is wrong with a model repository, and run two samples through each good model")
+        .about("Tell everything that is wrong with a model repository, and try the models that are good")
         .after_help("Exit: 0 no errors, 3 errors.")
         .args([repositories, config, output])
 }

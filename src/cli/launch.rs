@@ -22,16 +22,20 @@ const REPLY_POOL: usize = 64 << 20;
 
 /// Binds the ports, before anything that takes time.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
-    let at = |address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
+    let metrics = settings.metrics.address.as_deref().unwrap_or(&settings.http.address);
+    let at = |enabled: bool, address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
+        if !enabled {
+            return Ok(None);
+        }
         let ip: IpAddr = address.parse().map_err(|_| {
             Failed::Configuration(format!("\"{address}\" is not an IP address to listen on (as 0.0.0.0 or ::1)"))
         })?;
         Ok(Some(SocketAddr::new(ip, port)))
     };
     let wanted = Addresses {
-        http: at(&settings.http.address, settings.http.port)?,
-        grpc: at(&settings.grpc.address, settings.grpc.port)?,
-        metrics: at(&settings.http.address, settings.metrics.port)?,
+        http: at(settings.http.enabled, &settings.http.address, settings.http.port)?,
+        grpc: at(settings.grpc.enabled, &settings.grpc.address, settings.grpc.port)?,
+        metrics: at(settings.metrics.enabled, metrics, settings.metrics.port)?,
     };
     Listeners::bind(&wanted).map_err(|e| Failed::Failed(e.to_string()))
 }
@@ -47,7 +51,10 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
     let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
     let options = Options {
-        config: draft::Options::default(),
+        config: draft::Options {
+            auto_complete: settings.model.auto_complete,
+            default_max_batch_size: settings.model.default_max_batch_size,
+        },
         load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
         state_limit: settings.limits.state.unwrap_or(u64::MAX),
         reply_pool: REPLY_POOL,

@@ -12,13 +12,16 @@ use crate::model::{Availability, ModelStatus, Repository};
 use crate::server::Addresses;
 
 /// The first line: program, configuration, runtime, machine.
-pub(super) fn head(config: Option<&Path>, library: &Library) -> String {
+pub(super) fn head(node: &str, config: Option<&Path>, library: &Library) -> String {
     let config = config.map_or("none".to_owned(), |path| path.display().to_string());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let folder = library.path.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let cores = format!("{cores} core{}", if cores == 1 { "" } else { "s" });
     let version = env!("CARGO_PKG_VERSION");
-    format!("sequor {version}   config {config}   onnxruntime {} ({folder})   {cores}, CPU only", library.version)
+    format!(
+        "sequor {version}   node {node}   config {config}   onnxruntime {} ({folder})   {cores}, CPU only",
+        library.version
+    )
 }
 
 /// A line for every model and version.
@@ -67,10 +70,10 @@ pub(super) fn tail(repository: &Repository, addresses: Addresses, took: Duration
     let at = |address: Option<SocketAddr>| address.map_or("off".to_owned(), |a| a.to_string());
     let Addresses { http, grpc, metrics } = addresses;
     let listens = format!("http  {}   grpc  {}   metrics  {}", at(http), at(grpc), at(metrics));
-    let port = http.map_or(0, |a| a.port());
+    let curl = http.map(|a| format!("   or: curl localhost:{}/v2", a.port())).unwrap_or_default();
     let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
     format!(
-        "{listens}\nready in {} with {good} of {} models.   try: {program} demo   or: curl localhost:{port}/v2",
+        "{listens}\nready in {} with {good} of {} models.   try: {program} demo{curl}",
         seconds(took),
         statuses.len()
     )

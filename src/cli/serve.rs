@@ -32,6 +32,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     };
     log::init(format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;
+    for notice in &given.notices {
+        tracing::warn!("{notice}");
+    }
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }
 
@@ -50,7 +53,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let loading = repository.loading();
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
-    println!("{}", report::head(config.as_deref(), &library));
+    println!("{}", report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
     load(&repository, settings).await?;

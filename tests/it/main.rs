@@ -6,9 +6,11 @@
 mod check;
 mod cli;
 mod demo;
+mod docs;
 mod examples;
 mod failures;
 mod features;
+mod flags;
 mod oracle;
 mod python;
 mod serve;

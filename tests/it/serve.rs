@@ -44,7 +44,8 @@ fn it_says_what_it_serves_and_where() {
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let [head, models @ .., listens, ready] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(
-        head.starts_with(concat!("sequor ", env!("CARGO_PKG_VERSION"), "   config none   onnxruntime 1.")),
+        head.starts_with(concat!("sequor ", env!("CARGO_PKG_VERSION"), "   node "))
+            && head.contains("   config none   onnxruntime 1."),
         "{head}"
     );
     assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));

@@ -161,6 +161,13 @@ impl Process {
         }
     }
 
+    /// Waits for a line of standard output that begins so, and then asks for the end.
+    pub(crate) fn told(mut self, begin: &str) -> Ended {
+        self.wait_for(begin).unwrap_or_else(|| panic!("no {begin}: {:?}", self.kill()));
+        self.terminate();
+        self.ended()
+    }
+
     /// Asks the program to stop, as an init system would.
     pub(crate) fn terminate(&self) {
         let kill = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();

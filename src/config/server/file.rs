@@ -44,6 +44,8 @@ pub struct Model {
     pub control_mode: ControlMode,
     pub load: Vec<String>,
     pub poll: Span,
+    pub auto_complete: bool,
+    pub default_max_batch_size: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,7 @@ pub enum ControlMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
+    pub enabled: bool,
     pub address: String,
     pub port: u16,
 }
@@ -67,15 +70,18 @@ pub struct Http {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grpc {
+    pub enabled: bool,
     pub address: String,
     pub port: u16,
     pub keepalive: Span,
 }
 
-/// Served at the address of `http`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metrics {
+    pub enabled: bool,
+    /// Without it that of `http`.
+    pub address: Option<String>,
     pub port: u16,
     /// Whether `nv_inference_*` stand beside `sequor_*`.
     pub triton_names: bool,
@@ -88,7 +94,7 @@ pub struct Limits {
     /// One request.
     pub request: Size,
     pub in_flight: u32,
-    pub queued: Size,
+    pub(super) queued: Option<Size>,
     /// States of all models; without it three quarters of the machine's memory.
     pub state: Option<Size>,
     pub stream_unread: Size,
@@ -161,37 +167,38 @@ const fn seconds(n: u64) -> Span {
 
 impl Default for Model {
     fn default() -> Self {
-        Model { repository: Vec::new(), control_mode: ControlMode::None, load: Vec::new(), poll: seconds(15) }
+        Model {
+            repository: Vec::new(),
+            control_mode: ControlMode::None,
+            load: Vec::new(),
+            poll: seconds(15),
+            auto_complete: true,
+            default_max_batch_size: 4,
+        }
     }
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Http { address: "0.0.0.0".to_owned(), port: 8000 }
+        Http { enabled: true, address: "0.0.0.0".to_owned(), port: 8000 }
     }
 }
 
 impl Default for Grpc {
     fn default() -> Self {
-        Grpc { address: "0.0.0.0".to_owned(), port: 8001, keepalive: seconds(30) }
+        Grpc { enabled: true, address: "0.0.0.0".to_owned(), port: 8001, keepalive: seconds(30) }
     }
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Metrics { port: 8002, triton_names: true }
+        Metrics { enabled: true, address: None, port: 8002, triton_names: true }
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            request: Size(64 << 20),
-            in_flight: 65536,
-            queued: Size(4 << 30),
-            state: None,
-            stream_unread: Size(8 << 20),
-        }
+        Limits { request: Size(64 << 20), in_flight: 65536, queued: None, state: None, stream_unread: Size(8 << 20) }
     }
 }
 

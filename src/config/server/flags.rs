@@ -4,6 +4,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::keys::{KEYS, Key, Kind};
+use super::triton::{FLAGS, Fate, Flag, How, own_value};
+use crate::config::fault::code;
 
 /// The id (and name) of the flag that says which file to read.
 pub const CONFIG: &str = "config";
@@ -15,14 +17,21 @@ pub struct Given {
     pub config: Option<String>,
     /// Key, the flag as it was written, and its values with the unit of the flag.
     pub(super) values: Vec<(&'static str, String, Vec<String>)>,
+    /// Flags that cannot be meant: the flag, the kind of fault, and a sentence.
+    pub(super) wrong: Vec<(String, &'static str, String)>,
+    /// Flags that were taken and mean nothing here, each with why.
+    pub notices: Vec<String>,
 }
 
 /// Every flag of the settings, to be added to a command.
 pub fn args() -> Vec<Arg> {
     let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE").help("The settings file [env: SEQUOR_CONFIG]");
     let served = KEYS.iter().filter(|key| key.is_served());
-    let flags = served.flat_map(|key| std::iter::once(own(key)).chain(key.aliases.iter().map(|a| alias(key, a.flag))));
-    std::iter::once(config).chain(flags).collect()
+    let flags =
+        served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
+    let others = FLAGS.iter().filter(|f| matches!(f.fate, Fate::Nothing(_) | Fate::Refused { .. }));
+    let others = others.map(|flag| alias(flag.name, How::AsIs));
+    std::iter::once(config).chain(flags).chain(others).collect()
 }
 
 fn own(key: &'static Key) -> Arg {
@@ -33,8 +42,13 @@ fn own(key: &'static Key) -> Arg {
     arg(key, key.flag()).help(help).help_heading(heading)
 }
 
-fn alias(key: &'static Key, flag: &'static str) -> Arg {
-    arg(key, flag.to_owned()).hide(true)
+/// A flag that is known from another server.
+fn alias(flag: &'static str, how: How) -> Arg {
+    let arg = Arg::new(flag).long(flag).hide(true).value_name("VALUE").action(ArgAction::Append);
+    match how {
+        How::Off => arg.action(ArgAction::SetTrue),
+        _ => arg.num_args(1).allow_hyphen_values(true),
+    }
 }
 
 fn arg(key: &'static Key, flag: String) -> Arg {
@@ -58,27 +72,70 @@ fn plain(value: &toml::Value) -> String {
 impl Given {
     /// Nothing but the file.
     pub fn of_file(config: Option<String>) -> Given {
-        Given { config, values: Vec::new() }
+        Given { config, ..Given::default() }
     }
 
     /// What was given on the command line, of [`args`].
     pub fn from_matches(matches: &ArgMatches) -> Given {
-        let values = |id: &str| -> Option<Vec<String>> {
-            let given = matches.value_source(id) == Some(ValueSource::CommandLine);
-            given.then(|| matches.get_many::<String>(id).into_iter().flatten().cloned().collect())
-        };
-        let mut given = Given { config: matches.get_one::<String>(CONFIG).cloned(), values: Vec::new() };
+        let mut given = Given::of_file(matches.get_one::<String>(CONFIG).cloned());
         for key in KEYS.iter().filter(|key| key.is_served()) {
-            let aliases = key.aliases.iter().map(|a| (a.flag.to_owned(), a.unit));
-            for (flag, unit) in std::iter::once((key.flag(), "")).chain(aliases) {
-                if let Some(values) = values(&flag) {
-                    let values = values.into_iter().map(|value| format!("{value}{unit}")).collect();
-                    given.values.push((key.path, format!("--{flag}"), values));
-                }
+            if let Some(values) = said(matches, &key.flag()) {
+                let values = values.into_iter().map(|value| own_value(&key.flag(), value)).collect();
+                given.values.push((key.path, format!("--{}", key.flag()), values));
             }
+            for (flag, how) in Flag::of_key(key.path) {
+                given.alias(matches, key.path, flag, how);
+            }
+        }
+        for flag in FLAGS {
+            given.other(matches, flag);
         }
         given
     }
+
+    /// A flag of another server for a key of ours.
+    fn alias(&mut self, matches: &ArgMatches, key: &'static str, flag: &'static str, how: How) {
+        let values = match how {
+            How::Off => matches.get_flag(flag).then(|| vec![String::new()]),
+            _ => said(matches, flag),
+        };
+        let Some(values) = values else { return };
+        let name = format!("--{flag}");
+        let mut ours = Vec::new();
+        for value in values {
+            match how.translate(&value) {
+                Ok(Some(value)) => ours.push(value),
+                Ok(None) if how == How::DefaultBatch => self.notices.push(format!("{name} {value} has no effect")),
+                Ok(None) => {}
+                Err(what) => self.wrong.push((name.clone(), code::VALUE, what)),
+            }
+        }
+        if !ours.is_empty() {
+            self.values.push((key, name, ours));
+        }
+    }
+
+    /// A flag of another server that is not served.
+    fn other(&mut self, matches: &ArgMatches, flag: &'static Flag) {
+        let (name, values) = match flag.fate {
+            Fate::Nothing(_) | Fate::Refused { .. } => (format!("--{}", flag.name), said(matches, flag.name)),
+            Fate::Own | Fate::Sets { .. } => return,
+        };
+        let Some(values) = values else { return };
+        match flag.fate {
+            Fate::Nothing(why) => self.notices.push(format!("{name} has no effect: {why}")),
+            Fate::Refused { instead, .. } if !values.iter().all(|value| flag.asks_for_nothing(value)) => {
+                self.wrong.push((name, code::NOT_SERVED, format!("not served: {instead}")));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The values of a flag, if it was given.
+fn said(matches: &ArgMatches, id: &str) -> Option<Vec<String>> {
+    let given = matches.value_source(id) == Some(ValueSource::CommandLine);
+    given.then(|| matches.get_many::<String>(id).into_iter().flatten().cloned().collect())
 }
 
 #[cfg(test)]
@@ -117,6 +174,55 @@ mod tests {
         ];
         assert_eq!(values, expected.map(|(k, f, v)| (k, f, v.to_owned())));
         assert_eq!(given.config.as_deref(), Some("x.toml"));
+    }
+
+    #[test]
+    fn a_command_line_of_tritons_is_taken() {
+        let given = given(&[
+            "--model-store=/mnt/models",
+            "--strict-model-config=false",
+            "--log-verbose=1",
+            "--allow-http",
+            "false",
+            "--grpc-keepalive-time=7200000",
+            "--backend-config=onnxruntime,default-max-batch-size=8",
+            "--backend-config=tensorflow,version=2",
+            "--cuda-memory-pool-byte-size=0:1024",
+            "--cuda-memory-pool-byte-size=1:1024",
+            "--trace-count",
+            "-1",
+            "--reuse-grpc-port=False",
+            "--disable-auto-complete-config",
+            "--log-format=ISO8601",
+        ]);
+        let values: Vec<(&str, &str)> = given.values.iter().map(|(k, _, v)| (*k, v.last().unwrap().as_str())).collect();
+        let expected = [
+            ("model.repository", "/mnt/models"),
+            ("model.auto_complete", "false"),
+            ("model.auto_complete", "true"),
+            ("model.default_max_batch_size", "8"),
+            ("http.enabled", "false"),
+            ("grpc.keepalive", "7200000ms"),
+            ("log.format", "text"),
+            ("log.level", "debug"),
+        ];
+        assert_eq!(values, expected);
+        assert_eq!(given.wrong, []);
+        assert_eq!(
+            given.notices,
+            [
+                "--backend-config tensorflow,version=2 has no effect",
+                "--trace-count has no effect: requests are recorded with --record FILE",
+                "--cuda-memory-pool-byte-size has no effect: models run on the CPU",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_would_change_who_may_ask_is_refused() {
+        let given = given(&["--grpc-use-ssl=true", "--log-verbose=loud", "--grpc-use-ssl-mutual=false"]);
+        let wrong: Vec<(&str, &str)> = given.wrong.iter().map(|(f, code, _)| (f.as_str(), *code)).collect();
+        assert_eq!(wrong, [("--log-verbose", code::VALUE), ("--grpc-use-ssl", code::NOT_SERVED)]);
     }
 
     #[test]

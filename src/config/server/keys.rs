@@ -14,16 +14,6 @@ pub struct Key {
     pub kind: Kind,
     /// One sentence for `--help` and the reference; empty for what is not served yet.
     pub help: &'static str,
-    /// Other names of the flag.
-    pub aliases: &'static [Alias],
-}
-
-/// Another flag for a key, as users of other servers know it.
-#[derive(Debug)]
-pub struct Alias {
-    pub flag: &'static str,
-    /// The unit of its number, if it has none of its own: `--exit-timeout-secs 30` is `"30s"`.
-    pub unit: &'static str,
 }
 
 /// How text becomes a value.
@@ -43,11 +33,7 @@ pub enum Kind {
 }
 
 const fn key(path: &'static str, kind: Kind, help: &'static str) -> Key {
-    Key { path, kind, help, aliases: &[] }
-}
-
-const fn also(path: &'static str, kind: Kind, help: &'static str, aliases: &'static [Alias]) -> Key {
-    Key { path, kind, help, aliases }
+    Key { path, kind, help }
 }
 
 /// A key that parses and is refused.
@@ -56,7 +42,7 @@ const fn later(path: &'static str, kind: Kind) -> Key {
 }
 
 pub const KEYS: &[Key] = &[
-    key("node", Kind::Text, "Name of this server in logs and reports; the host's name if not given"),
+    key("node", Kind::Text, "Name of this server in what it says of itself; the host's name if not given"),
     key("exit_on_error", Kind::Bool, "Stop if a model fails to load at the start"),
     key("strict_readiness", Kind::Bool, "Be ready only when every wanted model is"),
     key(
@@ -65,39 +51,38 @@ pub const KEYS: &[Key] = &[
         "File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)",
     ),
     key("record_max", Kind::Size, "Most bytes of the recording; the oldest requests give way"),
-    also(
-        "model.repository",
-        Kind::Paths,
-        "Directory of models in Triton's layout",
-        &[Alias { flag: "model-store", unit: "" }],
-    ),
+    key("model.repository", Kind::Paths, "Directory of models in Triton's layout"),
     key(
         "model.control_mode",
         Kind::Choice(&["none", "poll", "explicit"]),
         "Who says which models are loaded: the repository at the start, the repository at any time, or load and unload requests",
     ),
-    also(
-        "model.load",
-        Kind::Texts,
-        "Model to load at the start in control mode explicit; * is all",
-        &[Alias { flag: "load-model", unit: "" }],
+    key("model.load", Kind::Texts, "Model to load at the start in control mode explicit; * is all"),
+    key("model.poll", Kind::Span, "How often the repository is looked at in control mode poll"),
+    key(
+        "model.auto_complete",
+        Kind::Bool,
+        "Take what a configuration leaves out from the model; without it, what is missing is refused",
     ),
-    also(
-        "model.poll",
-        Kind::Span,
-        "How often the repository is looked at in control mode poll",
-        &[Alias { flag: "repository-poll-secs", unit: "s" }],
+    key(
+        "model.default_max_batch_size",
+        Kind::Number,
+        "max_batch_size of a model that can batch and whose configuration does not say it",
     ),
+    key("http.enabled", Kind::Bool, "Serve over HTTP"),
     key("http.address", Kind::Text, "Address of the HTTP listener"),
     key("http.port", Kind::Number, "Port of the HTTP listener"),
+    key("grpc.enabled", Kind::Bool, "Serve over gRPC"),
     key("grpc.address", Kind::Text, "Address of the gRPC listener"),
     key("grpc.port", Kind::Number, "Port of the gRPC listener"),
     key("grpc.keepalive", Kind::Span, "How long a gRPC connection may be silent before it is asked for a sign of life"),
+    key("metrics.enabled", Kind::Bool, "Serve metrics"),
+    key("metrics.address", Kind::Text, "Address of the metrics listener; that of HTTP if not given"),
     key("metrics.port", Kind::Number, "Port of the metrics listener"),
     key("metrics.triton_names", Kind::Bool, "Publish nv_inference_* beside sequor_*"),
     key("limits.request", Kind::Size, "Most bytes of one request"),
     key("limits.in_flight", Kind::Number, "Most requests in flight"),
-    key("limits.queued", Kind::Size, "Most bytes of queued requests"),
+    later("limits.queued", Kind::Size),
     key(
         "limits.state",
         Kind::Size,
@@ -106,12 +91,7 @@ pub const KEYS: &[Key] = &[
     key("limits.stream_unread", Kind::Size, "Most bytes of answers a client may leave unread on one stream"),
     key("drain.announce", Kind::Span, "How long a stopping server is not ready but still takes everything"),
     key("drain.finish", Kind::Span, "How long it then takes no new sequences while live ones go on"),
-    also(
-        "drain.exit_timeout",
-        Kind::Span,
-        "How long stopping may take in all",
-        &[Alias { flag: "exit-timeout-secs", unit: "s" }],
-    ),
+    key("drain.exit_timeout", Kind::Span, "How long stopping may take in all"),
     key("runtime.onnxruntime", Kind::Path, "File of the ONNX Runtime library; looked up if not given"),
     key("runtime.threads_per_instance", Kind::Number, "Threads one run of a model may use"),
     key("runtime.spinning", Kind::Bool, "Let those threads wait busily between operators"),
@@ -177,10 +157,10 @@ impl Kind {
     /// The value this text stands for.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Bool => match text {
+            Kind::Bool => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Ok(Value::Boolean(true)),
                 "false" | "0" => Ok(Value::Boolean(false)),
-                other => Err(format!("\"{other}\" is neither true nor false")),
+                _ => Err(format!("\"{text}\" is neither true nor false")),
             },
             Kind::Number => text.parse().map(Value::Integer).map_err(|_| format!("\"{text}\" is not a number")),
             Kind::Ratio => text.parse().map(Value::Float).map_err(|_| format!("\"{text}\" is not a number")),

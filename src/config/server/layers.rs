@@ -84,6 +84,9 @@ impl Layers {
     }
 
     pub(super) fn flags(&mut self, given: &Given) {
+        for (flag, code, what) in &given.wrong {
+            self.faults.push(Fault { at: Origin::Flag(flag.clone()).at(), code, what: what.clone() });
+        }
         for (path, flag, texts) in &given.values {
             let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
             let values: Result<Vec<Value>, String> = texts.iter().map(|text| key.kind.read(text)).collect();

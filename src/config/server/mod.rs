@@ -6,6 +6,7 @@
 //! - [`file`]: the schema of the server's `sequor.toml`, and the defaults.
 //! - [`keys`]: every key once, from which its flag, its variable and its help are made.
 //! - [`flags`]: the keys as flags of `sequor serve`.
+//! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
 //! - [`settings`]: what they say together.
 
@@ -14,6 +15,7 @@ pub mod flags;
 pub mod keys;
 pub mod layers;
 pub mod settings;
+pub mod triton;
 
 pub use flags::{Given, args};
 pub use layers::Origin;

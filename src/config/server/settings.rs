@@ -41,7 +41,6 @@ pub struct Settings {
 pub struct Limits {
     pub request: u64,
     pub in_flight: u32,
-    pub queued: u64,
     /// `None` is no limit: neither given, nor is the memory known.
     pub state: Option<u64>,
     pub stream_unread: u64,
@@ -82,7 +81,16 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         let at = layers.file_at(&["schema"]);
         faults.push(Fault { at, code: code::VALUE, what: "schema must be 1".to_owned() });
     }
-    let ports = [("http.port", said.http.port), ("grpc.port", said.grpc.port), ("metrics.port", said.metrics.port)];
+    if !said.http.enabled && !said.grpc.enabled {
+        let what = "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
+        faults.push(Fault { at: layers.origin("grpc.enabled").at(), code: code::VALUE, what });
+    }
+    let open = |is: bool, port: u16| if is { port } else { 0 };
+    let ports = [
+        ("http.port", open(said.http.enabled, said.http.port)),
+        ("grpc.port", open(said.grpc.enabled, said.grpc.port)),
+        ("metrics.port", open(said.metrics.enabled, said.metrics.port)),
+    ];
     for (n, (path, port)) in ports.iter().enumerate() {
         let earlier = ports.iter().take(n).find(|(_, p)| p == port && *port != 0);
         if let Some((other, _)) = earlier {
@@ -98,10 +106,10 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
         ("limits.in_flight", said.limits.in_flight == 0),
-        ("limits.queued", said.limits.queued.0 == 0),
         ("limits.stream_unread", said.limits.stream_unread.0 == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("model.poll", said.model.poll.0.is_zero()),
+        ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
     ];
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
@@ -124,7 +132,6 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         limits: Limits {
             request: limits.request.0,
             in_flight: limits.in_flight,
-            queued: limits.queued.0,
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
         },
@@ -201,7 +208,7 @@ mod tests {
     fn nothing_said_is_the_defaults() {
         let settings = load(None, &|_| None, &Given::default(), &Host::default()).unwrap();
         assert_eq!((settings.http.port, settings.grpc.port, settings.metrics.port), (8000, 8001, 8002));
-        assert_eq!((settings.limits.in_flight, settings.limits.queued, settings.limits.state), (65536, 4 << 30, None));
+        assert_eq!((settings.limits.in_flight, settings.limits.state), (65536, None));
         assert!(settings.strict_readiness && !settings.exit_on_error && settings.origins.is_empty());
     }
 

@@ -1,0 +1,273 @@
+//! Every flag of `tritonserver`, so that its command lines go on working: served under our own key, taken without effect (and told so once),
+//! or refused with what to use instead. What would change answers, or who may ask for them, is never taken in silence.
+
+use super::keys::Kind;
+
+/// A flag, and what becomes of it here.
+#[derive(Debug, Clone, Copy)]
+pub struct Flag {
+    pub name: &'static str,
+    pub fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Fate {
+    /// It is a flag of ours with the same meaning.
+    Own,
+    /// It sets this key.
+    Sets { key: &'static str, how: How },
+    /// It means nothing here, and why.
+    Nothing(&'static str),
+    /// Not served, and what to do instead. With one of these values it asks for nothing, and is taken.
+    Refused { unless: &'static [&'static str], instead: &'static str },
+}
+
+/// How its value becomes that of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    AsIs,
+    /// With this unit behind it: `--exit-timeout-secs 30` is `"30s"`.
+    Unit(&'static str),
+    /// True is false.
+    Not,
+    /// It has no value, and means false.
+    Off,
+    /// 0 changes nothing, more is `debug`.
+    Verbosity,
+    /// True changes nothing, false lets no more than this level through.
+    Quiet(&'static str),
+    /// The setting `default-max-batch-size` of a backend; any other has no effect.
+    DefaultBatch,
+}
+
+use Fate::{Nothing, Own, Refused, Sets};
+
+const fn flag(name: &'static str, fate: Fate) -> Flag {
+    Flag { name, fate }
+}
+
+const fn sets(name: &'static str, key: &'static str, how: How) -> Flag {
+    flag(name, Sets { key, how })
+}
+
+const fn nothing(name: &'static str, why: &'static str) -> Flag {
+    flag(name, Nothing(why))
+}
+
+const fn refused(name: &'static str, instead: &'static str) -> Flag {
+    flag(name, Refused { unless: &[], instead })
+}
+
+const fn refused_unless(name: &'static str, unless: &'static [&'static str], instead: &'static str) -> Flag {
+    flag(name, Refused { unless, instead })
+}
+
+const NO: &[&str] = &["false", "0"];
+const NO_TLS: &str = "TLS is not served yet; put a proxy with TLS in front";
+const NO_KEYS: &str = "nothing is restricted yet; let a proxy in front decide who may call what";
+const NO_PINGS: &str = "connections are not closed for their pings; --grpc-keepalive says when silent ones are asked";
+const NO_TRACE: &str = "requests are recorded with --record FILE";
+const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of several";
+const NO_HEADERS: &str = "headers are not handed on; send request parameters";
+const NO_GPU: &str = "models run on the CPU";
+const NO_CLOUD: &str = "only KServe v2 is served";
+const NO_CACHE: &str = "answers are not cached";
+const NO_CACHE_HERE: &str = "answers of models that remember are not cached; leave the flag out";
+const NO_BACKENDS: &str = "the one backend, ONNX Runtime, is built in; --runtime-onnxruntime names its library";
+const NO_THREADS: &str = "the number of threads is not a setting";
+const NO_TENSORFLOW: &str = "TensorFlow is not served";
+
+pub const FLAGS: &[Flag] = &[
+    // === server and models ===
+    flag("help", Own),
+    sets("id", "node", How::AsIs),
+    sets("exit-timeout-secs", "drain.exit_timeout", How::Unit("s")),
+    flag("model-repository", Own),
+    sets("model-store", "model.repository", How::AsIs),
+    flag("exit-on-error", Own),
+    sets("disable-auto-complete-config", "model.auto_complete", How::Off),
+    sets("strict-model-config", "model.auto_complete", How::Not),
+    flag("strict-readiness", Own),
+    flag("model-control-mode", Own),
+    sets("repository-poll-secs", "model.poll", How::Unit("s")),
+    sets("load-model", "model.load", How::AsIs),
+    nothing("model-load-thread-count", "each model is loaded on a thread of its own"),
+    nothing(
+        "model-load-retry-count",
+        "a model that failed is loaded again when it is asked for, or when the server starts",
+    ),
+    refused_unless("model-namespacing", NO, "model names are one name space; rename one of the models"),
+    refused("model-config-name", "config.pbtxt is the one configuration of a model"),
+    // === HTTP ===
+    sets("allow-http", "http.enabled", How::AsIs),
+    flag("http-address", Own),
+    flag("http-port", Own),
+    refused_unless("reuse-http-port", NO, NO_SHARING),
+    refused("http-header-forward-pattern", NO_HEADERS),
+    nothing("http-thread-count", NO_THREADS),
+    refused("http-restricted-api", NO_KEYS),
+    sets("http-max-input-size", "limits.request", How::Unit("B")),
+    // === gRPC ===
+    sets("allow-grpc", "grpc.enabled", How::AsIs),
+    flag("grpc-address", Own),
+    flag("grpc-port", Own),
+    refused_unless("reuse-grpc-port", NO, NO_SHARING),
+    refused("grpc-header-forward-pattern", NO_HEADERS),
+    nothing("grpc-infer-allocation-pool-size", "requests are not pooled"),
+    nothing("grpc-infer-thread-count", NO_THREADS),
+    nothing("grpc-stream-infer-thread-count", NO_THREADS),
+    refused_unless("grpc-use-ssl", NO, NO_TLS),
+    refused_unless("grpc-use-ssl-mutual", NO, NO_TLS),
+    refused("grpc-server-cert", NO_TLS),
+    refused("grpc-server-key", NO_TLS),
+    refused("grpc-root-cert", NO_TLS),
+    nothing("grpc-infer-response-compression-level", "answers over gRPC are not compressed"),
+    sets("grpc-keepalive-time", "grpc.keepalive", How::Unit("ms")),
+    nothing("grpc-keepalive-timeout", NO_PINGS),
+    nothing("grpc-keepalive-permit-without-calls", NO_PINGS),
+    nothing("grpc-http2-max-pings-without-data", NO_PINGS),
+    nothing("grpc-http2-min-recv-ping-interval-without-data", NO_PINGS),
+    nothing("grpc-http2-max-ping-strikes", NO_PINGS),
+    nothing("grpc-max-connection-age", "connections may live as long as they like; a proxy can spread them"),
+    nothing("grpc-max-connection-age-grace", "connections may live as long as they like; a proxy can spread them"),
+    refused("grpc-restricted-protocol", NO_KEYS),
+    // === logs ===
+    sets("log-verbose", "log.level", How::Verbosity),
+    sets("log-info", "log.level", How::Quiet("warn")),
+    sets("log-warning", "log.level", How::Quiet("error")),
+    sets("log-error", "log.level", How::Quiet("off")),
+    flag("log-format", Own),
+    refused("log-file", "logs go to standard error; redirect it"),
+    // === other surfaces ===
+    refused_unless("allow-sagemaker", NO, NO_CLOUD),
+    nothing("sagemaker-port", NO_CLOUD),
+    nothing("sagemaker-safe-port-range", NO_CLOUD),
+    nothing("sagemaker-thread-count", NO_CLOUD),
+    refused_unless("allow-vertex-ai", NO, NO_CLOUD),
+    nothing("vertex-ai-port", NO_CLOUD),
+    nothing("vertex-ai-thread-count", NO_CLOUD),
+    nothing("vertex-ai-default-model", NO_CLOUD),
+    refused_unless(
+        "allow-client-shm",
+        &["true", "1"],
+        "shared memory is open to all who may call; let a proxy keep its requests away",
+    ),
+    // === metrics and traces ===
+    sets("allow-metrics", "metrics.enabled", How::AsIs),
+    nothing("allow-gpu-metrics", "the machine's own metrics are left to its own exporters"),
+    nothing("allow-cpu-metrics", "the machine's own metrics are left to its own exporters"),
+    flag("metrics-address", Own),
+    flag("metrics-port", Own),
+    nothing("metrics-interval-ms", "metrics are brought up to date when they are read"),
+    nothing("metrics-config", "all metrics are always there (docs/metrics.md)"),
+    refused("trace-config", NO_TRACE),
+    refused("trace-file", NO_TRACE),
+    refused_unless("trace-level", &["OFF"], NO_TRACE),
+    nothing("trace-rate", NO_TRACE),
+    nothing("trace-count", NO_TRACE),
+    nothing("trace-log-frequency", NO_TRACE),
+    // === cache, rates, devices, backends ===
+    refused("cache-config", NO_CACHE_HERE),
+    refused_unless("response-cache-byte-size", &["0"], NO_CACHE_HERE),
+    nothing("cache-directory", NO_CACHE),
+    refused_unless("rate-limit", &["off"], "an instance runs as soon as it is free"),
+    nothing("rate-limit-resource", "an instance runs as soon as it is free"),
+    nothing("pinned-memory-pool-byte-size", NO_GPU),
+    nothing("cuda-memory-pool-byte-size", NO_GPU),
+    nothing("cuda-virtual-address-size", "a growing state is as large as it is; --limits-state bounds all of them"),
+    nothing("min-supported-compute-capability", NO_GPU),
+    nothing("enable-peer-access", NO_GPU),
+    nothing("buffer-manager-thread-count", "an instance's own thread brings its inputs"),
+    nothing("host-policy", "threads are left to the operating system; taskset and numactl bind the whole server"),
+    nothing("model-load-gpu-limit", NO_GPU),
+    nothing("backend-directory", NO_BACKENDS),
+    sets("backend-config", "model.default_max_batch_size", How::DefaultBatch),
+    nothing("repoagent-directory", "repository agents are not served; a model that asks for one is refused"),
+    // === flags of its past ===
+    nothing("allow-poll-model-repository", "--model-control-mode says who loads models"),
+    nothing("tf-allow-soft-placement", NO_TENSORFLOW),
+    nothing("tf-gpu-memory-fraction", NO_TENSORFLOW),
+    nothing("tf-add-vgpu", NO_TENSORFLOW),
+];
+
+impl Flag {
+    /// The flags that set this key.
+    pub fn of_key(key: &str) -> impl Iterator<Item = (&'static str, How)> {
+        FLAGS.iter().filter_map(move |flag| match flag.fate {
+            Sets { key: of, how } if of == key => Some((flag.name, how)),
+            _ => None,
+        })
+    }
+
+    /// Whether a refused flag asks for nothing with this value.
+    pub fn asks_for_nothing(&self, value: &str) -> bool {
+        match self.fate {
+            Refused { unless, .. } => unless.iter().any(|u| u.eq_ignore_ascii_case(value)),
+            _ => false,
+        }
+    }
+}
+
+/// A value of one of our own flags, where another server has other words for it.
+pub fn own_value(flag: &str, value: String) -> String {
+    match (flag, value.as_str()) {
+        ("log-format", "default" | "ISO8601") => "text".to_owned(),
+        _ => value,
+    }
+}
+
+impl How {
+    /// The key's value in our words; `None` if there is nothing to set.
+    pub fn translate(self, value: &str) -> Result<Option<String>, String> {
+        let truth = || Kind::Bool.read(value).map(|v| v.as_bool() == Some(true));
+        Ok(match self {
+            How::AsIs => Some(value.to_owned()),
+            How::Unit(unit) => Some(format!("{value}{unit}")),
+            How::Not => Some((!truth()?).to_string()),
+            How::Off => Some("false".to_owned()),
+            How::Quiet(level) => (!truth()?).then(|| level.to_owned()),
+            How::Verbosity => match value.parse::<i64>() {
+                Ok(n) => (n > 0).then(|| "debug".to_owned()),
+                Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| "debug".to_owned()),
+            },
+            How::DefaultBatch => value.rsplit_once("default-max-batch-size=").map(|(_, n)| n.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::keys::KEYS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_flag_is_here_once_and_leads_to_a_key_that_is_served() {
+        let names: BTreeSet<&str> = FLAGS.iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), FLAGS.len(), "one is here twice");
+        assert!(FLAGS.len() >= 90, "{} flags", FLAGS.len());
+        let ours: BTreeSet<String> = KEYS.iter().filter(|k| k.is_served()).map(super::super::keys::Key::flag).collect();
+        for flag in FLAGS.iter().filter(|f| f.name != "help") {
+            match flag.fate {
+                Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
+                Sets { key, .. } => assert!(KEYS.iter().any(|k| k.path == key && k.is_served()), "no key {key}"),
+                Nothing(text) | Refused { instead: text, .. } => assert!(!text.is_empty() && !text.ends_with('.')),
+            }
+            assert!(matches!(flag.fate, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
+        }
+    }
+
+    #[test]
+    fn values_become_ours() {
+        let said = |how: How, value: &str| how.translate(value);
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(said(How::Unit("s"), "30"), some("30s"));
+        assert_eq!((said(How::Not, "False"), said(How::Not, "1")), (some("true"), some("false")));
+        assert_eq!((said(How::Verbosity, "0"), said(How::Verbosity, "2")), (Ok(None), some("debug")));
+        assert_eq!((said(How::Verbosity, "true"), said(How::Quiet("warn"), "true")), (some("debug"), Ok(None)));
+        assert_eq!(said(How::Quiet("warn"), "false"), some("warn"));
+        assert_eq!(said(How::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
+        assert_eq!(said(How::DefaultBatch, "tensorflow,version=2"), Ok(None));
+        assert!(said(How::Not, "maybe").is_err() && said(How::Verbosity, "loud").is_err());
+    }
+}

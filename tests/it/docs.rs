@@ -1,0 +1,104 @@
+//! Pages that are made from the program's own tables. `UPDATE_DOCS=1` writes them; otherwise a page that has fallen behind fails its test.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use sequor::config::server::keys::{KEYS, Key};
+use sequor::config::server::triton::{FLAGS, Fate, How};
+
+use crate::server::root;
+
+/// Writes the page, or holds it against what it should be.
+pub(crate) fn is_page(name: &str, text: &str) {
+    let path = root().join("docs").join(name);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    let behind = there.lines().zip(text.lines()).find(|(there, made)| there != made);
+    assert!(there == text, "docs/{name} has fallen behind (UPDATE_DOCS=1 writes it); first at {behind:?}");
+}
+
+/// Text that may stand in a table's cell.
+pub(crate) fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+fn default_of(key: &Key) -> String {
+    match key.default() {
+        Some(toml::Value::String(text)) if text.is_empty() => String::new(),
+        Some(toml::Value::Array(values)) if values.is_empty() => String::new(),
+        Some(value) => format!("`{value}`"),
+        None => String::new(),
+    }
+}
+
+fn keys() -> String {
+    let mut out = String::new();
+    let mut section = None;
+    for key in KEYS.iter().filter(|key| key.is_served()) {
+        let of = key.path.split_once('.').map_or("", |(section, _)| section);
+        if section != Some(of) {
+            let title = if of.is_empty() { "At the top of the file".to_owned() } else { format!("`[{of}]`") };
+            let _ = writeln!(
+                out,
+                "\n### {title}\n\n| key | flag | variable | value | default | |\n|---|---|---|---|---|---|"
+            );
+            section = Some(of);
+        }
+        let name = key.path.rsplit_once('.').map_or(key.path, |(_, name)| name);
+        let (flag, variable, value) = (key.flag(), key.variable(), cell(&key.kind.placeholder()));
+        let _ = writeln!(
+            out,
+            "| `{name}` | `--{flag}` | `{variable}` | {value} | {} | {} |",
+            default_of(key),
+            cell(key.help)
+        );
+    }
+    let later: Vec<String> = KEYS.iter().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
+    let _ = write!(out, "\nNot served yet, and refused by name with the line they stand in: {}.\n", later.join(", "));
+    out
+}
+
+fn meaning(fate: &Fate) -> (&'static str, String) {
+    match fate {
+        Fate::Own => ("served", String::new()),
+        Fate::Sets { key, how } => {
+            let how = match how {
+                How::AsIs => String::new(),
+                How::Unit(unit) => format!(", its number in {unit}"),
+                How::Not => ", turned around".to_owned(),
+                How::Off => " = false".to_owned(),
+                How::Verbosity => " = \"debug\" from 1 on".to_owned(),
+                How::Quiet(level) => format!(" = \"{level}\" if it is false"),
+                How::DefaultBatch => " for the setting `default-max-batch-size`; no effect for any other".to_owned(),
+            };
+            ("served", format!("`{key}`{how}"))
+        }
+        Fate::Nothing(why) => ("no effect", (*why).to_owned()),
+        Fate::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
+        Fate::Refused { unless, instead } => {
+            let unless: Vec<String> = unless.iter().map(|value| format!("`{value}`")).collect();
+            ("refused", format!("{instead}; taken as {}", unless.join(" or ")))
+        }
+    }
+}
+
+#[test]
+fn the_page_of_flags_is_what_the_tables_say() {
+    let mut page = "# Settings and flags of `sequor serve`\n\n\
+        A setting is a key of the server's `sequor.toml`, a variable of the environment and a flag: the flag beats the variable, the variable\n\
+        beats the file, the file beats the default. `--config FILE` (or `SEQUOR_CONFIG`) names the file. Lists are separated by commas in a\n\
+        variable; their flags may be repeated. A flag that is true or false may stand without a value, and is true then.\n\n\
+        Made from `src/config/server/keys.rs` and `src/config/server/triton.rs` by `tests/it/docs.rs`.\n\n## Settings\n"
+        .to_owned();
+    page += &keys();
+    page += "\n## Flags of `tritonserver`\n\n\
+        Its command lines go on working. A flag without effect is named once in the log when the server starts, with the reason; a refused one\n\
+        stops the start (exit code 3) and says what to do instead.\n\n| flag | here | |\n|---|---|---|\n";
+    for flag in FLAGS {
+        let (fate, meaning) = meaning(&flag.fate);
+        let _ = writeln!(page, "| `--{}` | {fate} | {} |", flag.name, cell(&meaning));
+    }
+    is_page("flags.md", &page);
+}

@@ -1,0 +1,92 @@
+//! Command lines of `tritonserver`, given to `sequor serve`.
+
+use std::fs;
+
+use crate::server::{Call, copy, models};
+
+/// A repository of a model without a configuration.
+fn bare(call: &Call) {
+    let repository = call.folder.path().join("repository");
+    copy(&models().join("gru"), &repository.join("gru"));
+    fs::remove_file(repository.join("gru/config.pbtxt")).unwrap();
+}
+
+#[test]
+fn a_model_without_a_configuration_is_completed_unless_that_is_forbidden() {
+    for (flags, is_ready) in [
+        (&["--strict-model-config=false"][..], true),
+        (&["--strict-model-config=true"], false),
+        (&["--disable-auto-complete-config"], false),
+        (&["--model-auto-complete=false"], false),
+    ] {
+        let call = Call::serve("repository").arguments(flags);
+        bare(&call);
+        let server = call.start();
+        assert_eq!(server.get("/v2/models/gru/ready").0 == 200, is_ready, "{flags:?}");
+    }
+}
+
+#[test]
+fn the_batch_size_of_a_completed_model_can_be_said() {
+    let call = Call::serve("repository").arguments(["--backend-config=onnxruntime,default-max-batch-size=9"]);
+    bare(&call);
+    let (status, config) = call.start().get("/v2/models/gru/config");
+    assert_eq!(status, 200, "{config}");
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["max_batch_size"], 9);
+}
+
+#[test]
+fn flags_without_effect_are_told_once_and_others_have_theirs() {
+    let call = Call::serve(models()).arguments([
+        "--log-verbose=1",
+        "--log-info=true",
+        "--id=asr-01",
+        "--exit-timeout-secs=7",
+        "--allow-metrics=false",
+        "--http-thread-count=16",
+        "--pinned-memory-pool-byte-size=268435456",
+        "--grpc-infer-allocation-pool-size",
+        "16",
+    ]);
+    let process = call.begin();
+    let ended = process.told("ready in ");
+    assert!(ended.stdout.contains("   node asr-01   "), "{}", ended.stdout);
+    assert!(ended.stdout.contains("   metrics  off"), "{}", ended.stdout);
+    let told = |what: &str| ended.stderr.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        told("--http-thread-count has no effect: the number of threads is not a setting"),
+        1,
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(told("--pinned-memory-pool-byte-size has no effect"), 1);
+    assert_eq!(told("has no effect"), 3);
+}
+
+#[test]
+fn http_can_be_left_out() {
+    let ended = Call::serve(models()).arguments(["--allow-http=false"]).begin().told("ready in ");
+    assert!(ended.stdout.contains("http  off   grpc  127.0.0.1:"), "{}", ended.stdout);
+    let none = Call::serve(models()).arguments(["--allow-http=false", "--allow-grpc=false"]).end();
+    assert_eq!(none.code, Some(3));
+    assert_eq!(none.stderr, "sequor: --allow-grpc: neither HTTP nor gRPC is enabled: nothing would be served\n");
+}
+
+#[test]
+fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
+    let flags =
+        ["--grpc-use-ssl=true", "--grpc-restricted-protocol=health,k=v", "--cache-config=local,size=1", "--node=x"];
+    let ended = Call::serve(models()).arguments(flags).end();
+    let said = "sequor: --cache-config: not served: answers of models that remember are not cached; leave the flag out\n\
+        sequor: --grpc-restricted-protocol: not served: nothing is restricted yet; let a proxy in front decide who may call what\n\
+        sequor: --grpc-use-ssl: not served: TLS is not served yet; put a proxy with TLS in front\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+}
+
+#[test]
+fn a_limit_that_would_not_hold_is_refused() {
+    let ended = Call::serve(models()).environment("SEQUOR_LIMITS_QUEUED", "1GiB").end();
+    assert_eq!(ended.code, Some(3));
+    assert_eq!(ended.stderr, "sequor: SEQUOR_LIMITS_QUEUED: [limits] queued is not served yet\n");
+}
