@@ -5,6 +5,8 @@ use std::fs;
 
 use sequor::config::server::keys::{KEYS, Key};
 use sequor::config::server::triton::{FLAGS, Fate, How};
+use sequor::telemetry::Metrics;
+use sequor::telemetry::metrics::Surface;
 
 use crate::server::root;
 
@@ -101,4 +103,43 @@ fn the_page_of_flags_is_what_the_tables_say() {
         let _ = writeln!(page, "| `--{}` | {fate} | {} |", flag.name, cell(&meaning));
     }
     is_page("flags.md", &page);
+}
+
+/// A metric as a scrape shows it: its help, and the labels of one of its series.
+fn metric(text: &str, name: &str) -> (String, String) {
+    let help = text.lines().find_map(|line| line.strip_prefix("# HELP ")?.strip_prefix(name)?.strip_prefix(' '));
+    let begins =
+        |line: &str| ["{", "_bucket{", "_total{"].iter().any(|mark| line.starts_with(&format!("{name}{mark}")));
+    let series = text.lines().find(|line| begins(line)).and_then(|line| line.split_once('{')?.1.rsplit_once('}'));
+    let labels =
+        series.map_or("", |(labels, _)| labels).split("\",").filter_map(|label| label.split_once('=').map(|(l, _)| l));
+    let labels: Vec<String> = labels.filter(|label| *label != "le").map(|label| format!("`{label}`")).collect();
+    (help.unwrap_or_default().trim_end_matches('.').to_owned(), labels.join(", "))
+}
+
+#[test]
+fn the_page_of_metrics_is_what_a_scrape_reads() {
+    let metrics = Metrics::new(true);
+    metrics.model("m", 1);
+    metrics.request_failed("m", Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
+    let text = metrics.encode();
+    let mut page = "# Metrics\n\n\
+        At `GET /metrics` on the metrics port (8002), in Prometheus' text format. Labels are bounded: never the id of a sequence, never a model\n\
+        that is not served. A histogram `x` is `x_bucket`, `x_sum` and `x_count`.\n\n\
+        Made from what a scrape reads (`src/telemetry/metrics.rs`) by `tests/it/docs.rs`.\n"
+        .to_owned();
+    let families: Vec<(&str, &str)> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    for (title, prefix) in [("Sequor's own", "sequor_"), ("Under Triton's names (`metrics.triton_names`)", "nv_")] {
+        let _ = writeln!(page, "\n## {title}\n\n| name | kind | labels | |\n|---|---|---|---|");
+        let mut named: Vec<_> = families.iter().filter(|(name, _)| name.starts_with(prefix)).collect();
+        named.sort_unstable();
+        assert!(named.len() > 5, "{text}");
+        for (name, kind) in named {
+            let (help, labels) = metric(&text, name);
+            assert!(!help.is_empty(), "{name} says nothing of itself");
+            let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {} |", cell(&help));
+        }
+    }
+    is_page("metrics.md", &page);
 }

@@ -1,4 +1,4 @@
-//! `docs/features.md` claims nothing that no test proves: each `yes` and `partly` names tests, and each named test is there.
+//! `docs/features.md` and `docs/semantics.md` claim nothing that no test proves: each `yes` and `partly` names tests, and each named test is there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ struct Row {
     tests: Vec<String>,
 }
 
-fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/features.md")).unwrap();
+fn rows(page: &str) -> Vec<Row> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
         let [number, _, status, tests] = cells.as_slice() else { panic!("not four cells: {line}") };
@@ -79,10 +79,10 @@ fn is_run(script: &str) -> bool {
             .any(|text| text.contains(&format!("check(\"{script}\"")))
 }
 
-#[test]
-fn every_claim_has_its_tests() {
+/// Holds every claim of a page against the tests; how many rows it has.
+fn judge(page: &str) -> usize {
     let (mut faults, mut counts) = (Vec::new(), [0; 4]);
-    let rows = rows();
+    let rows = rows(page);
     for (place, Row { number, status, tests }) in rows.iter().enumerate() {
         if *number != place + 1 {
             faults.push(format!("row {number} stands where row {} belongs", place + 1));
@@ -99,10 +99,20 @@ fn every_claim_has_its_tests() {
         }
         faults.extend(tests.iter().filter(|t| !is_there(t)).map(|t| format!("row {number}: there is no test {t}")));
     }
-    assert!(faults.is_empty(), "docs/features.md:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "{page}:\n{}", faults.join("\n"));
     let [yes, partly, not_yet, no] = counts;
-    println!("features: {} rows: {yes} yes, {partly} partly, {not_yet} not yet, {no} no", rows.len());
-    assert!(rows.len() >= 209);
+    println!("{page}: {} rows: {yes} yes, {partly} partly, {not_yet} not yet, {no} no", rows.len());
+    rows.len()
+}
+
+#[test]
+fn every_claim_has_its_tests() {
+    assert!(judge("docs/features.md") >= 209);
+}
+
+#[test]
+fn every_sentence_that_holds_has_its_tests() {
+    assert!(judge("docs/semantics.md") >= 20);
 }
 
 #[test]
