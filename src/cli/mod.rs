@@ -50,8 +50,8 @@ impl Failed {
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// Every command: what it is called with, and what runs it.
-fn commands() -> [(Command, Run); 6] {
-    [
+fn commands() -> Vec<(Command, Run)> {
+    vec![
         (serve::command(), serve::run),
         (check::command(), check::run),
         (demo::command(), demo::run),
@@ -69,7 +69,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(commands().map(|(command, _)| command));
+        .subcommands(commands().into_iter().map(|(command, _)| command));
     let matches = match program.try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {

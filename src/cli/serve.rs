@@ -20,6 +20,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let began = Instant::now();
+    launch::small_pages();
     let given = Given::from_matches(matches);
     let settings = settings(&given)?;
     if settings.model.repository.is_empty() {

@@ -219,7 +219,7 @@ impl Repository {
             thread.thread().unpark();
         }
         let mut all = self.0.threads.lock();
-        all.retain(|thread| !thread.is_finished());
+        all.retain(|thread| !sync::is_over(thread));
         all.extend(threads);
         failed.map_or(Ok(()), Err)
     }

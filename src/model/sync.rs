@@ -1,10 +1,10 @@
 //! What the driver of a core locks, wakes and waits with: the operating system's means, or those of a scheduler that tries interleavings.
 
 #[cfg(not(feature = "shuttle"))]
-pub(super) use real::{AtomicU64, JoinHandle, Mutex, Thread, park, spawn};
+pub(super) use real::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
 
 #[cfg(feature = "shuttle")]
-pub(super) use tried::{AtomicU64, JoinHandle, Mutex, Thread, park, spawn};
+pub(super) use tried::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
@@ -19,6 +19,11 @@ mod real {
         run: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<JoinHandle<()>> {
         std::thread::Builder::new().name(name).spawn(run)
+    }
+
+    /// Whether a thread has ended, so that nobody need wait for it.
+    pub(in crate::model) fn is_over(thread: &JoinHandle<()>) -> bool {
+        thread.is_finished()
     }
 
     /// Sleeps until it is woken, or for this long.
@@ -52,6 +57,11 @@ mod tried {
         run: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<JoinHandle<()>> {
         shuttle::thread::Builder::new().name(name).spawn(run)
+    }
+
+    /// It cannot be told: every thread is waited for.
+    pub(in crate::model) fn is_over(_: &JoinHandle<()>) -> bool {
+        false
     }
 
     /// Time stands still where every interleaving is tried: to wait for a while is to let the others go first.
