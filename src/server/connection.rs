@@ -4,13 +4,12 @@
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use futures_util::stream::{FuturesUnordered, Stream};
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -19,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::House;
+use super::tasks::{Tasks, Work};
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -31,11 +31,9 @@ const EARLY_RESETS: usize = 4096;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// Takes the tasks that the HTTP/2 machinery wants run beside the connection, so that they are run within it.
 #[derive(Clone, Default)]
-struct Beside(Arc<Mutex<Vec<Task>>>);
+struct Beside(Arc<Mutex<Vec<Work>>>);
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
     fn execute(&self, task: F) {
@@ -67,7 +65,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
     let (builder, beside) = builder(keepalive);
     let mut connection =
         pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
-    let mut tasks = FuturesUnordered::new();
+    let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
     let served = poll_fn(|cx| {
@@ -77,7 +75,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         }
         loop {
             // Tasks first: what they answer is then written by the connection at once.
-            while let Poll::Ready(Some(())) = Pin::new(&mut tasks).poll_next(cx) {}
+            tasks.turn(cx);
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
                 return Poll::Ready(end);
             }
@@ -85,7 +83,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
             if new.is_empty() {
                 return Poll::Pending;
             }
-            tasks.extend(new);
+            new.into_iter().for_each(|work| tasks.begin(work));
         }
     });
     tokio::select! {
