@@ -31,7 +31,7 @@ pub(crate) fn figures(options: &Options) {
     ]);
     let server = Child::start(command).expect("the server");
     keep_off(core);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
     let (streams, report) = runtime.block_on(most(&server, bare, options));
     let bare_again = self::bare(core);
     let alone = (bare + bare_again) / 2.0;

@@ -87,16 +87,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     verdict(&report)
 }
 
-/// What the senders run on. Calls that are sent ahead must reach the server in their order, which hyper's client keeps on one thread only:
-/// on several it may put a request's body behind the next one's.
+/// What the senders run on. Where calls of a sequence may be sent ahead of answers, one thread: on several, hyper's client may put the end
+/// of a request on the wire behind that of the next, and a server takes requests in the order in which they are whole.
 fn threads(plan: &Plan) -> Result<tokio::runtime::Runtime, Failed> {
-    match plan.pace {
-        Pace::Closed { pipeline: 2.., .. } if !plan.streaming => {
-            let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))
-        }
-        _ => launch::sockets(),
+    if plan.streaming || matches!(plan.pace, Pace::Closed { pipeline: 0..=1, .. }) {
+        return launch::sockets();
     }
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))
 }
 
 async fn measure(plan: &Plan, wanted: &Wanted) -> Result<Report, BenchError> {

@@ -3,14 +3,13 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
 use axum::http::header::UPGRADE;
-use futures_util::stream::{FuturesUnordered, Stream};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +19,7 @@ use tokio::net::TcpStream;
 use tower::ServiceExt;
 
 use super::House;
+use super::tasks::Tasks;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
 
@@ -78,7 +78,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
     let app = app.map_request(move |request| lend(request, &lent, &lender));
     let mut connection =
         pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
-    let mut tasks = FuturesUnordered::new();
+    let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
     let served = poll_fn(|cx| {
@@ -88,7 +88,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         }
         loop {
             // Tasks first: what they answer is then written by the connection at once.
-            while let Poll::Ready(Some(())) = Pin::new(&mut tasks).poll_next(cx) {}
+            tasks.turn(cx);
             if let Poll::Ready(end) = connection.as_mut().poll(cx) {
                 return Poll::Ready(end);
             }
@@ -96,7 +96,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
             if new.is_empty() {
                 return Poll::Pending;
             }
-            tasks.extend(new);
+            new.into_iter().for_each(|work| tasks.begin(work));
         }
     });
     tokio::select! {

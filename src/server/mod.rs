@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
 //! - [`drain`]: the phases of going out, and the signals that ask for it.
 //! - [`poll`]: looks at the model repository again and again.
 
@@ -12,6 +12,7 @@ pub mod drain;
 pub mod holder;
 pub mod listeners;
 pub mod poll;
+mod tasks;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,0 +1,190 @@
+//! Tasks that run within another: polled when they were woken, and those that were woken together in the order in which they were begun.
+//!
+//! That order is what this is for. A client's requests on one connection come interleaved, and one read brings the last bytes of many: by
+//! the order of wakes, a later request whose first and last bytes came together would overtake an earlier one that lacked only its last.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use parking_lot::Mutex;
+
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The tasks of one connection.
+#[derive(Default)]
+pub(super) struct Tasks {
+    running: BTreeMap<u64, (Work, Waker, Arc<Bell>)>,
+    begun: u64,
+    calls: Arc<Calls>,
+    /// Those of this turn; kept for its memory.
+    turn: Vec<u64>,
+}
+
+/// Who wants to be polled.
+#[derive(Default)]
+struct Calls(Mutex<Called>);
+
+#[derive(Default)]
+struct Called {
+    tasks: Vec<u64>,
+    /// Whoever polls the tasks.
+    host: Option<Waker>,
+}
+
+/// What wakes one task, once until it is polled again.
+struct Bell {
+    task: u64,
+    rung: AtomicBool,
+    calls: Arc<Calls>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut called = self.calls.0.lock();
+        called.tasks.push(self.task);
+        // The host knows of the others already.
+        let host = if called.tasks.len() == 1 { called.host.clone() } else { None };
+        drop(called);
+        if let Some(host) = host {
+            host.wake();
+        }
+    }
+}
+
+impl Tasks {
+    /// Begins a task. It is polled in the next turn.
+    pub(super) fn begin(&mut self, work: Work) {
+        self.begun += 1;
+        let task = self.begun;
+        let bell = Arc::new(Bell { task, rung: AtomicBool::new(true), calls: Arc::clone(&self.calls) });
+        self.calls.0.lock().tasks.push(task);
+        self.running.insert(task, (work, Waker::from(Arc::clone(&bell)), bell));
+    }
+
+    /// Polls every task that was woken, once. Whoever is woken from now on wakes `cx`.
+    pub(super) fn turn(&mut self, cx: &mut Context<'_>) {
+        let mut called = self.calls.0.lock();
+        std::mem::swap(&mut called.tasks, &mut self.turn);
+        if !called.host.as_ref().is_some_and(|host| host.will_wake(cx.waker())) {
+            called.host = Some(cx.waker().clone());
+        }
+        drop(called);
+        self.turn.sort_unstable();
+        for task in self.turn.drain(..) {
+            let Some((work, waker, bell)) = self.running.get_mut(&task) else { continue };
+            // Before the poll: who is woken during it wants another.
+            bell.rung.store(false, Ordering::Release);
+            if work.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
+                self.running.remove(&task);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// Tasks that note when they are polled, and what wakes them.
+    struct Noted {
+        tasks: Tasks,
+        polled: Arc<Mutex<Vec<usize>>>,
+        wakers: Arc<Mutex<Vec<Option<Waker>>>>,
+    }
+
+    fn noted(count: usize, restless: bool) -> Noted {
+        let (polled, wakers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(vec![None; count])));
+        let mut tasks = Tasks::default();
+        for n in 0..count {
+            let (polled, wakers) = (Arc::clone(&polled), Arc::clone(&wakers));
+            tasks.begin(Box::pin(poll_fn(move |cx| {
+                polled.lock().push(n);
+                wakers.lock()[n] = Some(cx.waker().clone());
+                if restless {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            })));
+        }
+        Noted { tasks, polled, wakers }
+    }
+
+    impl Noted {
+        fn turn(&mut self) -> Vec<usize> {
+            self.tasks.turn(&mut Context::from_waker(Waker::noop()));
+            std::mem::take(&mut self.polled.lock())
+        }
+
+        fn wake(&self, n: usize) {
+            self.wakers.lock()[n].clone().expect("polled before").wake();
+        }
+    }
+
+    #[test]
+    fn who_is_woken_is_polled_once_and_in_the_order_of_beginning() {
+        let mut noted = noted(5, false);
+        assert_eq!(noted.turn(), [0, 1, 2, 3, 4]);
+        assert_eq!(noted.turn(), [0usize; 0]);
+        [4, 1, 4, 3].iter().for_each(|n| noted.wake(*n));
+        assert_eq!(noted.turn(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn every_task_has_its_turn_however_restless_the_others_are() {
+        let mut noted = noted(10, true);
+        let all: Vec<usize> = (0..10).collect();
+        assert_eq!((noted.turn(), noted.turn()), (all.clone(), all));
+    }
+
+    #[test]
+    fn the_host_is_woken_by_the_first_of_many() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let mut noted = noted(3, false);
+        let count = Arc::new(Count(0.into()));
+        let host = Waker::from(Arc::clone(&count));
+        noted.tasks.turn(&mut Context::from_waker(&host));
+        (0..3).for_each(|n| noted.wake(n));
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        noted.tasks.turn(&mut Context::from_waker(&host));
+        noted.wake(2);
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn what_is_done_is_gone_and_its_waker_harmless() {
+        let mut tasks = Tasks::default();
+        let held = Arc::new(());
+        let kept = Arc::clone(&held);
+        let waker = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&waker);
+        tasks.begin(Box::pin(poll_fn(move |cx| {
+            *place.lock() = Some(cx.waker().clone());
+            let _ = &kept;
+            Poll::Ready(())
+        })));
+        let mut cx = Context::from_waker(Waker::noop());
+        tasks.turn(&mut cx);
+        assert_eq!(Arc::strong_count(&held), 1);
+        waker.lock().take().expect("polled").wake();
+        tasks.turn(&mut cx);
+    }
+}
