@@ -1,5 +1,6 @@
 //! `sequor serve`: serves a model repository until it is told to stop.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -54,7 +55,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let loading = repository.loading();
     let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
-    println!("{}", report::head(&settings.node, config.as_deref(), &library));
+    say(&report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
@@ -62,8 +63,8 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
     }
-    print!("{}", report::models(&repository));
-    println!("{}", report::tail(&repository, running.addresses, began.elapsed()));
+    say(report::models(&repository).trim_end());
+    say(&report::tail(&repository, running.addresses, began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
@@ -71,6 +72,11 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
     Ok(())
+}
+
+/// A line for whoever started the server. A reader that has gone is no reason not to serve.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
