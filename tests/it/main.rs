@@ -5,6 +5,7 @@
 
 mod check;
 mod cli;
+mod clients;
 mod demo;
 mod docs;
 mod examples;
@@ -13,6 +14,7 @@ mod features;
 mod flags;
 mod load;
 mod oracle;
+mod perf;
 mod python;
 mod serve;
 mod server;
