@@ -13,6 +13,7 @@ mod examples;
 mod failures;
 mod features;
 mod flags;
+mod held;
 mod load;
 mod oracle;
 mod perf;
