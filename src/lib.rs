@@ -28,6 +28,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
+pub mod plugin;
 pub mod server;
 pub mod simulate;
 pub mod state;
