@@ -4,7 +4,7 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,12 +16,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
 use tower::ServiceExt;
 
 use super::House;
 use super::tasks::Tasks;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
+use crate::model::Turn;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -31,6 +33,8 @@ const FRAME: u32 = 256 << 10;
 const STREAMS: u32 = 1 << 16;
 /// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
 const EARLY_RESETS: usize = 4096;
+/// Rounds of a connection before others get their turn.
+const ROUNDS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
@@ -85,19 +89,28 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         if !told && closing.as_mut().poll(cx).is_ready() {
             told = true;
             connection.as_mut().graceful_shutdown();
+            tasks.waker().wake_by_ref();
         }
-        loop {
+        let mut turn = Turn::begin();
+        for _ in 0..ROUNDS {
+            // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
+            if !has_budget_remaining() {
+                break;
+            }
             // Tasks first: what they answer is then written by the connection at once.
-            tasks.turn(cx);
-            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+            if tasks.turn()
+                && let Poll::Ready(end) = connection.as_mut().poll(&mut Context::from_waker(tasks.waker()))
+            {
                 return Poll::Ready(end);
             }
-            let new = beside.take();
-            if new.is_empty() {
+            beside.take().into_iter().for_each(|work| tasks.begin(work));
+            // Models last: everything that came in is in their queues.
+            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
-            new.into_iter().for_each(|work| tasks.begin(work));
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     });
     tokio::select! {
         end = served => if let Err(error) = end {
