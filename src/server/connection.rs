@@ -7,19 +7,18 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::Request;
 use axum::http::header::UPGRADE;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
-use tower::ServiceExt;
 
 use super::House;
+use super::front::Front;
 use super::tasks::Tasks;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
@@ -73,15 +72,14 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
 }
 
 /// Serves a connection until either side ends it.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keepalive: Duration, house: House) {
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, front: Front, keepalive: Duration, house: House) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
     let (builder, beside) = builder(keepalive);
     let (lender, lent) = (house.clone(), beside.clone());
-    let app = app.map_request(move |request| lend(request, &lent, &lender));
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let service = service_fn(move |request| front.call(lend(request, &lent, &lender)));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
@@ -124,6 +122,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
 mod tests {
     use std::sync::Arc;
 
+    use axum::Router;
     use axum::extract::State;
     use axum::http::Uri;
     use futures_util::future::join_all;
@@ -143,9 +142,10 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let house = House { connections: TaskTracker::new(), closing, cut };
+        let front = Front::new(None, app);
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(stream, peer, app.clone(), Duration::ZERO, house.clone()));
+                tokio::spawn(serve(stream, peer, front.clone(), Duration::ZERO, house.clone()));
             }
         });
         Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")
