@@ -4,24 +4,25 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::Request;
 use axum::http::header::UPGRADE;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tower::ServiceExt;
+use tokio::task::coop::has_budget_remaining;
 
 use super::House;
+use super::front::Front;
 use super::tasks::Tasks;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
+use crate::model::Turn;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -31,6 +32,8 @@ const FRAME: u32 = 256 << 10;
 const STREAMS: u32 = 1 << 16;
 /// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
 const EARLY_RESETS: usize = 4096;
+/// Rounds of a connection before others get their turn.
+const ROUNDS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
@@ -69,15 +72,14 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
 }
 
 /// Serves a connection until either side ends it.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keepalive: Duration, house: House) {
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, front: Front, keepalive: Duration, house: House) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
     let (builder, beside) = builder(keepalive);
     let (lender, lent) = (house.clone(), beside.clone());
-    let app = app.map_request(move |request| lend(request, &lent, &lender));
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let service = service_fn(move |request| front.call(lend(request, &lent, &lender)));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
@@ -85,19 +87,28 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         if !told && closing.as_mut().poll(cx).is_ready() {
             told = true;
             connection.as_mut().graceful_shutdown();
+            tasks.waker().wake_by_ref();
         }
-        loop {
+        let mut turn = Turn::begin();
+        for _ in 0..ROUNDS {
+            // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
+            if !has_budget_remaining() {
+                break;
+            }
             // Tasks first: what they answer is then written by the connection at once.
-            tasks.turn(cx);
-            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+            if tasks.turn()
+                && let Poll::Ready(end) = connection.as_mut().poll(&mut Context::from_waker(tasks.waker()))
+            {
                 return Poll::Ready(end);
             }
-            let new = beside.take();
-            if new.is_empty() {
+            beside.take().into_iter().for_each(|work| tasks.begin(work));
+            // Models last: everything that came in is in their queues.
+            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
-            new.into_iter().for_each(|work| tasks.begin(work));
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     });
     tokio::select! {
         end = served => if let Err(error) = end {
@@ -111,6 +122,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
 mod tests {
     use std::sync::Arc;
 
+    use axum::Router;
     use axum::extract::State;
     use axum::http::Uri;
     use futures_util::future::join_all;
@@ -130,9 +142,10 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let house = House { connections: TaskTracker::new(), closing, cut };
+        let front = Front::new(None, app);
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(stream, peer, app.clone(), Duration::ZERO, house.clone()));
+                tokio::spawn(serve(stream, peer, front.clone(), Duration::ZERO, house.clone()));
             }
         });
         Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")

@@ -3,12 +3,13 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `front`: where they go.
 //! - [`drain`]: the phases of going out, and the signals that ask for it.
 //! - [`poll`]: looks at the model repository again and again.
 
 pub mod connection;
 pub mod drain;
+mod front;
 pub mod holder;
 pub mod listeners;
 pub mod poll;
@@ -29,6 +30,7 @@ use tokio_util::task::TaskTracker;
 pub use drain::{DrainOptions, Drained, Stop};
 pub use listeners::{Addresses, BindError, Listeners};
 
+use self::front::Front;
 use crate::api::{self, Api};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
@@ -75,11 +77,12 @@ pub fn start(
     let api = Api::new(repository, metrics, options.limits);
     let house =
         House { connections: TaskTracker::new(), closing: CancellationToken::new(), cut: CancellationToken::new() };
-    let app = app(&api);
+    let calls = Front::new(Some(api::kserve::grpc::service(&api)), app(&api));
+    let scrapes = Front::new(None, metrics_app(api.clone()));
     let Listeners { http, grpc, metrics } = listeners;
-    for (listener, app) in [(http, app.clone()), (grpc, app), (metrics, metrics_app(api.clone()))] {
+    for (listener, front) in [(http, calls.clone()), (grpc, calls), (metrics, scrapes)] {
         if let Some(listener) = listener {
-            house.connections.spawn(accept(listener, app, options.keepalive, house.clone()));
+            house.connections.spawn(accept(listener, front, options.keepalive, house.clone()));
         }
     }
     let drained = tokio::spawn(drain::run(api, options.drain, house, stop));
@@ -127,9 +130,7 @@ pub(crate) struct House {
     pub(crate) cut: CancellationToken,
 }
 
-async fn accept(listener: TcpListener, app: Router, keepalive: Duration, house: House) {
-    // Makes the router ready once instead of for every connection.
-    let app: Router = app.with_state(());
+async fn accept(listener: TcpListener, front: Front, keepalive: Duration, house: House) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -137,9 +138,9 @@ async fn accept(listener: TcpListener, app: Router, keepalive: Duration, house: 
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (app, house) = (app.clone(), house.clone());
+                let (front, house) = (front.clone(), house.clone());
                 let connections = house.connections.clone();
-                connections.spawn(connection::serve(stream, peer, app, keepalive, house));
+                connections.spawn(connection::serve(stream, peer, front, keepalive, house));
             }
             Err(error) => refuse_a_while(&error).await,
         }
