@@ -4,7 +4,8 @@
 //! # Layout
 //!
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
-//! - [`report`]: what operators ask of plug-ins and what they are shown.
+//! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
 
 pub mod guest;
 pub mod report;
+mod when;
