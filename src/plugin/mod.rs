@@ -5,6 +5,29 @@
 //!
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins and what they are shown.
+//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: where its guest sits · `inbox`: what it is to be told · `health`:
+//!   strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
+//! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
+//! - `journal`, `voice`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 
+mod attachment;
 pub mod guest;
+mod health;
+mod inbox;
+mod journal;
+mod lane;
+mod making;
+mod meter;
+mod nonsense;
+mod recent;
 pub mod report;
+mod showing;
+#[cfg(test)]
+mod tests;
+pub mod texts;
+mod voice;
+
+pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};
+pub use journal::Journal;
+pub use making::Unfit;
+pub use showing::Shared;
