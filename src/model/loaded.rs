@@ -33,6 +33,8 @@ pub(super) struct Loaded {
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
+    /// What a policy is shown at most.
+    candidates: u32,
     /// The instances' threads, to be woken.
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
@@ -54,7 +56,7 @@ impl Loaded {
         settings: ModelSettings,
         graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
-        hold: Option<Hold>,
+        (hold, candidates): (Option<Hold>, u32),
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -72,6 +74,7 @@ impl Loaded {
             metrics,
             threads: OnceLock::new(),
             hold,
+            candidates,
             attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
@@ -156,7 +159,7 @@ impl Loaded {
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
             strategy,
         };
-        match &settings.scheduling {
+        let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
                 limits: sequence.limits,
                 expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
@@ -166,7 +169,9 @@ impl Loaded {
                 ..base
             },
             _ => base,
-        }
+        };
+        spec.limits.candidates = self.candidates.max(1);
+        spec
     }
 }
 
