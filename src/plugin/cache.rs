@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::plugin::stand_ins::Guest;
-    use crate::plugin::tests::SERVING;
+    use crate::plugin::tests::wasm::SERVING;
 
     /// A folder with the code of one guest, and what was compiled.
     fn kept() -> (tempfile::TempDir, Cache, PathBuf, Vec<u8>) {

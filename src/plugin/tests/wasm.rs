@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
 
-use super::component::Refused;
-use super::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
-use super::instance::Instance;
-use super::stand_ins::{Guest, Heard, LOG};
-use super::{Component, Engine, Grants, Mode};
+use crate::plugin::component::Refused;
+use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
+use crate::plugin::instance::Instance;
+use crate::plugin::stand_ins::{Guest, Heard, LOG};
+use crate::plugin::{Component, Engine, Grants, Mode};
 
-pub(super) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
+pub(in crate::plugin) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
 fn component(guest: &Guest<'_>) -> Component {
