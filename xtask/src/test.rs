@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{process, python, runtime, sounds};
+use crate::{guests, process, python, runtime, sounds};
 
 pub(crate) fn test() -> Result<()> {
     let mut phases = Phases::new();
@@ -22,7 +22,10 @@ pub(crate) fn test() -> Result<()> {
 }
 
 fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
-    phases.check("format", || quiet(process::cargo().args(["fmt", "--all", "--check"])));
+    phases.check("format", || {
+        quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
+        quiet(guests::cargo("fmt").args(["--all", "--check"]))
+    });
     phases.check("lints", || {
         quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     });
@@ -34,7 +37,9 @@ fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     })?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
+    phases.need("guests", || guests::build(&sequor))?;
     phases.check("tests", || tally::run(&mut tests(), tally));
+    phases.check("tests of guests", || guests::test(tally));
     phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
@@ -89,5 +94,6 @@ fn with_environment(command: &mut Command) -> &mut Command {
     command
         .env("SEQUOR_PYTHON", python::interpreter())
         .env("SEQUOR_SOUNDS", sounds::folder())
+        .env("SEQUOR_GUESTS", guests::folder())
         .env("PYTHONDONTWRITEBYTECODE", "1")
 }
