@@ -6,6 +6,7 @@
 mod control;
 mod forms;
 mod house;
+mod limits;
 mod memory;
 mod python;
 mod settings;
