@@ -9,6 +9,7 @@
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit ·
 //!   [`wake`]: the answers of a batch leave together.
+//! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
@@ -29,6 +30,7 @@ mod job;
 mod keep;
 mod loaded;
 mod loading;
+pub mod overview;
 mod pending;
 mod record;
 pub mod repository;
@@ -47,6 +49,7 @@ use sequor_core::{DataType, Dims};
 pub use burst::wake;
 pub use control::{Control, IndexRow};
 pub use keep::KeepError;
+pub use overview::{Counted, VersionOverview};
 pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};

@@ -14,12 +14,15 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
 
 use super::House;
 use super::front::Front;
 use super::tasks::Tasks;
+use super::tls::{self, Tls};
+use crate::api::admin::Caller;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
 use crate::model::Turn;
@@ -44,8 +47,22 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
     }
 }
 
+/// What the connections of one listener are served with.
+#[derive(Debug, Clone)]
+pub(crate) struct Serving {
+    pub(crate) front: Front,
+    pub(crate) keepalive: Duration,
+    pub(crate) tls: Option<Tls>,
+    /// Whether it is told who calls.
+    pub(crate) for_operators: bool,
+    pub(crate) house: House,
+}
+
 /// Lends the connection to the requests that outlive their handler.
-fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House) -> Request<Incoming> {
+fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House, caller: Option<&Caller>) -> Request<Incoming> {
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller.clone());
+    }
     if request.uri().path() == STREAM_INFER {
         request.extensions_mut().insert(beside.clone());
     } else if request.headers().contains_key(UPGRADE) {
@@ -72,13 +89,40 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
 }
 
 /// Serves a connection until either side ends it.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, front: Front, keepalive: Duration, house: House) {
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
+    let caller = |name: Option<String>| {
+        let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
+        serving.for_operators.then_some(Caller { name, address: peer })
+    };
+    let Some(tls) = &serving.tls else {
+        let caller = caller(None);
+        return talk(stream, peer, caller, serving).await;
+    };
+    let shaken = tokio::select! {
+        shaken = tls.accept(stream) => shaken,
+        () = serving.house.closing.cancelled() => return,
+    };
+    match shaken {
+        Ok(stream) => {
+            let caller = caller(tls::client_name(&stream));
+            Box::pin(talk(stream, peer, caller, serving)).await;
+        }
+        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+    }
+}
+
+/// Answers the requests of a connection, whatever carries it.
+async fn talk<S>(stream: S, peer: SocketAddr, caller: Option<Caller>, serving: Serving)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Serving { front, keepalive, house, .. } = serving;
     let (builder, beside) = builder(keepalive);
     let (lender, lent) = (house.clone(), beside.clone());
-    let service = service_fn(move |request| front.call(lend(request, &lent, &lender)));
+    let service = service_fn(move |request| front.call(lend(request, &lent, &lender, caller.as_ref())));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
@@ -132,7 +176,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
     use tonic::transport::Channel;
-    use tower::Service;
+    use tower::{Service, ServiceExt};
 
     use super::*;
     use crate::server::local;
@@ -142,10 +186,11 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let house = House { connections: TaskTracker::new(), closing, cut };
-        let front = Front::new(None, app);
+        let serving =
+            Serving { front: Front::new(None, app), keepalive: Duration::ZERO, tls: None, for_operators: false, house };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(stream, peer, front.clone(), Duration::ZERO, house.clone()));
+                tokio::spawn(serve(stream, peer, serving.clone()));
             }
         });
         Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")

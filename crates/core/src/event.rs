@@ -40,6 +40,9 @@ pub struct Submit {
     pub origin: u32,
 }
 
+/// Features of each kind a model may have.
+pub const FEATURES: usize = 4;
+
 /// What scheduling knows of a request's contents.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Traits {
@@ -48,13 +51,15 @@ pub struct Traits {
     pub bytes: u64,
     /// Class of the shapes that must agree within a batch ([`crate::shape::Shape::class`]).
     pub shape: u64,
-    pub batch_key: u64,
-    pub features: [f32; 4],
+    /// The model's numeric features, as many as it has.
+    pub numbers: [f64; FEATURES],
+    /// Its key features: texts, as 64-bit FNV-1a.
+    pub keys: [u64; FEATURES],
 }
 
 impl Default for Traits {
     fn default() -> Self {
-        Traits { rows: 1, bytes: 0, shape: 0, batch_key: 0, features: [0.0; 4] }
+        Traits { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
     }
 }
 

@@ -44,7 +44,7 @@ mod tomb;
 pub use crate::core::{Core, StateAt, Usage};
 pub use dtype::DataType;
 pub use event::{
-    Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,
+    Batch, Effect, Event, FEATURES, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,
 };
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 pub use moves::Moves;

@@ -103,13 +103,13 @@ impl Core {
         let ready = match state.instances.get(usize::from(who.n)) {
             Some(instance) if state.spec.is_stateful() => {
                 for ix in self.seq_links.iter(&instance.ready).take(window) {
-                    self.show(ix, true, hooks.columns, see, keys);
+                    self.show(ix, true, hooks, see, keys);
                 }
                 instance.ready.len()
             }
             _ => {
                 for ix in self.req_links.iter(&state.ready).take(window) {
-                    self.show(ix, false, hooks.columns, see, keys);
+                    self.show(ix, false, hooks, see, keys);
                 }
                 state.ready.len()
             }
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// One candidate: a ready sequence (its head request) or a ready stateless request.
-    pub(crate) fn show(&self, ix: u32, of_sequence: bool, wanted: u32, see: &mut Columns, keys: &mut Vec<Candidate>) {
+    pub(crate) fn show(&self, ix: u32, of_sequence: bool, hooks: Hooks, see: &mut Columns, keys: &mut Vec<Candidate>) {
         let seq = if of_sequence { self.seqs.key_at(ix) } else { None };
         let s = seq.and_then(|seq| self.seqs.get(seq));
         let Some(r) = (if of_sequence { s.and_then(|s| self.reqs.at(s.queue.front()?)) } else { self.reqs.at(ix) })
@@ -131,7 +131,7 @@ impl Core {
         let state_shape = if fault(Planted::StateShapeForgotten) { 0 } else { state_shape };
         let shape = r.traits.shape ^ state_shape.rotate_left(32);
         keys.push(Candidate { req: r.key, rows: r.traits.rows, shape });
-        let asked = |column: u32| wanted & column != 0;
+        let asked = |column: u32| hooks.columns & column != 0;
         if asked(columns::SHAPE) {
             see.shape.push(shape);
         }
@@ -144,8 +144,8 @@ impl Core {
         if asked(columns::ARRIVAL) {
             see.arrival.push(r.arrival.0);
         }
-        if wanted & !(columns::SHAPE | columns::ROWS | columns::READY | columns::ARRIVAL) != 0 {
-            show_more(r, seq, s, wanted, see);
+        if hooks.columns & !(columns::SHAPE | columns::ROWS | columns::READY | columns::ARRIVAL) != 0 {
+            show_more(r, seq, s, hooks, see);
         }
     }
 
@@ -287,10 +287,10 @@ fn show_more(
     r: &crate::request::Request,
     seq: Option<crate::ids::Seq>,
     s: Option<&crate::sequence::Sequence>,
-    wanted: u32,
+    hooks: Hooks,
     see: &mut Columns,
 ) {
-    let asked = |column: u32| wanted & column != 0;
+    let asked = |column: u32| hooks.columns & column != 0;
     if asked(columns::SEQ) {
         see.seq.push(seq.map_or(0, handle));
     }
@@ -306,9 +306,6 @@ fn show_more(
     if asked(columns::PRIORITY) {
         see.priority.push(r.priority);
     }
-    if asked(columns::KEY) {
-        see.key.push(r.traits.batch_key);
-    }
     if asked(columns::FLAGS) {
         see.flags.push(if r.start { flags::START } else { 0 } | if r.end { flags::END } else { 0 });
     }
@@ -318,8 +315,11 @@ fn show_more(
     if asked(columns::STATE_BYTES) {
         see.state_bytes.push(s.map_or(0, |s| s.state_bytes));
     }
-    if asked(columns::FEATURES) {
-        see.features.extend(r.traits.features);
+    if asked(columns::NUMBERS) {
+        see.numbers.extend(r.traits.numbers.iter().take(usize::from(hooks.numbers)));
+    }
+    if asked(columns::KEYS) {
+        see.keys.extend(r.traits.keys.iter().take(usize::from(hooks.keys)));
     }
 }
 

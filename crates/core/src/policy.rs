@@ -12,12 +12,12 @@ pub mod columns {
     pub const ARRIVAL: u32 = 1 << 3;
     pub const DEADLINE: u32 = 1 << 4;
     pub const PRIORITY: u32 = 1 << 5;
-    pub const KEY: u32 = 1 << 6;
+    pub const KEYS: u32 = 1 << 6;
     pub const SHAPE: u32 = 1 << 7;
     pub const FLAGS: u32 = 1 << 8;
     pub const BYTES: u32 = 1 << 9;
     pub const STATE_BYTES: u32 = 1 << 10;
-    pub const FEATURES: u32 = 1 << 11;
+    pub const NUMBERS: u32 = 1 << 11;
     pub const ROWS: u32 = 1 << 12;
     pub const READY: u32 = 1 << 13;
     pub const ALL: u32 = (1 << 14) - 1;
@@ -55,14 +55,15 @@ pub struct Columns {
     pub ready: Vec<u64>,
     pub deadline: Vec<u64>,
     pub priority: Vec<u32>,
-    pub key: Vec<u64>,
     pub shape: Vec<u64>,
     pub flags: Vec<u8>,
     pub rows: Vec<u32>,
     pub bytes: Vec<u64>,
     pub state_bytes: Vec<u64>,
-    /// Four to a candidate.
-    pub features: Vec<f32>,
+    /// Row by row, [`Hooks::numbers`] to a candidate.
+    pub numbers: Vec<f64>,
+    /// Row by row, [`Hooks::keys`] to a candidate.
+    pub keys: Vec<u64>,
 }
 
 impl Columns {
@@ -83,23 +84,23 @@ impl Columns {
             ready,
             deadline,
             priority,
-            key,
             shape,
             flags,
             rows,
             bytes,
             state_bytes,
-            features,
+            numbers,
+            keys,
         } = self;
         (*not_shown, *len) = (0, 0);
-        for column in [seq, step, arrival, ready, deadline, key, shape, bytes, state_bytes] {
+        for column in [seq, step, arrival, ready, deadline, keys, shape, bytes, state_bytes] {
             column.clear();
         }
         for column in [slot, priority, rows] {
             column.clear();
         }
         flags.clear();
-        features.clear();
+        numbers.clear();
     }
 }
 
@@ -113,6 +114,10 @@ pub struct Hooks {
     pub columns: u32,
     /// Candidates it wants to see at most; 0 leaves it to the load's limit.
     pub window: u32,
+    /// Numeric features the model has.
+    pub numbers: u8,
+    /// Key features the model has.
+    pub keys: u8,
 }
 
 /// What a policy picks, as indices into what it saw. Comes empty.

@@ -247,7 +247,7 @@ impl Core {
         round.keys.clear();
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
         for ix in heads {
-            self.show(ix, true, hooks.columns, &mut see, &mut keys);
+            self.show(ix, true, hooks, &mut see, &mut keys);
         }
         let state = load_in(&mut self.loads, load)?;
         state.consulting = Consulting::Out { round: id, news: false };

@@ -5,7 +5,7 @@
 //! - [`grpc`]: the service; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
 //!   [`line`] its answers on their way.
 //! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
-//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators.
+//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name.
 //! - `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
@@ -27,6 +27,7 @@ pub mod http;
 pub mod json;
 pub mod line;
 mod manage;
+mod path;
 pub mod refusal;
 mod refused_region;
 pub(crate) mod settings;

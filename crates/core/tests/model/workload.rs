@@ -137,6 +137,8 @@ pub fn hooks(rng: &mut Rng, share: u64) -> Option<Hooks> {
         observe: rng.percent(50),
         columns: policy::columns::ALL,
         window: rng.below(8) as u32,
+        numbers: rng.below(5) as u8,
+        keys: rng.below(5) as u8,
     })
 }
 
@@ -198,7 +200,7 @@ pub fn traits(rng: &mut Rng, taste: &Taste) -> Traits {
         rows: 1,
         bytes: rng.below(20),
         shape: rng.below(taste.shapes),
-        batch_key: rng.below(3),
-        features: [0.0, 1.0, 2.0, 3.0],
+        numbers: [0.0, 1.0, 2.0, 3.0],
+        keys: [rng.below(3), 0, 0, 0],
     }
 }

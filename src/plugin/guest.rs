@@ -1,0 +1,106 @@
+//! What a running plug-in is to the rest of the house: a [`Source`] makes [`Guest`]s, a guest answers questions, [`Services`] is what it may ask
+//! for itself. Nothing here knows of WebAssembly: a component, its native twin and a test's stand-in look the same.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks};
+
+/// What a guest is told, once, of the load it decides for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    pub name: String,
+    pub version: u64,
+    /// What decides without it: `stateless`, `direct` or `oldest`.
+    pub strategy: &'static str,
+    pub max_batch: u32,
+    pub instances: u32,
+    /// Sequences an instance holds at a time; 0 for stateless models.
+    pub slots: u32,
+    /// Names of the numeric features, in the order of their columns.
+    pub numbers: Vec<String>,
+    /// Names of the key features, in the order of their columns.
+    pub keys: Vec<String>,
+}
+
+/// Events in columns, as the contract's `events`: entry `i` of each is of event `i`; `keys` row by row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Events {
+    pub kind: Vec<u32>,
+    pub sequence: Vec<u64>,
+    pub amount: Vec<u64>,
+    pub keys: Vec<u64>,
+}
+
+/// Why a call gave no answer: whose fault in the core's words, and what happened in words for its author (message, file and line).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Struck {
+    pub fault: Fault,
+    pub what: String,
+}
+
+/// What a guest may use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// CPU time of a call.
+    pub time: Duration,
+    /// Bytes of its linear memories together.
+    pub memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { time: Duration::from_millis(2), memory: 16 << 20 }
+    }
+}
+
+/// A live instance of a plug-in. One call at a time; after a [`Struck`] whose fault is `Trap`, `Time` or `Memory` it is of no use any more.
+pub trait Guest: Send + fmt::Debug {
+    /// An error is the guest's own sentence.
+    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, Struck>;
+
+    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck>;
+
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck>;
+
+    fn observe(&mut self, events: &Events) -> Result<(), Struck>;
+
+    fn save(&mut self) -> Result<Vec<u8>, Struck>;
+
+    /// An error is the guest's own sentence.
+    fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck>;
+
+    /// Bytes of its linear memories.
+    fn memory(&self) -> u64;
+}
+
+/// What a guest may ask for.
+pub trait Services: Send + Sync + fmt::Debug {
+    fn log(&self, level: u32, message: &str);
+    fn metric_add(&self, name: &str, value: f64);
+    fn key_text(&self, key: u64) -> Option<String>;
+    fn sequence_text(&self, sequence: u64) -> Option<String>;
+}
+
+/// One version of a plug-in, ready to be started any number of times.
+pub trait Source: Send + Sync + fmt::Debug {
+    fn manifest(&self) -> &Manifest;
+
+    /// SHA-256 of the file, in hex.
+    fn sha256(&self) -> &str;
+
+    fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, Struck>;
+}
+
+/// What a plug-in says of itself (its plugin.toml, carried in the component). One that says nothing wants every hook and column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub name: String,
+    pub version: String,
+    /// The hooks it wants called, and the columns it wants filled.
+    pub hooks: Hooks,
+    /// Names of the features it needs.
+    pub features: Vec<String>,
+}
