@@ -96,7 +96,10 @@ struct Elsewhere {
     from: Option<String>,
 }
 
-fn source(from: Result<Query<Elsewhere>, QueryRejection>, body: Result<Bytes, BytesRejection>) -> Result<Source, Status> {
+fn source(
+    from: Result<Query<Elsewhere>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Source, Status> {
     let Query(Elsewhere { from }) = from.map_err(|e| refused::bad_input(e.body_text()))?;
     if let Some(file) = from {
         return Ok(Source::File(file));
