@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod admin;
 mod check;
 mod cli;
 mod demo;
@@ -12,6 +13,8 @@ mod failures;
 mod features;
 mod flags;
 mod oracle;
+#[path = "../surface/admin/papers.rs"]
+mod papers;
 mod python;
 mod serve;
 mod server;

@@ -54,7 +54,7 @@ async fn what_is_wrong_has_its_code_and_a_reason() {
     assert_eq!(refused("POST /admin/plugins/x/attach", b"{}").await, is(400, "bad_input"));
     assert_eq!(refused("POST /admin/plugins/x/attach", br#"{"model":"vad","shadows":1}"#).await, is(400, "bad_input"));
     assert_eq!(refused("GET /admin/plugins/x/logs?wait=5", b"").await, is(400, "bad_input"));
-    assert_eq!(refused("POST /admin/models/vad/load", b"").await.0, 400);
+    assert_eq!(refused("POST /admin/models/vad/load", b"").await.0, 503, "models are not loaded by request here");
     assert_eq!(refused("PUT /admin/plugins/x", b"").await.0, 405);
     assert_eq!(refused("GET /admin/nowhere", b"").await.0, 404);
     assert_eq!(refused("GET /v2/models/vad", b"").await.0, 404, "clients have listeners of their own");
