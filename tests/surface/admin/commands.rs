@@ -131,10 +131,11 @@ async fn a_log_can_be_followed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", house.admin.to_string());
     let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
-    let (told, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let (told, mut lines) = tokio::sync::mpsc::channel(16);
     let out = BufReader::new(follower.stdout.take().unwrap());
-    let reader =
-        std::thread::spawn(move || out.lines().map_while(Result::ok).for_each(|line| told.send(line).unwrap()));
+    let reader = std::thread::spawn(move || {
+        out.lines().map_while(Result::ok).for_each(|line| told.blocking_send(line).unwrap())
+    });
     let mut next = async || {
         let line: Value = serde_json::from_str(&lines.recv().await.unwrap()).unwrap();
         line["message"].clone()

@@ -1,7 +1,7 @@
 //! An authority, and certificates that come from it, as files.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ impl Papers {
         let key = KeyPair::generate().unwrap();
         fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
         let papers = Papers { folder, issuer: Issuer::new(params, key) };
-        papers.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+        papers.renew();
         papers.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
         papers
     }
@@ -43,14 +43,4 @@ impl Papers {
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)
     }
-
-    pub(crate) fn ca(&self) -> PathBuf {
-        self.path("ca.pem")
-    }
-}
-
-/// The one certificate of a file.
-pub(crate) fn certificate(path: &Path) -> Vec<u8> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
-    CertificateDer::from_pem_file(path).unwrap().to_vec()
 }

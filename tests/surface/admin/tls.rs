@@ -13,11 +13,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::house::{House, Wish, exchange};
-use super::papers::{Papers, certificate};
+use super::papers::Papers;
 
 fn files(papers: &Papers, mutual: bool) -> TlsFiles {
     let (cert, key) = (papers.path("server.pem"), papers.path("server.key"));
-    TlsFiles { cert, key, client_ca: mutual.then(|| papers.ca()) }
+    TlsFiles { cert, key, client_ca: mutual.then(|| papers.path("ca.pem")) }
 }
 
 fn house(papers: &Papers, mutual: bool) -> House {
@@ -32,7 +32,7 @@ async fn connect(
     speaks: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(papers.ca()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(papers.path("ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let builder = builder.with_root_certificates(roots);
@@ -105,10 +105,11 @@ async fn a_certificate_is_renewed_without_a_restart() {
         let stream = connect(&papers, house.admin, None, &[]).await.unwrap();
         stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
     };
-    let first = certificate(&papers.path("server.pem"));
+    let certificate = || CertificateDer::from_pem_file(papers.path("server.pem")).unwrap().to_vec();
+    let first = certificate();
     assert_eq!(shown().await, first);
     papers.renew();
-    let second = certificate(&papers.path("server.pem"));
+    let second = certificate();
     assert_ne!(first, second);
     assert_eq!(shown().await, second);
     // What cannot be used changes nothing.
