@@ -4,27 +4,28 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::Request;
 use axum::http::header::UPGRADE;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tower::ServiceExt;
+use tokio::task::coop::has_budget_remaining;
 
 use super::House;
+use super::front::Front;
 use super::tasks::Tasks;
 use super::tls::{self, Tls};
 use crate::api::admin::Caller;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
+use crate::model::Turn;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -34,6 +35,8 @@ const FRAME: u32 = 256 << 10;
 const STREAMS: u32 = 1 << 16;
 /// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
 const EARLY_RESETS: usize = 4096;
+/// Rounds of a connection before others get their turn.
+const ROUNDS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
@@ -47,7 +50,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
 /// What the connections of one listener are served with.
 #[derive(Debug, Clone)]
 pub(crate) struct Serving {
-    pub(crate) app: Router,
+    pub(crate) front: Front,
     pub(crate) keepalive: Duration,
     pub(crate) tls: Option<Tls>,
     /// Whether it is told who calls.
@@ -116,12 +119,11 @@ async fn talk<S>(stream: S, peer: SocketAddr, caller: Option<Caller>, serving: S
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Serving { app, keepalive, house, .. } = serving;
+    let Serving { front, keepalive, house, .. } = serving;
     let (builder, beside) = builder(keepalive);
     let (lender, lent) = (house.clone(), beside.clone());
-    let app = app.map_request(move |request| lend(request, &lent, &lender, caller.as_ref()));
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let service = service_fn(move |request| front.call(lend(request, &lent, &lender, caller.as_ref())));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
@@ -129,19 +131,28 @@ where
         if !told && closing.as_mut().poll(cx).is_ready() {
             told = true;
             connection.as_mut().graceful_shutdown();
+            tasks.waker().wake_by_ref();
         }
-        loop {
+        let mut turn = Turn::begin();
+        for _ in 0..ROUNDS {
+            // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
+            if !has_budget_remaining() {
+                break;
+            }
             // Tasks first: what they answer is then written by the connection at once.
-            tasks.turn(cx);
-            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+            if tasks.turn()
+                && let Poll::Ready(end) = connection.as_mut().poll(&mut Context::from_waker(tasks.waker()))
+            {
                 return Poll::Ready(end);
             }
-            let new = beside.take();
-            if new.is_empty() {
+            beside.take().into_iter().for_each(|work| tasks.begin(work));
+            // Models last: everything that came in is in their queues.
+            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
-            new.into_iter().for_each(|work| tasks.begin(work));
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     });
     tokio::select! {
         end = served => if let Err(error) = end {
@@ -155,6 +166,7 @@ where
 mod tests {
     use std::sync::Arc;
 
+    use axum::Router;
     use axum::extract::State;
     use axum::http::Uri;
     use futures_util::future::join_all;
@@ -164,7 +176,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
     use tonic::transport::Channel;
-    use tower::Service;
+    use tower::{Service, ServiceExt};
 
     use super::*;
     use crate::server::local;
@@ -174,7 +186,8 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let house = House { connections: TaskTracker::new(), closing, cut };
-        let serving = Serving { app, keepalive: Duration::ZERO, tls: None, for_operators: false, house };
+        let serving =
+            Serving { front: Front::new(None, app), keepalive: Duration::ZERO, tls: None, for_operators: false, house };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
                 tokio::spawn(serve(stream, peer, serving.clone()));

@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `front`: where they go.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `changed`: files that are read again.
 //! - [`drain`]: the phases of going out, and the signals that ask for it.
 //! - [`poll`]: looks at the model repository again and again.
@@ -11,6 +11,7 @@
 mod changed;
 pub mod connection;
 pub mod drain;
+mod front;
 mod guard;
 pub mod holder;
 pub mod keys;
@@ -37,6 +38,7 @@ pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
 pub use tls::{Tls, TlsFiles};
 
+use self::front::Front;
 use crate::api::admin::{self, Admin};
 use crate::api::{self, Api};
 use crate::model::Repository;
@@ -104,10 +106,11 @@ pub fn start(
         let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
         admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)), guard)
     };
-    let (clients, metrics_app) = (app(&api), metrics_app(api.clone()));
-    let plain = Serving { app: metrics_app, keepalive, tls: None, for_operators: false, house: house.clone() };
-    let public = Serving { app: clients, tls, ..plain.clone() };
-    let operators = Serving { app: for_operators, for_operators: true, ..public.clone() };
+    let clients = Front::new(Some(api::kserve::grpc::service(&api)), app(&api));
+    let scrapes = Front::new(None, metrics_app(api.clone()));
+    let plain = Serving { front: scrapes, keepalive, tls: None, for_operators: false, house: house.clone() };
+    let public = Serving { front: clients, tls, ..plain.clone() };
+    let operators = Serving { front: Front::new(None, for_operators), for_operators: true, ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
@@ -171,8 +174,6 @@ pub(crate) struct House {
 }
 
 async fn accept(listener: TcpListener, serving: Serving) {
-    // Makes the router ready once instead of for every connection.
-    let serving = Serving { app: serving.app.with_state(()), ..serving };
     let house = serving.house.clone();
     loop {
         let accepted = tokio::select! {

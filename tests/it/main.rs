@@ -4,21 +4,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod admin;
+mod bad_input;
 mod check;
 mod cli;
+mod clients;
 mod demo;
 mod docs;
 mod examples;
 mod failures;
 mod features;
 mod flags;
+mod held;
+mod load;
 mod oracle;
 #[path = "../surface/admin/papers.rs"]
 mod papers;
+mod perf;
 mod python;
 mod serve;
 mod server;
 mod speech;
 mod states;
+mod steps;
 mod sums;
 mod surface;

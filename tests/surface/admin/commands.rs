@@ -134,7 +134,7 @@ async fn a_log_can_be_followed() {
     let (told, mut lines) = tokio::sync::mpsc::channel(16);
     let out = BufReader::new(follower.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
-        out.lines().map_while(Result::ok).for_each(|line| told.blocking_send(line).unwrap())
+        out.lines().map_while(Result::ok).for_each(|line| told.blocking_send(line).unwrap());
     });
     let mut next = async || {
         let line: Value = serde_json::from_str(&lines.recv().await.unwrap()).unwrap();
