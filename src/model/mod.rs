@@ -12,6 +12,7 @@
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
+//! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
 mod clock;
@@ -30,9 +31,14 @@ mod loaded;
 mod loading;
 pub mod overview;
 mod pending;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_tests;
+mod plugins;
 mod record;
 pub mod repository;
 pub mod request;
+mod schedule_file;
 mod sync;
 mod table;
 #[cfg(test)]
