@@ -20,6 +20,7 @@ mod oracle;
 #[path = "../surface/admin/papers.rs"]
 mod papers;
 mod perf;
+mod plugins;
 mod python;
 mod serve;
 mod server;
