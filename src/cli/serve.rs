@@ -53,7 +53,8 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
         repository.record(path, *most).map_err(failed)?;
     }
     let loading = repository.loading();
-    let options = launch::server_options(settings, &library)?;
+    launch::plugins(&repository)?;
+    let options = launch::server_options(settings, &library, &repository)?;
     let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
