@@ -17,7 +17,7 @@
 //!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
-//! - a call: `budget` is what it may use, `blame` what it died of.
+//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again.
 
 mod attachment;
 mod blame;
@@ -43,6 +43,7 @@ mod meter;
 mod nonsense;
 mod recent;
 pub mod report;
+pub mod round_file;
 mod settings;
 mod showing;
 #[cfg(test)]
@@ -61,4 +62,5 @@ pub use grants::Grants;
 pub use journal::Journal;
 pub use loader::Loader;
 pub use making::Unfit;
+pub use nonsense::{sentence, word};
 pub use showing::Shared;
