@@ -284,7 +284,7 @@ fn wishes(matches: &ArgMatches) -> Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::stand_ins::Guest;
+    use crate::plugin::in_text::Guest;
 
     fn made(args: &[&str]) -> Result<Experiment, String> {
         let args = std::iter::once("simulate").chain(args.iter().copied());

@@ -118,7 +118,7 @@ mod tests {
     use host::Host;
 
     use super::*;
-    use crate::plugin::stand_ins::Heard;
+    use crate::plugin::in_text::Heard;
 
     fn held() -> (Held, Arc<Heard>) {
         let heard = Arc::new(Heard::default());

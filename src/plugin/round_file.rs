@@ -344,7 +344,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plugin::stand_ins::{self, Heard};
+    use crate::plugin::in_text::{self, Heard};
     use crate::plugin::tests::wasm::SERVING;
     use crate::plugin::{Component, Grants};
 
@@ -408,21 +408,21 @@ mod tests {
 
     #[test]
     fn put_again_it_is_answered_and_judged() {
-        let put = |guest: &stand_ins::Guest<'_>, standing| {
+        let put = |guest: &in_text::Guest<'_>, standing| {
             let bytes = guest.component();
             let component = Component::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
             let mut instance = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
             file(&round(3, standing), None).put(&mut instance)
         };
         // The guest fires all three, and the third is of another shape.
-        let Again::Answered(answer, verdict) = put(&stand_ins::Guest::default(), 3) else { panic!() };
+        let Again::Answered(answer, verdict) = put(&in_text::Guest::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![], code: 0 });
         let told = verdict.unwrap_err();
         assert_eq!((told.fault, told.what.contains("shape")), (Fault::Shapes, true));
-        let fell = put(&stand_ins::Guest { plan: "unreachable", ..stand_ins::Guest::default() }, 3);
+        let fell = put(&in_text::Guest { plan: "unreachable", ..in_text::Guest::default() }, 3);
         assert!(matches!(fell, Again::Struck(Struck { fault: Fault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
-        let refuses = put(&stand_ins::Guest { configure: refuses, ..stand_ins::Guest::default() }, 3);
+        let refuses = put(&in_text::Guest { configure: refuses, ..in_text::Guest::default() }, 3);
         assert_eq!(refuses, Again::Unconfigured(String::new()));
     }
 }

@@ -11,7 +11,7 @@ use super::file::File;
 use super::serving::{Expire, Serving};
 use super::{Arrival, Contender, Costs, Experiment, Plug, Report, Workload};
 use crate::plugin::guest::Limits;
-use crate::plugin::stand_ins::Guest;
+use crate::plugin::in_text::Guest;
 
 const MS: u64 = 1_000_000;
 
