@@ -70,6 +70,7 @@ impl House {
             inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
             outputs: Vec::new(),
             parameters: Vec::new(),
+            headers: Vec::new(),
             dialect: Dialect::TRITON,
         };
         let pending = self.repository.submit(request)?;
