@@ -8,6 +8,7 @@ mod chart;
 mod check;
 mod demo;
 mod launch;
+mod plugin;
 mod report;
 mod runtime;
 mod serve;
@@ -57,6 +58,7 @@ fn commands() -> Vec<(Command, Run)> {
         (demo::command(), demo::run),
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
+        (plugin::command(), plugin::run),
         (runtime::command(), runtime::run),
     ]
 }

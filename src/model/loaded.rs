@@ -18,8 +18,9 @@ use crate::plugin::texts::Texts;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
+use super::instance::Handle;
 use super::keep::Mailbox;
-use super::sync::Thread;
+use super::turn::Pace;
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -38,8 +39,10 @@ pub(super) struct Loaded {
     candidates: u32,
     /// Texts that became key features.
     pub(super) texts: Arc<Texts>,
-    /// The instances' threads, to be woken.
-    pub(super) threads: OnceLock<Vec<Thread>>,
+    /// The instances, to be woken.
+    pub(super) handles: OnceLock<Vec<Handle>>,
+    /// How long its steps take.
+    pub(super) pace: Pace,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
@@ -75,7 +78,8 @@ impl Loaded {
             states,
             metadata,
             metrics,
-            threads: OnceLock::new(),
+            handles: OnceLock::new(),
+            pace: Pace::default(),
             hold,
             candidates,
             texts,
@@ -118,15 +122,19 @@ impl Loaded {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
+    pub(super) fn handle(&self, instance: u16) -> Option<&Handle> {
+        self.handles.get()?.get(usize::from(instance))
+    }
+
     pub(super) fn wake(&self, instance: u16) {
-        if let Some(thread) = self.threads.get().and_then(|t| t.get(usize::from(instance))) {
-            thread.unpark();
+        if let Some(handle) = self.handle(instance) {
+            handle.thread.unpark();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        for thread in self.threads.get().into_iter().flatten() {
-            thread.unpark();
+        for handle in self.handles.get().into_iter().flatten() {
+            handle.thread.unpark();
         }
     }
 

@@ -18,6 +18,7 @@ use crate::error::LoadError;
 use super::driver::Model;
 use super::execute::Executor;
 use super::fingerprint::Fingerprint;
+use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
 use super::{instance, sync};
@@ -221,13 +222,18 @@ impl Repository {
         if let Some(scheduler) = scheduler {
             self.let_decide(&load, &scheduler)?;
         }
-        let mut threads = Vec::new();
+        let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
         for (n, executor) in (0u16..).zip(executors) {
             let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: load.key, n });
             let name = format!("{}.{n}", load.settings.name);
-            match sync::spawn(name, move || instance::run(&model, &load, who, executor)) {
-                Ok(thread) => threads.push(thread),
+            let baton = Arc::new(Baton::new(executor));
+            let weak = Arc::downgrade(&baton);
+            match sync::spawn(name, move || instance::run(&model, &load, who, &baton)) {
+                Ok(thread) => {
+                    handles.push(Handle { thread: thread.thread().clone(), baton: weak });
+                    threads.push(thread);
+                }
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -235,7 +241,7 @@ impl Repository {
             }
         }
         // A thread that sleeps before this is known here is not woken: wake them all once.
-        let _ = load.threads.set(threads.iter().map(|t| t.thread().clone()).collect());
+        let _ = load.handles.set(handles);
         for thread in &threads {
             thread.thread().unpark();
         }

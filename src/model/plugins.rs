@@ -10,7 +10,7 @@ use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
 use crate::plugin::guest::{Limits, ModelFacts};
 use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
-use crate::plugin::{self, Attachment, Loader, Registry, Rules, Terms};
+use crate::plugin::{self, Attachment, MakeSource, Registry, Rules, Terms};
 
 use super::clock::Clock;
 use super::driver::Model;
@@ -62,7 +62,7 @@ impl plugin::Driver for Desk {
 
 impl Repository {
     /// Says where plug-ins come from. To be called once, before any model is loaded.
-    pub fn run_plugins(&self, rules: Rules, loader: Box<Loader>) -> std::io::Result<()> {
+    pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
         let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), keeps)?;

@@ -19,7 +19,7 @@ use super::showing::Shared;
 use super::texts::Texts;
 
 /// Makes a version of a plug-in from the bytes of its component.
-pub type Loader = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
+pub type MakeSource = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
 
 /// What the server says about all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Registry(Arc<Inner>);
 
 struct Inner {
     rules: Rules,
-    loader: Box<Loader>,
+    loader: Box<MakeSource>,
     shared: Shared,
     keeper: Arc<Keeper>,
     plugins: Mutex<BTreeMap<String, Plugin>>,
@@ -78,7 +78,7 @@ struct Plugin {
 
 impl Registry {
     /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after attachments.
-    pub fn new(rules: Rules, loader: Box<Loader>, clock: Arc<dyn Clock>, keeps: bool) -> std::io::Result<Registry> {
+    pub fn new(rules: Rules, loader: Box<MakeSource>, clock: Arc<dyn Clock>, keeps: bool) -> std::io::Result<Registry> {
         let keeper = Arc::new(Keeper::default());
         let shared = Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()) };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());

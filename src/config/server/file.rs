@@ -28,11 +28,11 @@ pub struct File {
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
-    pub(super) admin: Option<Admin>,
-    pub(super) tls: Option<Tls>,
+    pub admin: Admin,
+    pub tls: Tls,
     pub(super) auth: Option<Auth>,
     pub(super) state: Option<State>,
-    pub(super) plugins: Option<Plugins>,
+    pub plugins: Plugins,
     pub(super) otlp: Option<Otlp>,
 }
 
@@ -87,6 +87,30 @@ pub struct Metrics {
     pub triton_names: bool,
 }
 
+/// The operators' own listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    pub enabled: bool,
+    pub address: String,
+    pub port: u16,
+    /// Empty is none.
+    pub keys_file: PathBuf,
+    /// Whether plug-ins may come over the wire.
+    pub upload: bool,
+    pub(super) peek: Option<bool>,
+}
+
+/// Of the listeners for clients and operators; empty paths are none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// With it, clients must show a certificate of this authority.
+    pub client_ca: PathBuf,
+}
+
 /// What may be held at most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -134,6 +158,52 @@ pub enum LogFormat {
     Json,
 }
 
+/// What plug-ins may do, and where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plugins {
+    /// The folder of NAME.wasm; empty is none.
+    pub dir: PathBuf,
+    /// Whether a file that changes takes the place of what serves.
+    pub watch: bool,
+    /// Whether a model's file must name the hash of its plug-in.
+    pub require_sha256: bool,
+    /// Requests a scheduler is shown at most.
+    pub max_candidates: u32,
+    /// CPU time of a call.
+    pub time: Span,
+    /// Memory of an instance.
+    pub memory: Size,
+    /// Strikes within a minute that park a plug-in.
+    pub strikes: u32,
+    pub grants: Vec<Grant>,
+}
+
+/// What a plug-in may be given beyond its world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grant {
+    Clock,
+    Random,
+    /// The clients' ids of sequences.
+    SequenceText,
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Plugins {
+            dir: PathBuf::new(),
+            watch: true,
+            require_sha256: false,
+            max_candidates: 1024,
+            time: Span(Duration::from_millis(2)),
+            memory: Size(16 << 20),
+            strikes: 3,
+            grants: Vec::new(),
+        }
+    }
+}
+
 impl Default for File {
     fn default() -> Self {
         File {
@@ -151,11 +221,11 @@ impl Default for File {
             drain: Drain::default(),
             runtime: Runtime::default(),
             log: Log::default(),
-            admin: None,
-            tls: None,
+            admin: Admin::default(),
+            tls: Tls::default(),
             auth: None,
             state: None,
-            plugins: None,
+            plugins: Plugins::default(),
             otlp: None,
         }
     }
@@ -196,6 +266,13 @@ impl Default for Metrics {
     }
 }
 
+impl Default for Admin {
+    fn default() -> Self {
+        let address = "127.0.0.1".to_owned();
+        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: None }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits { request: Size(64 << 20), in_flight: 65536, queued: None, state: None, stream_unread: Size(8 << 20) }
@@ -224,24 +301,6 @@ impl Default for Log {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Admin {
-    address: Option<String>,
-    port: Option<u16>,
-    keys_file: Option<PathBuf>,
-    upload: Option<bool>,
-    peek: Option<bool>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Tls {
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub(super) struct Auth {
     keys_file: Option<PathBuf>,
     restricted: Option<Vec<String>>,
@@ -253,19 +312,6 @@ pub(super) struct State {
     dir: Option<PathBuf>,
     url: Option<String>,
     lease: Option<Span>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Plugins {
-    dir: Option<PathBuf>,
-    watch: Option<bool>,
-    require_sha256: Option<bool>,
-    max_candidates: Option<u32>,
-    time: Option<Span>,
-    memory: Option<Size>,
-    strikes: Option<u32>,
-    grants: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -3,3 +3,4 @@
 
 mod attachment;
 mod rig;
+pub(super) mod wasm;
