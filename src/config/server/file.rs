@@ -176,18 +176,11 @@ pub struct Plugins {
     pub memory: Size,
     /// Strikes within a minute that park a plug-in.
     pub strikes: u32,
-    pub grants: Vec<Grant>,
+    pub grants: Vec<String>,
 }
 
-/// What a plug-in may be given beyond its world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Grant {
-    Clock,
-    Random,
-    /// The clients' ids of sequences.
-    SequenceText,
-}
+/// What plug-ins may be given beyond their world.
+pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
 
 impl Default for Plugins {
     fn default() -> Self {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
+use super::file::{GRANTS, Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
-use crate::config::fault::{Fault, code, in_order};
+use crate::config::fault::{Fault, code, did_you_mean, in_order};
 use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
@@ -126,6 +126,11 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("model.poll", said.model.poll.0.is_zero()),
         ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
     ];
+    for name in said.plugins.grants.iter().filter(|name| !GRANTS.contains(&name.as_str())) {
+        let near = did_you_mean(name, GRANTS);
+        let what = format!("plugins.grants: \"{name}\" is nothing that can be granted ({}){near}", GRANTS.join(", "));
+        faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
+    }
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
