@@ -3,6 +3,7 @@
 
 mod browser;
 mod fuzz;
+mod guests;
 mod node;
 mod perf;
 mod phases;

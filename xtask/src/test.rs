@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{browser, fuzz, node, perf, process, python, runtime, sounds};
+use crate::{browser, fuzz, guests, node, perf, process, python, runtime, sounds};
 
 /// What is wished beyond the everyday.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -74,11 +74,15 @@ fn build(phases: &mut Phases) -> Result<()> {
         quiet(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))
     })?;
     let sequor = process::built("debug", "sequor")?;
-    phases.need("runtime", || runtime::ensure(&sequor))
+    phases.need("runtime", || runtime::ensure(&sequor))?;
+    phases.need("guests", || guests::build(&sequor))
 }
 
 fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
-    phases.check("format", || quiet(process::cargo().args(["fmt", "--all", "--check"])));
+    phases.check("format", || {
+        quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
+        quiet(guests::cargo("fmt").args(["--all", "--check"]))
+    });
     phases.check("lints", || {
         quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
     });
@@ -86,6 +90,7 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     phases.check("models", models);
     build(phases)?;
     phases.check("tests", || tally::run(&mut tests(has_browser), tally));
+    phases.check("tests of guests", || guests::test(tally));
     phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
@@ -161,10 +166,11 @@ fn interleavings() -> Command {
 }
 
 /// Where tests find what they call.
-fn environment() -> [(&'static str, PathBuf); 5] {
+fn environment() -> [(&'static str, PathBuf); 6] {
     [
         ("SEQUOR_PYTHON", python::interpreter()),
         ("SEQUOR_SOUNDS", sounds::folder()),
+        ("SEQUOR_GUESTS", guests::folder()),
         ("SEQUOR_PERF_ANALYZER", perf::program()),
         ("SEQUOR_NODE", node::program()),
         ("SEQUOR_BROWSER", browser::program()),

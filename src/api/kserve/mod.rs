@@ -60,5 +60,8 @@ pub(crate) const LONGEST_ID: usize = 128;
 /// What proxies hash, and what stands in for the parameter of that meaning.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
 
+/// The gRPC path that is called most.
+pub const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+
 /// The gRPC path whose calls live as long as their connection.
 pub const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
