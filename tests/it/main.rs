@@ -29,3 +29,4 @@ mod states;
 mod steps;
 mod sums;
 mod surface;
+mod types;
