@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sequor_core::Hold;
 
-use super::Failed;
+use super::{Failed, equip};
 use crate::api;
 use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
@@ -62,7 +62,9 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
     };
-    Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
+    let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
+    equip::equip(&repository, &settings.plugins)?;
+    Ok(repository)
 }
 
 /// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
@@ -74,7 +76,11 @@ fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
 }
 
 /// Reads keys and certificates.
-pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<ServerOptions, Failed> {
+pub(super) fn server_options(
+    settings: &Settings,
+    library: &Library,
+    repository: &Repository,
+) -> Result<ServerOptions, Failed> {
     let wrong = |e: &dyn std::fmt::Display| Failed::Configuration(e.to_string());
     let keys_file = some(&settings.admin.keys_file);
     let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong(&e))?;
@@ -84,8 +90,8 @@ pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<S
     };
     let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong(&e))?;
     let serves = api::admin::Options {
-        plugins: None,
-        plugins_dir: None,
+        plugins: Some(Arc::new(repository.clone())),
+        plugins_dir: some(&settings.plugins.dir).cloned(),
         upload: settings.admin.upload,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
@@ -95,6 +101,7 @@ pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<S
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
+            queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
         drain: DrainOptions {

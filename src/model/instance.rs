@@ -3,9 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
-use sequor_core::{Instance, Req, RowEnd, SlotOp};
+use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, RowEnd, Said, SlotOp};
 
 use crate::backend::BackendError;
+use crate::plugin::Answer;
 use crate::telemetry::BatchTimes;
 
 use super::driver::Model;
@@ -52,6 +53,7 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, baton: 
             step = match step {
                 Step::Run(task) => run_batch(model, load, who, &mut held.executor, task),
                 Step::Tidy(ops) => tidy(model, who, &mut held.executor, &ops),
+                Step::Ask(round) => ask(model, load, who, round),
                 Step::Sleep(until) => break Some(until),
                 Step::Gone => break None,
             }
@@ -100,6 +102,33 @@ fn tidy(model: &Arc<Model>, who: Instance, executor: &mut Executor, ops: &[SlotO
         tracing::error!(model = model.name, %error, "a slot was not tidied");
     }
     model.next(who)
+}
+
+/// Puts a question to the load's external policy, without any lock of the core.
+fn ask(model: &Arc<Model>, load: &Loaded, who: Instance, mut round: Box<Round>) -> Step {
+    let attachment = load.attachment.load_full();
+    let answer = match &attachment {
+        Some(attachment) => attachment.ask(&mut round),
+        // It was taken off just now.
+        None => Answer { said: nothing(&round), shadow: None },
+    };
+    let step = model.answer(who, round, answer.said);
+    if let (Some(attachment), Some(shadow)) = (attachment, answer.shadow) {
+        let ran: Option<Vec<Req>> = match &step {
+            Step::Run(task) => Some(task.batch.real().map(|row| row.req).collect()),
+            _ => None,
+        };
+        attachment.compare(&shadow, ran.as_deref());
+    }
+    step
+}
+
+/// What whoever is not there says: the built-in policy decides.
+fn nothing(round: &Round) -> Said {
+    match round.asked {
+        Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
+        Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
+    }
 }
 
 type Done = (sequor_core::Batch, Vec<(Req, Box<Job>)>, Vec<RowEnd>);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::backend::Graph;
@@ -12,6 +13,8 @@ use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
+use crate::plugin::Attachment;
+use crate::plugin::texts::Texts;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -32,12 +35,18 @@ pub(super) struct Loaded {
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
+    /// What a policy is shown at most.
+    candidates: u32,
+    /// Texts that became key features.
+    pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
     /// How long its steps take.
     pub(super) pace: Pace,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
+    /// The external policy, if one is attached.
+    pub(super) attachment: ArcSwapOption<Attachment>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -53,7 +62,7 @@ impl Loaded {
         settings: ModelSettings,
         graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
-        hold: Option<Hold>,
+        (hold, candidates, texts): (Option<Hold>, u32, Arc<Texts>),
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -72,6 +81,9 @@ impl Loaded {
             handles: OnceLock::new(),
             pace: Pace::default(),
             hold,
+            candidates,
+            texts,
+            attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),
@@ -159,7 +171,7 @@ impl Loaded {
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
             strategy,
         };
-        match &settings.scheduling {
+        let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
                 limits: sequence.limits,
                 expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
@@ -169,7 +181,9 @@ impl Loaded {
                 ..base
             },
             _ => base,
-        }
+        };
+        spec.limits.candidates = self.candidates.max(1);
+        spec
     }
 }
 

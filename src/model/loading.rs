@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sequor_core::{Instance, Load};
+use sequor_core::{Instance, Limits, Load};
 
 use crate::backend::{Graph, Signature};
 use crate::config::Fault;
@@ -148,7 +148,11 @@ impl Repository {
     fn equip(&self, version: u64, settings: ModelSettings, graph: Arc<dyn Graph>) -> Result<Prepared, LoadError> {
         let shared = &self.0;
         let metrics = shared.metrics.model(&settings.name, version);
-        let load = Arc::new(Loaded::new(self.next_load(), version, settings, graph, metrics, shared.options.hold)?);
+        let hold = shared.options.hold;
+        let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
+        let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
+        let load =
+            Arc::new(Loaded::new(self.next_load(), version, settings, graph, metrics, (hold, candidates, texts))?);
         let spec = load.spec();
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let mut executors = Vec::new();
@@ -182,13 +186,14 @@ impl Repository {
                 // None of them serves if one does not.
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<Loaded>| model.retire(load.key, now));
-                self.edit(name, |entry| entry.fail(name, vec![LoadError::Runtime(fault.to_string())], took));
-                return Err(vec![LoadError::Runtime(fault.to_string())]);
+                self.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
+                return Err(vec![fault]);
             }
             load.metrics.loaded(took);
             new.push(load);
         }
         self.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
+        self.note_headers();
         let until = model.now() + DRAIN;
         for load in old {
             model.retire(load, until);
@@ -197,10 +202,26 @@ impl Repository {
         Ok(())
     }
 
+    /// Brings up to date which headers features come from, of whatever is served.
+    fn note_headers(&self) {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.0.models.read().values() {
+            let Some(model) = &entry.model else { continue };
+            names.extend(model.loads().iter().flat_map(|l| l.settings.feature_headers()).map(str::to_owned));
+        }
+        names.sort_unstable();
+        names.dedup();
+        self.0.headers.store(Arc::new(names));
+    }
+
     /// Takes a load into service and starts its threads.
-    fn start(&self, model: &Arc<Model>, prepared: Prepared) -> std::io::Result<()> {
+    fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, executors } = prepared;
+        let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
+        if let Some(scheduler) = scheduler {
+            self.let_decide(&load, &scheduler)?;
+        }
         let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
         for (n, executor) in (0u16..).zip(executors) {
@@ -227,7 +248,7 @@ impl Repository {
         let mut all = self.0.threads.lock();
         all.retain(|thread| !sync::is_over(thread));
         all.extend(threads);
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |error| Err(LoadError::Runtime(error.to_string())))
     }
 }
 

@@ -5,7 +5,7 @@
 //! - [`request`]: a request and its answer, in no wire's terms.
 //! - [`repository`]: which models there are · `loading`: how they get there · [`control`]: who says so, and what is told of it ·
 //!   `fingerprint`: whether their files have changed.
-//! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
+//! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit ·
 //!   [`wake`]: the answers of a batch leave together.
@@ -13,6 +13,7 @@
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
+//! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
 mod burst;
@@ -20,6 +21,7 @@ mod clock;
 pub mod control;
 mod driver;
 mod execute;
+mod features;
 mod fingerprint;
 mod instance;
 mod intake;
@@ -32,9 +34,14 @@ mod loaded;
 mod loading;
 pub mod overview;
 mod pending;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_tests;
+mod plugins;
 mod record;
 pub mod repository;
 pub mod request;
+mod schedule_file;
 mod sync;
 mod table;
 #[cfg(test)]

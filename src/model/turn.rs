@@ -85,7 +85,8 @@ pub(super) fn wake(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance) {
         }
         open
     };
-    let taken = load.pace.is_short() && DESK.with(take);
+    // No plug-in is asked on a socket's thread.
+    let taken = load.pace.is_short() && load.attachment.load().is_none() && DESK.with(take);
     if !taken {
         load.wake(who.n);
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Runtime, Tls};
+use super::file::{Admin, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
-use crate::config::fault::{Fault, code, in_order};
+use crate::config::fault::{Fault, code, did_you_mean, in_order};
 use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
@@ -37,6 +37,7 @@ pub struct Settings {
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
+    pub plugins: Plugins,
     /// Who set what; a key that is not here has its default.
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every key that is served, with its value and who set it, as operators are shown it.
@@ -48,6 +49,8 @@ pub struct Settings {
 pub struct Limits {
     pub request: u64,
     pub in_flight: u32,
+    /// Of the inputs of those.
+    pub queued: u64,
     /// `None` is no limit: neither given, nor is the memory known.
     pub state: Option<u64>,
     pub stream_unread: u64,
@@ -113,14 +116,31 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
     }
+    if said.limits.queued.0 < said.limits.request.0 {
+        let key = if layers.origin("limits.queued") == Origin::Default { "limits.request" } else { "limits.queued" };
+        let (queued, request) = (said.limits.queued, said.limits.request);
+        let what = format!(
+            "limits.queued ({queued}) must be at least limits.request ({request}), or such a request never fits"
+        );
+        faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
+    }
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
         ("limits.in_flight", said.limits.in_flight == 0),
         ("limits.stream_unread", said.limits.stream_unread.0 == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
+        ("plugins.max_candidates", said.plugins.max_candidates == 0),
+        ("plugins.time", said.plugins.time.0.is_zero()),
+        ("plugins.memory", said.plugins.memory.0 == 0),
+        ("plugins.strikes", said.plugins.strikes == 0),
         ("model.poll", said.model.poll.0.is_zero()),
         ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
     ];
+    for name in said.plugins.grants.iter().filter(|name| !GRANTS.contains(&name.as_str())) {
+        let near = did_you_mean(name, GRANTS);
+        let what = format!("plugins.grants: \"{name}\" is nothing that can be granted ({}){near}", GRANTS.join(", "));
+        faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
+    }
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
@@ -178,12 +198,14 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         limits: Limits {
             request: limits.request.0,
             in_flight: limits.in_flight,
+            queued: limits.queued.0,
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
         },
         drain: said.drain,
         runtime: said.runtime,
         log: said.log,
+        plugins: said.plugins,
         origins,
         shown,
     }
@@ -261,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
