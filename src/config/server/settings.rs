@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{GRANTS, Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
+use super::file::{Admin, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
