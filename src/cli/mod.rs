@@ -10,6 +10,7 @@ mod demo;
 mod equip;
 mod launch;
 mod plugin;
+mod remote;
 mod report;
 mod runtime;
 mod serve;
@@ -60,6 +61,8 @@ fn commands() -> Vec<(Command, Run)> {
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),
+        (remote::model::command(), remote::model::run),
+        (remote::drain::command(), remote::drain::run),
         (runtime::command(), runtime::run),
     ]
 }

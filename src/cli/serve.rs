@@ -63,6 +63,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
         equip::watch(&repository)?;
     }
     load(&repository, settings).await?;
+    crate::device::trim();
     drop(loading);
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));

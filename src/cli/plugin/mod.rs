@@ -1,22 +1,24 @@
-//! `sequor plugin`: what authors do on their own machine. One file a verb.
+//! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
+//! `cli/remote`.
 
 mod build;
 
 use clap::{ArgMatches, Command};
 
-use super::Failed;
+use super::{Failed, remote};
 use crate::author::{Machine, Problem};
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// The verbs: how each is called, and what runs it.
 fn verbs() -> Vec<(Command, Run)> {
-    vec![(build::command(), build::run)]
+    let here: [(Command, Run); 1] = [(build::command(), build::run)];
+    here.into_iter().chain(remote::plugin::verbs()).collect()
 }
 
 pub(super) fn command() -> Command {
     Command::new("plugin")
-        .about("Plug-ins: write, build and try them")
+        .about("Plug-ins: write, build and try them; hand them to a running server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs().into_iter().map(|(command, _)| command))
