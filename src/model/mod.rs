@@ -10,6 +10,7 @@
 //! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
+//! - [`sequences`]: who lives on a model, and who did.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
 //! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
@@ -39,6 +40,7 @@ mod record;
 pub mod repository;
 pub mod request;
 mod schedule_file;
+pub mod sequences;
 mod sync;
 mod table;
 #[cfg(test)]
@@ -56,6 +58,7 @@ pub use overview::{Counted, VersionOverview};
 pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
+pub use sequences::{EndedSequence, LiveSequence};
 pub use turn::Turn;
 
 pub use crate::tensor::rows::Texts;
