@@ -6,7 +6,7 @@
 //! - [`caller`]: who asks · `audit`: what of it is written down.
 //! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `told`: numbers and spans in it.
-//! - [`http`], [`grpc`]: the two protocols · [`generated`]: the messages of `proto/sequor/v1`.
+//! - [`http`], [`grpc`]: the two protocols · `wire`: between those and the messages · [`generated`]: the messages of `proto/sequor/v1`.
 
 mod audit;
 pub mod caller;
@@ -23,6 +23,7 @@ mod refused;
 mod sequences;
 pub mod status;
 mod told;
+mod wire;
 
 use std::hash::RandomState;
 use std::path::PathBuf;
