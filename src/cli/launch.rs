@@ -112,6 +112,7 @@ pub(super) fn server_options(
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
+            queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
         drain: DrainOptions {

@@ -61,6 +61,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
+    crate::device::trim();
     drop(loading);
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));

@@ -18,7 +18,7 @@
 //!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
-//! - a call: `budget` is what it may use, `blame` what it died of.
+//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again.
 
 mod attachment;
 mod blame;
@@ -33,6 +33,8 @@ pub mod guest;
 mod health;
 mod host;
 mod imports;
+#[cfg(test)]
+pub(crate) mod in_text;
 mod inbox;
 pub mod instance;
 mod journal;
@@ -46,12 +48,11 @@ mod nonsense;
 mod recent;
 mod registry;
 pub mod report;
+pub mod round_file;
 mod settings;
 mod showing;
 #[cfg(test)]
 pub(crate) mod stand_in;
-#[cfg(test)]
-pub(crate) mod stand_ins;
 #[cfg(test)]
 mod tests;
 pub mod texts;
@@ -67,5 +68,6 @@ pub use grants::Grants;
 pub use journal::Journal;
 pub use loader::Loader;
 pub use making::Unfit;
+pub use nonsense::{sentence, word};
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

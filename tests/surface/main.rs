@@ -7,6 +7,7 @@ mod admin;
 mod control;
 mod forms;
 mod house;
+mod limits;
 mod memory;
 mod python;
 mod settings;
