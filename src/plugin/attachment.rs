@@ -18,6 +18,8 @@ use super::nonsense;
 use super::recent::Recent;
 use super::report::LastFault;
 use super::texts::Texts;
+use crate::telemetry::kinds::Gauge;
+use crate::telemetry::{Hook, PluginMetrics};
 
 /// Nanoseconds of the clock that the core is driven by.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -69,6 +71,9 @@ pub struct Attachment {
     pub(super) bell: Arc<dyn Bell>,
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<Texts>,
+    pub(super) metrics: Arc<PluginMetrics>,
+    /// Memory of the guest, as metrics show it.
+    pub(super) memory: Gauge,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
     /// Who decides now. One store puts another in its place; a call that is under way ends where it began.
@@ -130,7 +135,7 @@ impl Attachment {
         let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
         self.tell(round.first, news, lost);
         let Some(lane) = self.lane.load_full().filter(|lane| lane.hooks == round.hooks) else {
-            return self.mute(round, Mute::Absent);
+            return self.mute(round, &Mute::Absent);
         };
         let answered = self.put(&lane, round);
         if lane.hooks.plan && matches!(round.asked, Asked::Plan(_)) {
@@ -142,7 +147,7 @@ impl Attachment {
                 if let Mute::Struck(struck) = &mute {
                     self.strike(Some(&lane), struck);
                 }
-                self.mute(round, mute)
+                self.mute(round, &mute)
             }
         }
     }
@@ -162,11 +167,13 @@ impl Attachment {
     /// The built-in policy took a round that was the guest's.
     pub fn fell_back(&self) {
         self.meter.lock().fallbacks += 1;
+        self.metrics.fell_back();
     }
 
     /// So many picks of the guest did not stand any more.
     pub fn went_stale(&self, picks: u32) {
         self.meter.lock().stale += u64::from(picks);
+        self.metrics.went_stale(picks);
     }
 
     /// Holds what a shadow would have had done against what was done; `ran` are the requests that run now, if any do.
@@ -188,18 +195,29 @@ impl Attachment {
 
     fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
         let mut seat = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
-        seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
         let began = self.clock.now();
+        let told = seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
+        let began = if told { self.timed(Hook::Observe, began) } else { began };
         let answer = seat.answer(round).ok_or(Mute::Absent)?;
         let now = self.clock.now();
         let memory = seat.memory();
         drop(seat);
         lane.remember(memory);
+        let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
+        self.metrics.called(hook, now - began);
+        self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
         if memory >= self.terms.limits.memory / 4 * 3 && memory > lane.at_start {
             self.outgrown();
         }
         answer.map_err(Mute::Struck)
+    }
+
+    /// Counts a call that began then, and says what time it is now.
+    pub(super) fn timed(&self, hook: Hook, began: Time) -> Time {
+        let now = self.clock.now();
+        self.metrics.called(hook, now - began);
+        now
     }
 
     fn outgrown(&self) {
@@ -213,7 +231,7 @@ impl Attachment {
         if let Err(fault) = round.check(&said) {
             let what = nonsense::sentence(round, &said, fault);
             self.strike(Some(lane), &Struck { fault, what });
-            return self.mute(round, Mute::Struck(Struck { fault, what: String::new() }));
+            return self.mute(round, &Mute::Struck(Struck { fault, what: String::new() }));
         }
         let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
         if !self.terms.shadow {
@@ -229,9 +247,9 @@ impl Attachment {
     }
 
     /// What is said in the guest's place: the built-in policy decides, in this very round.
-    fn mute(&self, round: &mut Round, why: Mute) -> Answer {
+    fn mute(&self, round: &mut Round, why: &Mute) -> Answer {
         round.picks.clear();
-        let fault = match &why {
+        let fault = match why {
             Mute::Absent => None,
             Mute::Busy => Some(Fault::Busy),
             Mute::Struck(struck) => Some(struck.fault),
@@ -260,6 +278,7 @@ impl Attachment {
             return;
         }
         drop(serves);
+        self.metrics.struck(nonsense::word(struck.fault));
         let now = self.clock.now();
         let lost = lane.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
         let (verdict, strikes) = {
@@ -272,7 +291,7 @@ impl Attachment {
             at: std::time::SystemTime::now(),
         });
         if verdict != Verdict::GoesOn {
-            self.lane.store(None);
+            self.vacate();
             self.bell.ring();
         }
         self.log_strike(struck, verdict, strikes);
@@ -303,10 +322,16 @@ impl Attachment {
         )
     }
 
+    /// Nobody decides from now on.
+    pub(super) fn vacate(&self) {
+        self.lane.store(None);
+        self.memory.set(0);
+    }
+
     /// Nobody's fault: a new instance is made, and told who lives.
     fn renew(&self) {
         self.health.lock().renew(self.clock.now());
-        self.lane.store(None);
+        self.vacate();
         self.bell.ring();
     }
 }

@@ -16,6 +16,7 @@ use super::meter::Meter;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
+use crate::telemetry::PluginMetrics;
 
 /// What all attachments of a server share.
 #[derive(Debug, Clone)]
@@ -29,11 +30,12 @@ impl Attachment {
     /// Decides nothing until it is opened.
     pub fn new(
         shared: &Shared,
-        (journal, source): (Arc<Journal>, Arc<dyn Source>),
+        (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
         (facts, load): (ModelFacts, Load),
         driver: Arc<dyn Driver>,
         terms: Terms,
     ) -> Attachment {
+        let memory = metrics.memory_at(&facts.name);
         Attachment {
             facts,
             load,
@@ -42,6 +44,8 @@ impl Attachment {
             bell: Arc::clone(&shared.bell),
             journal,
             texts: Arc::clone(&shared.texts),
+            memory,
+            metrics,
             source: Mutex::new(source),
             lane: ArcSwapOption::empty(),
             inbox: Mutex::new(Inbox::default()),
