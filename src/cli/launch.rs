@@ -93,6 +93,7 @@ pub(super) fn server_options(
         plugins: Some(Arc::new(repository.clone())),
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,
+        peek: settings.admin.peek,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
         settings: settings.shown.clone(),

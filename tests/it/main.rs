@@ -22,6 +22,7 @@ mod papers;
 mod perf;
 mod plugins;
 mod python;
+mod sequences;
 mod serve;
 mod server;
 mod speech;
