@@ -95,5 +95,6 @@ fn with_environment(command: &mut Command) -> &mut Command {
         .env("SEQUOR_PYTHON", python::interpreter())
         .env("SEQUOR_SOUNDS", sounds::folder())
         .env("SEQUOR_GUESTS", guests::folder())
+        .env("SEQUOR_CACHE", guests::tools())
         .env("PYTHONDONTWRITEBYTECODE", "1")
 }

@@ -1,6 +1,8 @@
 //! `sequor plugin`: what authors do on their own machine. One file a verb.
 
 mod build;
+mod doctor;
+mod new;
 
 use clap::{ArgMatches, Command};
 
@@ -11,7 +13,7 @@ type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// The verbs: how each is called, and what runs it.
 fn verbs() -> Vec<(Command, Run)> {
-    vec![(build::command(), build::run)]
+    vec![(new::command(), new::run), (build::command(), build::run), (doctor::command(), doctor::run)]
 }
 
 pub(super) fn command() -> Command {
