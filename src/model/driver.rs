@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use sequor_core::{Batch, Event, Id, Instance, Load, Refusal, Req, RowEnd, Seq, StateAt, Submit, Time, Usage};
+use sequor_core::{
+    Batch, Event, Hooks, Id, Instance, Live, Load, Refusal, Req, Round, RowEnd, Said, Seq, StateAt, Submit, Time, Usage,
+};
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
@@ -22,7 +24,7 @@ use super::pending::Pending;
 use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
-use super::table::{Acts, Import, Step, Table, Told};
+use super::table::{Acts, Import, Step, Table, ToPolicy, Told};
 use super::timer::Timer;
 
 /// A model name: every load of it, and every request to it.
@@ -222,6 +224,23 @@ impl Model {
         self.act(acts, now);
     }
 
+    // === an external policy ===
+
+    /// Which hooks of an external policy the core calls for this load.
+    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
+        self.apply(Event::Attach(load, hooks));
+    }
+
+    /// Who lives on a load; `None` once it is gone.
+    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
+        let there = self.loads().iter().any(|l| l.key == load);
+        there.then(|| self.table.lock().core.live(load))
+    }
+
+    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
+        self.table.lock().core.id_of(seq).cloned()
+    }
+
     // === a sequence's state ===
 
     /// Where the state of this sequence lies.
@@ -250,6 +269,17 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
+        let acts = table.settle();
+        drop(table);
+        self.act(acts, now);
+        step
+    }
+
+    /// Takes the answer to a question, and the next step, in one lock section.
+    pub(super) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: Said) -> Step {
+        let now = self.now();
+        let mut table = self.table.lock();
+        let step = table.answer(now, who, round, said);
         let acts = table.settle();
         drop(table);
         self.act(acts, now);
@@ -313,8 +343,21 @@ impl Model {
                 Told::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
+        for (load, what) in acts.policies {
+            self.tell_policy(load, what);
+        }
         if let Some(due) = acts.due {
             self.arm(due);
+        }
+    }
+
+    fn tell_policy(&self, load: Load, what: ToPolicy) {
+        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
+        let Some(attachment) = attachment else { return };
+        match what {
+            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
+            ToPolicy::Fallback => attachment.fell_back(),
+            ToPolicy::Stale(picks) => attachment.went_stale(picks),
         }
     }
 

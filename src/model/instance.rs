@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sequor_core::{Instance, Req, RowEnd};
+use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, RowEnd, Said};
 
 use crate::backend::BackendError;
+use crate::plugin::Answer;
 use crate::telemetry::BatchTimes;
 
 use super::driver::Model;
@@ -33,6 +34,7 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 }
                 model.next(who)
             }
+            Step::Ask(round) => ask(model, load, who, round),
             Step::Sleep(until) => {
                 sync::park(until.map(|until| until - model.now()));
                 model.next(who)
@@ -46,6 +48,33 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut exe
                 return load.wake_all();
             }
         };
+    }
+}
+
+/// Puts a question to the load's external policy, without any lock of the core.
+fn ask(model: &Arc<Model>, load: &Loaded, who: Instance, mut round: Box<Round>) -> Step {
+    let attachment = load.attachment.load_full();
+    let answer = match &attachment {
+        Some(attachment) => attachment.ask(&mut round),
+        // It was taken off just now.
+        None => Answer { said: nothing(&round), shadow: None },
+    };
+    let step = model.answer(who, round, answer.said);
+    if let (Some(attachment), Some(shadow)) = (attachment, answer.shadow) {
+        let ran: Option<Vec<Req>> = match &step {
+            Step::Run(task) => Some(task.batch.real().map(|row| row.req).collect()),
+            _ => None,
+        };
+        attachment.compare(&shadow, ran.as_deref());
+    }
+    step
+}
+
+/// What whoever is not there says: the built-in policy decides.
+fn nothing(round: &Round) -> Said {
+    match round.asked {
+        Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
+        Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::backend::Graph;
@@ -12,6 +13,7 @@ use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
+use crate::plugin::Attachment;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -35,6 +37,8 @@ pub(super) struct Loaded {
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
+    /// The external policy, if one is attached.
+    pub(super) attachment: ArcSwapOption<Attachment>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -68,6 +72,7 @@ impl Loaded {
             metrics,
             threads: OnceLock::new(),
             hold,
+            attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),

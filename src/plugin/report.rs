@@ -42,7 +42,10 @@ pub struct Attached {
     pub memory_limit: u64,
 }
 
-// ## Active => Recovering | Parked     Recovering => Active | Parked     Parked => Recovering     Shadow => Parked
+// ## Active     => Recovering | Parked
+// ## Shadow     => Recovering | Parked
+// ## Recovering => Active | Shadow | Parked
+// ## Parked     => Recovering
 /// Whether it decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

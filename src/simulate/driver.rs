@@ -252,10 +252,11 @@ impl<'a, 'p> Driver<'a, 'p> {
                     }
                 }
                 Effect::Wake(Instance { n, .. }) => self.wake(n),
-                Effect::Consult => self.consult = true,
-                Effect::Note(Note::Fallback) => self.tally.fallbacks += 1,
-                Effect::Note(Note::Fault(_)) => self.tally.faults += 1,
-                Effect::Note(Note::Stale(n)) => self.tally.stale += u64::from(n),
+                Effect::Consult(_) => self.consult = true,
+                Effect::Note(Note::Fallback(_)) => self.tally.fallbacks += 1,
+                Effect::Note(Note::Fault(..)) => self.tally.faults += 1,
+                Effect::Note(Note::Stale(_, n)) => self.tally.stale += u64::from(n),
+                Effect::Tell(_) => self.tell(),
                 Effect::Note(_) | Effect::Replay(..) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
             }
         }
@@ -334,19 +335,27 @@ impl<'a, 'p> Driver<'a, 'p> {
     /// Puts a question to the policy. What it sees is of now; its answer comes when it has pondered this and what was asked before.
     fn ask(&mut self, n: u16, mut round: Box<Round>) {
         let Some(policy) = self.policy.as_mut() else { return };
-        policy.observe(&round.notes);
+        policy.observe(&round.news);
         let said = Said::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.ponder(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
         self.put_at(until, Task::Said(n));
     }
 
+    /// So much has happened that the policy is told without a question.
+    fn tell(&mut self) {
+        let (_, news, _) = self.core.observed(LOAD);
+        if let Some(policy) = self.policy.as_mut() {
+            policy.observe(&news);
+        }
+    }
+
     fn ask_admission(&mut self) {
         if !std::mem::take(&mut self.consult) || self.consulted.is_some() {
             return;
         }
-        let (Some(mut round), Some(policy)) = (self.core.consult(self.now), self.policy.as_mut()) else { return };
-        policy.observe(&round.notes);
+        let (Some(mut round), Some(policy)) = (self.core.consult(self.now, LOAD), self.policy.as_mut()) else { return };
+        policy.observe(&round.news);
         let answer = match &mut round.asked {
             Asked::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
             Asked::Plan(_) => Ok(Vec::new()),
