@@ -10,6 +10,7 @@
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
 //! - [`component`]: a component from a module, with its plugin.toml inside.
+//! - [`trial`]: a component tried out.
 //! - [`doctor`]: what this machine has.
 //! - [`build`]: all of it in order.
 
@@ -25,6 +26,7 @@ pub mod rust;
 pub mod sdk;
 pub mod stamp;
 pub mod template;
+pub mod trial;
 
 pub use build::{Built, build};
 pub use error::Problem;

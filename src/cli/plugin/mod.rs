@@ -1,7 +1,11 @@
 //! `sequor plugin`: what authors do on their own machine. One file a verb.
 
+mod bench;
 mod build;
+mod check;
 mod doctor;
+mod file;
+mod inspect;
 mod new;
 
 use clap::{ArgMatches, Command};
@@ -13,7 +17,14 @@ type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// The verbs: how each is called, and what runs it.
 fn verbs() -> Vec<(Command, Run)> {
-    vec![(new::command(), new::run), (build::command(), build::run), (doctor::command(), doctor::run)]
+    vec![
+        (new::command(), new::run),
+        (build::command(), build::run),
+        (check::command(), check::run),
+        (bench::command(), bench::run),
+        (inspect::command(), inspect::run),
+        (doctor::command(), doctor::run),
+    ]
 }
 
 pub(super) fn command() -> Command {

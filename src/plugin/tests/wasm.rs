@@ -11,7 +11,8 @@ use crate::plugin::instance::Instance;
 use crate::plugin::stand_ins::{Guest, Heard, LOG};
 use crate::plugin::{Component, Engine, Grants, Mode};
 
-pub(in crate::plugin) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
+pub(in crate::plugin) static SERVING: LazyLock<Arc<Engine>> =
+    LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
 fn component(guest: &Guest<'_>) -> Component {
