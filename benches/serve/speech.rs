@@ -26,6 +26,7 @@ pub(crate) fn figures(options: &Options) {
         "--http-port=0",
         "--grpc-port=0",
         "--metrics-port=0",
+        "--admin-port=0",
         "--grpc-address=127.0.0.1",
         "--log-level=warn",
     ]);

@@ -7,8 +7,10 @@
 //! - [`beside`]: tasks within a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
+//! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 
+pub mod admin;
 pub mod beside;
 pub mod code;
 pub mod health;

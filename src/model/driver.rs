@@ -26,6 +26,7 @@ use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
 use super::table::{Acts, Import, Step, Table, ToPolicy, Told};
 use super::timer::Timer;
+use super::turn;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -312,7 +313,7 @@ impl Model {
     fn act(self: &Arc<Self>, acts: Acts, now: Time) {
         for instance in acts.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                load.wake(instance.n);
+                turn::wake(self, load, instance);
             }
         }
         for job in acts.released {

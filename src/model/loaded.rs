@@ -17,8 +17,9 @@ use crate::plugin::Attachment;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
+use super::instance::Handle;
 use super::keep::Mailbox;
-use super::sync::Thread;
+use super::turn::Pace;
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -33,8 +34,12 @@ pub(super) struct Loaded {
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
-    /// The instances' threads, to be woken.
-    pub(super) threads: OnceLock<Vec<Thread>>,
+    /// What a policy is shown at most.
+    candidates: u32,
+    /// The instances, to be woken.
+    pub(super) handles: OnceLock<Vec<Handle>>,
+    /// How long its steps take.
+    pub(super) pace: Pace,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
@@ -54,7 +59,7 @@ impl Loaded {
         settings: ModelSettings,
         graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
-        hold: Option<Hold>,
+        (hold, candidates): (Option<Hold>, u32),
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -70,8 +75,10 @@ impl Loaded {
             states,
             metadata,
             metrics,
-            threads: OnceLock::new(),
+            handles: OnceLock::new(),
+            pace: Pace::default(),
             hold,
+            candidates,
             attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
@@ -111,15 +118,19 @@ impl Loaded {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
+    pub(super) fn handle(&self, instance: u16) -> Option<&Handle> {
+        self.handles.get()?.get(usize::from(instance))
+    }
+
     pub(super) fn wake(&self, instance: u16) {
-        if let Some(thread) = self.threads.get().and_then(|t| t.get(usize::from(instance))) {
-            thread.unpark();
+        if let Some(handle) = self.handle(instance) {
+            handle.thread.unpark();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        for thread in self.threads.get().into_iter().flatten() {
-            thread.unpark();
+        for handle in self.handles.get().into_iter().flatten() {
+            handle.thread.unpark();
         }
     }
 
@@ -156,7 +167,7 @@ impl Loaded {
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
             strategy,
         };
-        match &settings.scheduling {
+        let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
                 limits: sequence.limits,
                 expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
@@ -166,7 +177,9 @@ impl Loaded {
                 ..base
             },
             _ => base,
-        }
+        };
+        spec.limits.candidates = self.candidates.max(1);
+        spec
     }
 }
 

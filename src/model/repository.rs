@@ -14,6 +14,7 @@ use crate::config::model;
 use crate::config::proto;
 use crate::device::{Device, Host, Pool};
 use crate::error::{Failure, LoadError, NotServed};
+use crate::plugin::Registry;
 use crate::state::budget::Budget;
 use crate::telemetry::{Metrics, Recorder, Statistics};
 
@@ -23,6 +24,7 @@ use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::keep::KeepError;
 use super::loaded::Loaded;
+use super::plugins::Decides;
 use super::timer::Timer;
 use super::{InferRequest, Metadata, Pending, sync};
 
@@ -74,6 +76,8 @@ pub(super) struct Shared {
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
+    /// Plug-ins, if the server has any.
+    pub(super) registry: OnceLock<Registry>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
     /// Nothing is loaded any more.
@@ -111,6 +115,8 @@ pub(super) struct Entry {
     /// What is served was made from this; what was tried last, from that.
     pub(super) served: Option<Fingerprint>,
     pub(super) tried: Option<Fingerprint>,
+    /// Who says which plug-in decides for it.
+    pub(super) decides: Decides,
     /// Held while the model is loaded or unloaded: one after the other.
     pub(super) gate: Arc<Mutex<()>>,
 }
@@ -178,6 +184,7 @@ impl Repository {
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
+            registry: OnceLock::new(),
             control: OnceLock::new(),
             stopped: AtomicBool::new(false),
             options,

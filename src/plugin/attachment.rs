@@ -29,6 +29,9 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Tells the core which hooks of an external policy to call for this load; `None` is none. Nothing happens to a load that is gone.
     fn attach(&self, load: Load, hooks: Option<Hooks>);
 
+    /// Whether the load is there still.
+    fn is_there(&self, load: Load) -> bool;
+
     /// Who lives on this load; `None` once it is gone.
     fn live(&self, load: Load) -> Option<Live>;
 
@@ -84,6 +87,7 @@ pub struct Attachment {
     pub(super) full: AtomicBool,
     /// It was detached; nothing is made any more.
     pub(super) closed: AtomicBool,
+    pub(super) from_file: AtomicBool,
 }
 
 /// What a guest left for whoever takes its place.

@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::plugin::stand_ins::Guest;
+    use crate::plugin::in_text::Guest;
     use crate::plugin::tests::wasm::SERVING;
 
     /// A folder with the code of one guest, and what was compiled.

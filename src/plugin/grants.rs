@@ -127,8 +127,9 @@ impl Stock {
         }
     }
 
-    fn monotonic(&self) -> u64 {
-        u64::try_from(self.virtual_now.unwrap_or_else(|| self.start.elapsed()).as_nanos()).unwrap_or(u64::MAX)
+    /// Time since the instance began.
+    pub(super) fn monotonic(&self) -> Duration {
+        self.virtual_now.unwrap_or_else(|| self.start.elapsed())
     }
 
     fn wall(&self) -> Duration {
@@ -160,7 +161,9 @@ impl From<Duration> for Datetime {
 
 fn link_clocks(linker: &mut Linker<Held>) -> wasmtime::Result<()> {
     let mut clock = linker.instance(&format!("wasi:clocks/monotonic-clock@{WASI}"))?;
-    clock.func_wrap("now", |held, ()| Ok((held.data().stock.monotonic(),)))?;
+    clock.func_wrap("now", |held, ()| {
+        Ok((u64::try_from(held.data().stock.monotonic().as_nanos()).unwrap_or(u64::MAX),))
+    })?;
     clock.func_wrap("resolution", |_, ()| Ok((1u64,)))?;
     let mut clock = linker.instance(&format!("wasi:clocks/wall-clock@{WASI}"))?;
     clock.func_wrap("now", |held, ()| Ok((Datetime::from(held.data().stock.wall()),)))?;
@@ -205,7 +208,7 @@ mod tests {
             (stock.monotonic(), stock.wall(), stock.bytes(32).unwrap())
         };
         assert_eq!(draw(), draw());
-        assert_eq!((draw().0, draw().1), (5_000, Duration::from_micros(5)));
+        assert_eq!((draw().0, draw().1), (Duration::from_micros(5), Duration::from_micros(5)));
         assert_ne!(Stock::default().bytes(32).unwrap(), Stock::default().bytes(32).unwrap());
         assert!(Stock::default().bytes(BYTES + 1).is_err());
     }

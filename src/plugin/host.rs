@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::budget::{Memory, Timer};
 use super::contract::sequor::plugin::{host, identity, types};
@@ -28,7 +28,8 @@ pub(super) struct Held {
     /// The last error it logged during this call: what it says of itself if it then falls.
     pub(super) cried: Option<String>,
     pub(super) stock: Stock,
-    second: Option<Instant>,
+    /// When the second began in which lines are counted.
+    second: Option<Duration>,
     lines: u32,
     dropped: u64,
     counters: BTreeSet<String>,
@@ -42,8 +43,8 @@ impl Held {
     }
 
     /// Whether a line may still be written in this second, which `now` lies in.
-    fn may_write(&mut self, now: Instant) -> bool {
-        if self.second.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1)) {
+    fn may_write(&mut self, now: Duration) -> bool {
+        if self.second.is_none_or(|since| now.saturating_sub(since) >= Duration::from_secs(1)) {
             (self.second, self.lines) = (Some(now), 0);
             match std::mem::take(&mut self.dropped) {
                 0 => {}
@@ -70,7 +71,7 @@ impl Held {
 impl host::Host for Held {
     fn log(&mut self, level: u32, message: String) {
         let message = cut(message);
-        if self.may_write(Instant::now()) {
+        if self.may_write(self.stock.monotonic()) {
             self.services.log(level, &message);
         }
         if level == ERROR {
@@ -117,7 +118,7 @@ mod tests {
     use host::Host;
 
     use super::*;
-    use crate::plugin::stand_ins::Heard;
+    use crate::plugin::in_text::Heard;
 
     fn held() -> (Held, Arc<Heard>) {
         let heard = Arc::new(Heard::default());
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_flood_is_dropped_and_counted() {
         let (mut held, heard) = held();
-        let begin = Instant::now();
+        let begin = Duration::from_secs(5);
         assert_eq!((0..250).filter(|_| held.may_write(begin)).count(), 100);
         assert!(held.may_write(begin + Duration::from_secs(1)));
         assert_eq!(

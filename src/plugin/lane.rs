@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
-use super::guest::{Events, Guest, Source, Struck};
+use super::guest::{Events, Guest, Struck};
 use super::inbox::Inbox;
 use super::recent;
 
@@ -17,7 +17,6 @@ pub(super) const AT_ONCE: usize = 512;
 pub(super) struct Lane {
     /// What the core fills in for it; a round made for others is not for it.
     pub(super) hooks: Hooks,
-    pub(super) sha256: String,
     /// Bytes of its memory once it was ready: more than that is what it has gathered.
     pub(super) at_start: u64,
     /// As of its last call.
@@ -40,15 +39,9 @@ impl Seat {
         Seat { guest: Some(guest), next: 0, events: Events::default(), keys }
     }
 
-    pub(super) fn into_lane(self, source: &dyn Source, hooks: Hooks) -> Lane {
+    pub(super) fn into_lane(self, hooks: Hooks) -> Lane {
         let at_start = self.memory();
-        Lane {
-            hooks,
-            sha256: source.sha256().to_owned(),
-            at_start,
-            memory: AtomicU64::new(at_start),
-            seat: Mutex::new(self),
-        }
+        Lane { hooks, at_start, memory: AtomicU64::new(at_start), seat: Mutex::new(self) }
     }
 
     pub(super) fn goes_on_from(&mut self, next: u64) {

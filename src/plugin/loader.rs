@@ -40,7 +40,7 @@ impl Loader {
 mod tests {
     use super::*;
     use crate::plugin::guest::Limits;
-    use crate::plugin::stand_ins::{Guest, Heard};
+    use crate::plugin::in_text::{Guest, Heard};
 
     #[test]
     fn a_file_becomes_a_plug_in_or_a_sentence() {

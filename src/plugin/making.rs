@@ -70,14 +70,25 @@ impl Attachment {
 
     /// Puts another version in the place of the one that serves, which goes on if this fails.
     pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
-        let _making = self.making.lock();
         self.dry_run(source.as_ref())?;
+        self.take_over(source)
+    }
+
+    /// The same, of a version that was tried.
+    pub(super) fn take_over(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+        let _making = self.making.lock();
         let saved = self.save();
         if self.health.lock().state() != State::Parked {
             self.change_to(source.as_ref(), saved)?;
         }
         *self.source.lock() = Arc::clone(source);
         Ok(())
+    }
+
+    /// Puts this version in the place of the one that serves, if it is another.
+    pub fn keep_to(&self, current: &Arc<dyn Source>) -> Result<(), Unfit> {
+        let same = self.source.lock().sha256() == current.sha256();
+        if same { Ok(()) } else { self.replace(current) }
     }
 
     /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
@@ -117,7 +128,7 @@ impl Attachment {
         }
         // From here on whatever happens is kept for it.
         self.inbox.lock().hold();
-        let lane = self.resync(&mut seat, hooks).map(|()| Arc::new(seat.into_lane(source, hooks)));
+        let lane = self.resync(&mut seat, hooks).map(|()| Arc::new(seat.into_lane(hooks)));
         let lane = match lane {
             Ok(lane) => lane,
             Err(unfit) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sequor_core::{Asked, Fault, Round, Said};
 
 /// Of an answer that broke this rule: `plan answered index 97 of 64 candidates, and 12 twice`.
-pub(super) fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
+pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
     let len = round.see.len;
     if let (Said::Admit(Ok(answers)), Asked::Admit { room, victims, .. }) = (said, &round.asked) {
         return match fault {
@@ -27,7 +27,7 @@ pub(super) fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
 }
 
 /// The host's word for a fault.
-pub(super) fn word(fault: Fault) -> &'static str {
+pub fn word(fault: Fault) -> &'static str {
     match fault {
         Fault::Trap => "trap",
         Fault::Time => "time",

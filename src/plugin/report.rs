@@ -65,6 +65,7 @@ pub struct LastFault {
     pub kind: String,
     /// The guest's message, with the place in its source where that is known.
     pub what: String,
+    #[serde(with = "super::when")]
     pub at: SystemTime,
 }
 
@@ -73,6 +74,7 @@ pub struct LastFault {
 pub struct LogLine {
     /// Counts all lines of this plug-in; ask for those after it.
     pub serial: u64,
+    #[serde(with = "super::when")]
     pub at: SystemTime,
     /// error, warn, info, debug.
     pub level: String,

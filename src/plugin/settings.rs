@@ -25,6 +25,7 @@ pub(super) struct Setting {
 pub(super) enum Kind {
     Integer,
     Number,
+    #[serde(alias = "text")]
     String,
     Boolean,
     List,
@@ -93,7 +94,7 @@ mod tests {
 
     fn settings() -> Settings {
         toml::from_str(
-            "[burst]\ntype = \"integer\"\ndefault = 4\n[weights]\ntype = \"table\"\n[share]\ntype = \"number\"\ndefault = 0.5\nabout = \"of it\"\n",
+            "[name]\ntype = \"text\"\n[burst]\ntype = \"integer\"\ndefault = 4\n[weights]\ntype = \"table\"\n[share]\ntype = \"number\"\ndefault = 0.5\nabout = \"of it\"\n",
         )
         .unwrap()
     }

@@ -1,7 +1,7 @@
 //! An attachment as it is made, and as operators are shown it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -54,8 +54,19 @@ impl Attachment {
             attached: Mutex::new(None),
             full: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            from_file: AtomicBool::new(terms.from_file),
             terms,
         }
+    }
+
+    /// Whether its load is there still.
+    pub fn is_there(&self) -> bool {
+        self.driver.is_there(self.load)
+    }
+
+    /// A table of the model's file says so from now on.
+    pub fn is_saved(&self) {
+        self.from_file.store(true, Ordering::Release);
     }
 
     pub fn plugin(&self) -> &str {
@@ -90,7 +101,7 @@ impl Attachment {
             model: self.facts.name.clone(),
             version: self.facts.version,
             state,
-            from_file: self.terms.from_file,
+            from_file: self.from_file.load(Ordering::Acquire),
             calls: meter.calls,
             calls_per_second: meter.per_second(now),
             p50_us: meter.quantile_us(0.5),

@@ -80,7 +80,7 @@ fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
     let ended = Call::serve(models()).arguments(flags).end();
     let said = "sequor: --cache-config: not served: answers of models that remember are not cached; leave the flag out\n\
         sequor: --grpc-restricted-protocol: not served: nothing is restricted yet; let a proxy in front decide who may call what\n\
-        sequor: --grpc-use-ssl: not served: TLS is not served yet; put a proxy with TLS in front\n";
+        sequor: --grpc-use-ssl: not served: TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
 }
 

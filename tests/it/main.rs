@@ -3,19 +3,25 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod bad_input;
 mod check;
 mod cli;
+mod clients;
 mod demo;
 mod docs;
 mod examples;
 mod failures;
 mod features;
 mod flags;
+mod held;
+mod load;
 mod oracle;
+mod perf;
 mod python;
 mod serve;
 mod server;
 mod speech;
 mod states;
+mod steps;
 mod sums;
 mod surface;

@@ -75,7 +75,7 @@ impl Call {
     /// `serve` of this repository, on this machine's own address and any free ports.
     pub(crate) fn serve(repository: impl AsRef<Path>) -> Call {
         let call = Call::sequor().arguments(["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]);
-        let call = call.arguments(["--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
+        let call = call.arguments(["--admin-port", "0", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
         // Or every test would wait for proxies to turn away that are not there.
         let call = call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
         call.arguments(["--model-repository".as_ref(), repository.as_ref().as_os_str()])

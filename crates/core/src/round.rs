@@ -1,5 +1,7 @@
 //! A question to an external policy: owned and numbered, so that the core stays unlocked while it is pondered.
 
+use std::num::NonZeroU32;
+
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, RoundId, Seq};
 use crate::observed::Observed;
@@ -59,6 +61,33 @@ impl Round {
     /// The requests that the picks fire, in order. An index beyond what was shown stands for nobody.
     pub fn fired(&self) -> impl Iterator<Item = Req> + '_ {
         self.picks.fire.iter().filter_map(|i| self.keys.get(*i as usize)).map(|c| c.req)
+    }
+
+    /// Rows and shape of whoever stands behind each index: what the rules for answers look at besides the indices.
+    pub fn standing(&self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
+        self.keys.iter().map(|c| (c.rows, c.shape))
+    }
+
+    /// A question that was put once, to be put again: nobody stands behind its indices, and no core takes its answer.
+    pub fn again(asked: Asked, see: Columns, hooks: Hooks, standing: impl IntoIterator<Item = (u32, u64)>) -> Round {
+        let nobody = NonZeroU32::MIN;
+        let victims = match &asked {
+            Asked::Admit { victims, .. } => victims.len,
+            Asked::Plan(_) => 0,
+        };
+        let behind = |(rows, shape)| Candidate { req: Req::new(u32::MAX, nobody), rows, shape };
+        Round {
+            id: RoundId::new(u32::MAX, nobody),
+            asked,
+            see,
+            hooks,
+            news: Vec::new(),
+            first: 0,
+            lost: false,
+            picks: Picks::default(),
+            keys: standing.into_iter().map(behind).collect(),
+            victims: (0..victims).map(|_| Seq::new(u32::MAX, nobody)).collect(),
+        }
     }
 
     /// Holds an answer against what was shown, as [`crate::Core::answer`] will: whatever is wrong with it is the policy's fault.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sequor_core::*;
 
-use super::rig::{Does, LOAD, MS, Rig, Version, admits, plans};
+use super::rig::{LOAD, Rig, admits, plans};
 use crate::plugin::Driver;
 use crate::plugin::guest::Source;
 use crate::plugin::report::State;
+use crate::plugin::stand_in::{Does, MS, Version};
 
 #[test]
 fn a_guest_decides_and_is_told_what_happens_in_order() {

@@ -2,5 +2,6 @@
 //! lost, and whatever goes wrong the built-in policy answers in the same round.
 
 mod attachment;
+mod guests;
 mod rig;
 pub(super) mod wasm;

@@ -7,8 +7,8 @@ use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
 
 use crate::plugin::component::Refused;
 use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
+use crate::plugin::in_text::{Guest, Heard, LOG};
 use crate::plugin::instance::Instance;
-use crate::plugin::stand_ins::{Guest, Heard, LOG};
 use crate::plugin::{Component, Engine, Grants, Mode};
 
 pub(in crate::plugin) static SERVING: LazyLock<Arc<Engine>> =

@@ -1,4 +1,4 @@
-//! Stand-ins for tests: services that remember what was asked of them, and guests written in WebAssembly's text.
+//! For tests: guests written in WebAssembly's text, and services that remember what was asked of them.
 
 use std::collections::BTreeMap;
 
