@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Language, Machine, Problem, Project, component, python, rust};
+use super::{Language, Machine, Problem, Project, c, component, python, rust};
 
 /// A component that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Buil
             component::from_module(&module, &bytes)?
         }
         Language::Python => python::component(&project.folder, machine)?,
-        other => return Err(Problem::file(&project.folder, format!("{} is not built yet", other.name()))),
+        Language::C => c::component(&project.folder, machine)?,
     };
     let write = |manifest: &super::project::Manifest| {
         let path = to.join(format!("{}.wasm", manifest.name));

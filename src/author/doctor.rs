@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::machine::ask;
-use super::{Language, Machine, python, rust};
+use super::{Language, Machine, c, python, rust};
 
 /// What there is for a language.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Found {
 
 /// What there is for each language.
 pub fn examine(machine: &Machine) -> Vec<(Language, Found)> {
-    vec![(Language::Rust, for_rust(machine)), (Language::Python, for_python(machine))]
+    vec![(Language::Rust, for_rust(machine)), (Language::Python, for_python(machine)), (Language::C, for_c(machine))]
 }
 
 fn for_rust(machine: &Machine) -> Found {
@@ -37,6 +37,13 @@ fn for_rust(machine: &Machine) -> Found {
             Found::Fetched("Debian's compiler, 137 MB, and a standard library built from its sources".to_owned())
         }
         None => Found::Missing(format!("rustup target add {}", rust::TARGET)),
+    }
+}
+
+fn for_c(machine: &Machine) -> Found {
+    match c::fetched(machine) {
+        Some(_) => Found::Ready(c::ZIG.to_owned()),
+        None => Found::Missing(format!("{} (411 MB)", c::GET)),
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`project`]: a plug-in's folder: which language, what it is called.
 //! - [`machine`]: where this machine keeps things, and how other programs are run.
 //! - [`rust`]: a module from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
-//! - [`python`]: a component from Python.
+//! - [`python`], [`c`]: components from Python and C.
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
 //! - [`component`]: a component from a module, with its plugin.toml inside.
@@ -15,6 +15,7 @@
 //! - [`build`]: all of it in order.
 
 pub mod build;
+pub mod c;
 pub mod component;
 pub mod debian;
 pub mod doctor;

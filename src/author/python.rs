@@ -22,9 +22,9 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     let scratch = tempfile::tempdir()?;
     let (kit, wit, out) = (scratch.path().join("kit"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     sdk::write(sdk::PYTHON, &kit)?;
-    sdk::write(sdk::WIT, &wit)?;
+    let world = sdk::write_wit(&wit, wants_ids(folder)?)?;
     let mut command = Command::new(tool);
-    command.arg("--quiet").arg("-d").arg(wit).args(["-w", sdk::WORLD, "componentize"]);
+    command.arg("--quiet").arg("-d").arg(wit).args(["-w", world, "componentize"]);
     // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
     command.arg("--stub-wasi");
     let own = folder.join("sdk");
@@ -39,6 +39,13 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
         .env_remove("VIRTUAL_ENV");
     run(&mut command, "; what plugin.py raises when it is imported stands above")?;
     std::fs::read(&out).map_err(|e| Problem::file(&out, e))
+}
+
+/// Whether the plug-in asks for the ids of clients anywhere.
+fn wants_ids(folder: &Path) -> Result<bool, Problem> {
+    let path = folder.join("plugin.py");
+    let text = std::fs::read_to_string(&path).map_err(|e| Problem::file(&path, e))?;
+    Ok(text.contains("sequence_text"))
 }
 
 /// The environment's folder: a version, an environment.

@@ -24,11 +24,34 @@ pub const PYTHON: Kit = kit!("sdk-python":
     "sequor_plugin/__init__.py" "sequor_plugin/answers.py" "sequor_plugin/columns.py" "sequor_plugin/events.py"
     "sequor_plugin/glue.py" "sequor_plugin/host.py" "sequor_plugin/testing.py" "sequor_plugin_entry.py");
 
+/// The generated C, and the header over it.
+pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
+
 /// The contract.
 pub const WIT: Kit = kit!("sdk/wit": "host.wit" "scheduler.wit" "types.wit");
 
 /// The world of schedulers in it.
 pub const WORLD: &str = "scheduler-plugin";
+
+/// A part of that world: without the ids of clients. What languages with a run time of their own make imports all of its world, used or not, and
+/// whoever does not need ids shall not have to be granted them.
+const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
+world without-ids {
+    import types;
+    import host;
+    export scheduler;
+}
+";
+
+/// Writes the contract into a folder, and says which world of it a plug-in is built for.
+pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, Problem> {
+    write(WIT, to)?;
+    if with_ids {
+        return Ok(WORLD);
+    }
+    write(&[("without-ids.wit", WITHOUT_IDS)], to)?;
+    Ok("without-ids")
+}
 
 /// Writes a kit into a folder.
 pub fn write(kit: Kit, to: &Path) -> Result<(), Problem> {
@@ -62,7 +85,7 @@ mod tests {
     #[test]
     fn every_file_of_a_kit_is_carried() {
         let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins");
-        for (folder, kit) in [("sdk", RUST), ("sdk-python", PYTHON), ("sdk/wit", WIT)] {
+        for (folder, kit) in [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-c", C), ("sdk/wit", WIT)] {
             let carried: Vec<&str> = kit.iter().map(|(path, _)| *path).collect();
             assert_eq!(carried, below(&plugins.join(folder)), "{folder}");
         }

@@ -20,6 +20,8 @@ const RUST: sdk::Kit =
 const PYTHON: sdk::Kit = files!(
     "plugin.py": "python/plugin.py" "test_plugin.py": "python/test_plugin.py" ".gitignore": "python/gitignore");
 
+const C: sdk::Kit = files!("plugin.c": "c/plugin.c" ".gitignore": "c/gitignore");
+
 /// Makes the folder, which must not be there, with the kit its sources use in `sdk/`.
 pub fn write(name: &str, language: Language, folder: &Path) -> Result<(), Problem> {
     if !is_name(name) {
@@ -31,7 +33,7 @@ pub fn write(name: &str, language: Language, folder: &Path) -> Result<(), Proble
     let (own, kit) = match language {
         Language::Rust => (RUST, sdk::RUST),
         Language::Python => (PYTHON, sdk::PYTHON),
-        other => return Err(Problem::file(folder, format!("there is no template for {} yet", other.name()))),
+        Language::C => (C, sdk::C),
     };
     for (path, text) in COMMON.iter().chain(own) {
         let path = folder.join(path);
@@ -50,7 +52,7 @@ mod tests {
     #[test]
     fn a_new_folder_is_a_project_of_its_language() {
         let scratch = tempfile::tempdir().unwrap();
-        for language in [Language::Rust, Language::Python] {
+        for language in [Language::Rust, Language::Python, Language::C] {
             let folder = scratch.path().join(language.name());
             write("mine", language, &folder).unwrap();
             let project = Project::open(&folder).unwrap();

@@ -63,7 +63,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
         let listeners = launch::bind(&settings)?;
         let (stop, stopped) = tokio::sync::mpsc::channel(1);
         let repository = launch::repository(&library, &settings, &metrics)?;
-        let options = launch::server_options(&settings, &library)?;
+        let options = launch::server_options(&settings, &library, &repository)?;
         let running = crate::server::start(listeners, options, repository.clone(), metrics.clone(), stopped);
         repository.load(&folder.path().join("vad"));
         refuse_broken(&repository)?;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sequor_core::Hold;
 
@@ -14,6 +14,7 @@ use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
 use crate::config::server::{Settings, file};
 use crate::model::{Options, Repository};
+use crate::plugin::{Grants, Loader, Rules};
 use crate::server::{Addresses, AdminOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles};
 use crate::telemetry::Metrics;
 
@@ -65,6 +66,17 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
     Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
 }
 
+/// Lets the repository's models have plug-ins. What runs them is made when the first one comes.
+pub(super) fn plugins(repository: &Repository) -> Result<(), Failed> {
+    let loader = OnceLock::new();
+    let load = move |name: &str, component: Vec<u8>| {
+        let loader = loader.get_or_init(|| Loader::new(None, Grants::default()));
+        loader.as_ref().map_err(Clone::clone)?.load(name, &component)
+    };
+    let started = repository.run_plugins(Rules::default(), Box::new(load));
+    started.map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+}
+
 /// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
 /// model that schedules `direct` (or batches stateless requests) runs for the first time.
 fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
@@ -74,7 +86,11 @@ fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
 }
 
 /// Reads keys and certificates.
-pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<ServerOptions, Failed> {
+pub(super) fn server_options(
+    settings: &Settings,
+    library: &Library,
+    repository: &Repository,
+) -> Result<ServerOptions, Failed> {
     let wrong = |e: &dyn std::fmt::Display| Failed::Configuration(e.to_string());
     let keys_file = some(&settings.admin.keys_file);
     let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong(&e))?;
@@ -84,8 +100,8 @@ pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<S
     };
     let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong(&e))?;
     let serves = api::admin::Options {
-        plugins: None,
-        plugins_dir: None,
+        plugins: Some(Arc::new(repository.clone())),
+        plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
@@ -95,6 +111,7 @@ pub(super) fn server_options(settings: &Settings, library: &Library) -> Result<S
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
+            queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
         drain: DrainOptions {

@@ -9,6 +9,7 @@ mod check;
 mod demo;
 mod launch;
 mod plugin;
+mod remote;
 mod report;
 mod runtime;
 mod serve;
@@ -59,6 +60,8 @@ fn commands() -> Vec<(Command, Run)> {
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),
+        (remote::model::command(), remote::model::run),
+        (remote::drain::command(), remote::drain::run),
         (runtime::command(), runtime::run),
     ]
 }

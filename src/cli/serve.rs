@@ -53,13 +53,15 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
         repository.record(path, *most).map_err(failed)?;
     }
     let loading = repository.loading();
-    let options = launch::server_options(settings, &library)?;
+    launch::plugins(&repository)?;
+    let options = launch::server_options(settings, &library, &repository)?;
     let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
+    crate::device::trim();
     drop(loading);
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));

@@ -7,11 +7,13 @@
 //! - [`buffer`]: memory of ours, and what moves between buffers.
 //! - [`host`]: the host's own memory.
 //! - [`pool`]: host memory for answers, used again and again.
+//! - [`trim`]: gives back what was needed once.
 
 mod buffer;
 mod host;
 mod pool;
 mod span;
+mod trim;
 
 use std::fmt;
 
@@ -19,6 +21,7 @@ pub use buffer::{Buffer, Convert, Move, Strip, run};
 pub use host::Host;
 pub use pool::{Pool, Pooled};
 pub use span::{Owned, Span, SpanMut};
+pub use trim::trim;
 
 /// Where memory lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

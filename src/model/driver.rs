@@ -15,6 +15,7 @@ use crate::state::budget::{Budget, Ticket};
 use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::Tensor;
 
+use super::burst::Burst;
 use super::clock::Clock;
 use super::execute::Work;
 use super::intake::{self, Accepted};
@@ -316,6 +317,7 @@ impl Model {
                 turn::wake(self, load, instance);
             }
         }
+        let burst = (acts.released.len() > 1).then(Burst::begin);
         for job in acts.released {
             let (metrics, total) = (Arc::clone(&job.load.metrics), now - job.arrived);
             match &job.answer {
@@ -327,6 +329,7 @@ impl Model {
             }
             job.release();
         }
+        drop(burst);
         for (job, refusal) in acts.refused {
             job.load.metrics.dequeued(1);
             if let Some(reason) = failure_reason(&refusal) {

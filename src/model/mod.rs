@@ -7,7 +7,8 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit.
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit ·
+//!   [`wake`]: the answers of a batch leave together.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
@@ -15,6 +16,7 @@
 //! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
+mod burst;
 mod clock;
 pub mod control;
 mod driver;
@@ -50,6 +52,7 @@ mod usage;
 
 use sequor_core::{DataType, Dims};
 
+pub use burst::wake;
 pub use control::{Control, IndexRow};
 pub use keep::KeepError;
 pub use overview::{Counted, VersionOverview};

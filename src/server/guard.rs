@@ -3,7 +3,8 @@
 
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use axum::http::{HeaderMap, uri::Authority};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -36,7 +37,7 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
 impl Guard {
     /// The name of the key, if keys are asked for.
     fn admit(&self, headers: &HeaderMap, authority: Option<&Authority>) -> Result<Option<String>, Status> {
-        let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if headers.contains_key(ORIGIN) || site.is_some_and(|site| !matches!(site, b"none" | b"same-origin")) {
             let text = "pages in a browser may not call this: it is for operators and their tools";
             return Err(Status::new(Code::Denied, "denied", text));

@@ -55,8 +55,8 @@ impl Keys {
         held.renew();
         let digest: [u8; 32] = Sha256::digest(given).into();
         // All of them are looked at, whichever it is.
-        let is_it = |known: &&Known| bool::from(known.digest.ct_eq(&digest));
-        held.known.iter().filter(is_it).map(|known| known.name.clone()).last()
+        let same = |known: &Known| bool::from(known.digest.ct_eq(&digest));
+        held.known.iter().fold(None, |who, known| if same(known) { Some(&known.name) } else { who }).cloned()
     }
 }
 

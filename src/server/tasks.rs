@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::model;
 
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -31,8 +34,11 @@ pub(super) struct Tasks {
 }
 
 /// Who wants to be polled.
-#[derive(Default)]
-struct Calls(Mutex<Called>);
+struct Calls {
+    called: Mutex<Called>,
+    /// Where the host is a task.
+    runtime: Option<Handle>,
+}
 
 #[derive(Default)]
 struct Called {
@@ -57,12 +63,14 @@ impl Wake for Bell {
         if self.rung.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut called = self.calls.0.lock();
+        let mut called = self.calls.called.lock();
         called.tasks.push(self.task);
         let host = called.resting.take();
         drop(called);
-        if let Some(host) = host {
-            host.wake();
+        match (host, &self.calls.runtime) {
+            (Some(host), Some(runtime)) => model::wake(host, runtime),
+            (Some(host), None) => host.wake(),
+            (None, _) => {}
         }
     }
 }
@@ -70,13 +78,13 @@ impl Wake for Bell {
 /// A bell that is rung already.
 fn bell(task: u64, calls: &Arc<Calls>) -> (Waker, Arc<Bell>) {
     let bell = Arc::new(Bell { task, rung: AtomicBool::new(true), calls: Arc::clone(calls) });
-    calls.0.lock().tasks.push(task);
+    calls.called.lock().tasks.push(task);
     (Waker::from(Arc::clone(&bell)), bell)
 }
 
 impl Default for Tasks {
     fn default() -> Tasks {
-        let calls = Arc::default();
+        let calls = Arc::new(Calls { called: Mutex::default(), runtime: Handle::try_current().ok() });
         let host = bell(HOST, &calls);
         Tasks { running: BTreeMap::new(), begun: HOST, calls, host, turn: Vec::new() }
     }
@@ -97,7 +105,7 @@ impl Tasks {
 
     /// Polls every task that was woken, once. Whether the host's own bell was rung.
     pub(super) fn turn(&mut self) -> bool {
-        std::mem::swap(&mut self.calls.0.lock().tasks, &mut self.turn);
+        std::mem::swap(&mut self.calls.called.lock().tasks, &mut self.turn);
         self.turn.sort_unstable();
         let mut host = false;
         for task in self.turn.drain(..) {
@@ -118,12 +126,12 @@ impl Tasks {
 
     /// Whether nobody has called.
     pub(super) fn is_idle(&self) -> bool {
-        self.calls.0.lock().tasks.is_empty()
+        self.calls.called.lock().tasks.is_empty()
     }
 
     /// Lets the host rest until a bell is rung. False if one was: there is a turn to be done first.
     pub(super) fn rest(&self, waker: &Waker) -> bool {
-        let mut called = self.calls.0.lock();
+        let mut called = self.calls.called.lock();
         let idle = called.tasks.is_empty();
         if idle && !called.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
             called.resting = Some(waker.clone());

@@ -34,6 +34,19 @@ fn sum_model(repository: &Path, name: &str, graph: &str, batching: &str) {
     fs::copy(graph, repository.join(name).join("1/model.onnx")).unwrap();
 }
 
+/// No state: 16 numbers go in and come out.
+fn identity_model(repository: &Path, name: &str, batching: &str) {
+    let tensor = |name| format!(r#"{{ name: "{name}" data_type: TYPE_FP32 dims: [ 16 ] }}"#);
+    let (input, output) = (tensor("INPUT"), tensor("OUTPUT"));
+    let config = format!(
+        r#"backend: "onnxruntime" max_batch_size: 8 input [ {input} ] output [ {output} ]
+        instance_group [ {{ kind: KIND_CPU count: 1 }} ] dynamic_batching {{ {batching} }}"#
+    );
+    fs::create_dir_all(repository.join(name).join("1")).unwrap();
+    fs::write(repository.join(name).join("config.pbtxt"), config).unwrap();
+    fs::copy(root().join("benches/models/identity.onnx"), repository.join(name).join("1/model.onnx")).unwrap();
+}
+
 /// A server of one model, held or not.
 struct Held {
     server: Server,
@@ -46,7 +59,11 @@ impl Held {
         for (name, value) in aids {
             call = call.environment(name, value);
         }
-        sum_model(&call.folder.path().join("repository"), "sum", graph, batching);
+        let repository = call.folder.path().join("repository");
+        match graph {
+            "identity" => identity_model(&repository, "sum", batching),
+            graph => sum_model(&repository, "sum", graph, batching),
+        }
         let server = call.start();
         let client = server.client().await;
         Held { server, client }
@@ -131,6 +148,69 @@ async fn the_oldest_are_never_held() {
     let answer = held.client.clone().model_infer(step("sum", 1, String::new(), 7, true, true)).await.unwrap();
     assert_eq!(sum(answer.get_ref()), Some(7));
 }
+
+// === delays, which hold requests for a while ===
+
+/// A long while: whoever waits so long hangs.
+const LONG: &str = "max_queue_delay_microseconds: 600000000";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn direct_waits_while_few_slots_are_ready_and_no_longer_than_it_may() {
+    let held = Held::of("sum_int32", &format!("direct {{ {LONG} minimum_slot_utilization: 0.125 }}"), &[]).await;
+    let start = |id: i64| step("sum", id, String::new(), id as i32, true, false);
+    let mut sent = vec![held.send(start(1))];
+    held.holds(1, &sent).await;
+    sent.push(held.send(start(2)));
+    assert_eq!(Held::answers(sent).await.iter().map(int).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(held.batches().await, [(2, 1)], "two of sixteen slots are an eighth");
+    // Without a share of slots to wait for there is no delay; with one, it ends.
+    for batching in [LONG, "max_queue_delay_microseconds: 200000 minimum_slot_utilization: 1.0"] {
+        let held = Held::of("sum_int32", &format!("direct {{ {batching} }}"), &[]).await;
+        assert_eq!(int(&Held::answers(vec![held.send(start(7))]).await[0]), 7);
+    }
+}
+
+fn row(value: f32) -> ModelInferRequest {
+    let mut request = step("sum", 0, String::new(), 0, false, false);
+    request.parameters.clear();
+    request.inputs[0].datatype = "FP32".to_owned();
+    request.inputs[0].shape = vec![1, 16];
+    request.raw_input_contents = vec![value.to_le_bytes().repeat(16).into()];
+    request
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn requests_without_a_state_are_batched_in_their_order_up_to_the_largest_preferred_size() {
+    // What waits at first, what is preferred, and the batches that come of it.
+    let cases = [
+        ("5", "preferred_batch_size: [ 2, 4 ]", vec![(1, 1), (4, 1)]),
+        ("3", "preferred_batch_size: [ 8 ]", vec![(3, 1)]),
+        ("5", "", vec![(5, 1)]),
+    ];
+    for (count, batching, want) in cases {
+        let held = Held::of("identity", batching, &[("TRITONSERVER_DELAY_SCHEDULER", count)]).await;
+        let sent: Vec<_> = (1..=count.parse().unwrap()).map(|n: u8| held.send(row(n.into()))).collect();
+        for (n, answer) in (1u8..).zip(Held::answers(sent).await) {
+            assert_eq!(answer.unwrap(), f32::from(n).to_le_bytes().repeat(16), "{n}");
+        }
+        assert_eq!(held.batches().await, want, "{batching}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is() {
+    let held = Held::of("identity", &format!("preferred_batch_size: [ 4 ] {LONG}"), &[]).await;
+    let mut sent: Vec<_> = (0..3u8).map(|n| held.send(row(n.into()))).collect();
+    held.holds(3, &sent).await;
+    sent.push(held.send(row(3.0)));
+    assert!(Held::answers(sent).await.iter().all(Result::is_ok));
+    assert_eq!(held.batches().await, [(4, 1)]);
+    let held = Held::of("identity", "preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 200000", &[]).await;
+    assert!(Held::answers(vec![held.send(row(1.0))]).await[0].is_ok());
+    assert_eq!(held.batches().await, [(1, 1)]);
+}
+
+// === a bad row ===
 
 /// A step whose input is an index into a table of four.
 fn look_up(id: i64, index: i64, start: bool) -> ModelInferRequest {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod admin;
 mod bad_input;
 mod check;
 mod cli;
@@ -16,7 +17,10 @@ mod flags;
 mod held;
 mod load;
 mod oracle;
+#[path = "../surface/admin/papers.rs"]
+mod papers;
 mod perf;
+mod plugins;
 mod python;
 mod serve;
 mod server;

@@ -39,7 +39,7 @@ fn it_says_what_it_serves_and_where() {
     assert_eq!(status, 200);
     assert!(metrics.contains("sequor_slots{model=\"vad\",version=\"1\",state=\"free\"} 512\n"), "{metrics}");
 
-    let (http, grpc, at) = (server.http, server.grpc, server.metrics);
+    let (http, grpc, at, admin) = (server.http, server.grpc, server.metrics, server.admin.unwrap());
     let ended = server.stop();
     assert_eq!(ended.code, Some(0));
     let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -50,7 +50,8 @@ fn it_says_what_it_serves_and_where() {
         "{head}"
     );
     assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));
-    assert_eq!(*listens, format!("http  {http}   grpc  {grpc}   metrics  {at}"));
+    let said = format!("http  {http}   grpc  {grpc}   metrics  {at}   admin and status page  http://{admin}");
+    assert_eq!(*listens, said);
     assert!(ready.starts_with("ready in ") && ready.contains(" with 4 of 4 models.   try: "), "{ready}");
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }

@@ -105,8 +105,10 @@ impl Call {
             words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line:?}"))
         };
         let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
+        let admin = line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let admin = admin.map(|address| address.parse().unwrap());
         process.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", process.kill()));
-        Server { process, http, grpc, metrics }
+        Server { process, http, grpc, metrics, admin }
     }
 
     pub(crate) fn begin(mut self) -> Process {
@@ -212,6 +214,8 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     pub(crate) metrics: SocketAddr,
+    /// `None` if it serves no operators.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Server {

@@ -8,6 +8,11 @@ try:
 except ImportError:
     _server = None
 
+try:
+    from wit_world.imports import identity as _identity
+except ImportError:
+    _identity = None
+
 _texts, counters, lines = {}, {}, []
 
 
@@ -47,6 +52,15 @@ def metric_add(name, value):
 def key_text(key):
     """The text behind a key, if the server still remembers it."""
     return _server.key_text(key) if _server else _texts.get(key)
+
+
+def sequence_text(of):
+    """The client's id of a live sequence. Only with the grant sequence-text."""
+    if _identity:
+        return _identity.sequence_text(of)
+    if _server:
+        raise RuntimeError("this component was built without ids: name sequence_text in plugin.py")
+    return str(of)
 
 
 def remember(text):

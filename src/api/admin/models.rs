@@ -14,13 +14,13 @@ impl Admin {
 
     pub(super) async fn load_model(&self, caller: &Caller, model: String) -> Result<(), Status> {
         let outcome = control::load(self.api(), model.clone(), Vec::new()).await;
-        self.changes().note(caller, "model load", &model, outcome.as_ref().map(|()| ()));
+        self.changes().note(caller, "model load", &model, outcome.as_ref().copied());
         outcome
     }
 
     pub(super) async fn unload_model(&self, caller: &Caller, model: String) -> Result<(), Status> {
         let outcome = control::unload(self.api(), model.clone(), Vec::new()).await;
-        self.changes().note(caller, "model unload", &model, outcome.as_ref().map(|()| ()));
+        self.changes().note(caller, "model unload", &model, outcome.as_ref().copied());
         outcome
     }
 }

@@ -9,7 +9,7 @@ use super::Admin;
 use super::audit::Change;
 use super::rates::Since;
 use crate::api::{Phase, Status};
-use crate::model::VersionOverview;
+use crate::model::{Counted, VersionOverview};
 use crate::plugin::report::{State, Summary};
 
 #[derive(Debug, Clone, Serialize)]
@@ -149,7 +149,7 @@ fn version(of: VersionOverview, since: &Since) -> Version {
     let VersionOverview { index, ready, usage, state_bytes, counted } = of;
     let rate = since.of(&index.model, index.version.unwrap_or_default());
     let statistics = counted.as_ref().map(|c| c.statistics.clone()).unwrap_or_default();
-    let batches = counted.as_ref().and_then(|c| c.batches());
+    let batches = counted.as_ref().and_then(Counted::batches);
     let total = counted.as_ref().and_then(|c| c.total);
     Version {
         model: index.model,

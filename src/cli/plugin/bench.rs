@@ -24,7 +24,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let span = matches.get_one::<Span>("for").map_or(Duration::from_millis(300), |span| span.0);
     for path in file::named(matches)? {
         let bytes = file::bytes(&path).map_err(failed)?;
-        let terms = file::of_terms(matches).map_err(Failed::Configuration)?;
+        let terms = file::of_terms(matches)?;
         let trial = Trial::new(&path, &bytes, &machine(), terms)
             .map_err(|refused| Failed::Configuration(refused.to_string()))?;
         let mut running = trial.start().map_err(failed)?;

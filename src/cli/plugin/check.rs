@@ -36,7 +36,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 fn one(path: &PathBuf, matches: &ArgMatches, machine: &Machine) -> Result<String, String> {
     let text = |problem: Problem| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
-    let trial = Trial::new(path, &bytes, machine, file::of_terms(matches)?).map_err(text)?;
+    let trial = Trial::new(path, &bytes, machine, file::of_terms(matches).map_err(|e| e.to_string())?).map_err(text)?;
     let mut running = trial.start().map_err(text)?;
     let at = |what: String| format!("{}   error   {what}", path.display());
     running.exercise().map_err(at)?;

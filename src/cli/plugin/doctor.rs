@@ -1,16 +1,22 @@
 //! `sequor plugin doctor`: which languages this machine can build plug-ins in.
 
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
-use super::{Failed, machine};
+use super::{Failed, failed, machine};
+use crate::author::c;
 use crate::author::doctor::{self, Found};
 
 pub(super) fn command() -> Command {
+    let install = Arg::new("install").long("install").value_name("LANG").value_parser(["c"]);
     Command::new("doctor")
         .about("Say which languages plug-ins can be built in here, and what is missing for the others")
+        .arg(install.help("Fetch what is too large to be fetched unasked"))
 }
 
-pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    if matches.get_one::<String>("install").is_some() {
+        c::install(&machine()).map_err(failed)?;
+    }
     let found = doctor::examine(&machine());
     for (language, found) in &found {
         let (how, what) = match found {

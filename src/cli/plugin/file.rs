@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Failed, failed};
+use super::{Failed, failed, remote};
 use crate::author::trial::Terms;
 use crate::author::{Problem, Project};
 use crate::config::units::Span;
@@ -35,37 +35,25 @@ pub(super) fn terms() -> Vec<Arg> {
     ]
 }
 
-pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, String> {
+pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, Failed> {
     let plain = Limits::default();
     let time = matches.get_one::<Span>("time").map_or(plain.time, |span| span.0);
     let memory = matches.get_one::<u64>("memory").map_or(plain.memory, |mib| mib << 20);
     let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
-    Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants: Grants::parse(grants)? })
+    let grants = Grants::parse(grants).map_err(Failed::Configuration)?;
+    Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants })
 }
 
 /// `--set a=1 --set b.c=x` as JSON.
-pub(super) fn config(matches: &ArgMatches) -> Result<String, String> {
-    let mut table = Map::new();
-    for pair in matches.get_many::<String>("set").into_iter().flatten() {
-        let (key, value) = pair.split_once('=').ok_or_else(|| format!("--set {pair}: it wants KEY=VALUE"))?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        put(&mut table, key, value);
-    }
-    Ok(Value::Object(table).to_string())
+pub(super) fn config(matches: &ArgMatches) -> Result<String, Failed> {
+    let entries: Vec<&(String, Value)> = matches.get_many("set").into_iter().flatten().collect();
+    Ok(remote::plugin::config(&entries)?.to_string())
 }
 
-fn put(table: &mut Map<String, Value>, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => {
-            table.insert(key.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let inner = table.entry(first).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(inner) = inner {
-                put(inner, rest, value);
-            }
-        }
-    }
+pub(super) fn set() -> Arg {
+    let help = "An entry of its configuration; KEY may be a path: weights.gold=4";
+    let set = Arg::new("set").long("set").value_name("KEY=VALUE").action(ArgAction::Append);
+    set.value_parser(remote::plugin::entry).help(help)
 }
 
 /// The files that are meant: a folder stands for the component that was built in it.
@@ -89,23 +77,4 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
         let hint = if e.kind() == std::io::ErrorKind::NotFound { "; sequor plugin build makes it" } else { "" };
         Problem::File { path: path.to_owned(), what: format!("{e}{hint}") }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Command;
-
-    use super::*;
-
-    #[test]
-    fn settings_become_a_table() {
-        let of = |args: &[&str]| {
-            let args = std::iter::once("x").chain(args.iter().copied());
-            config(&Command::new("x").args(terms()).try_get_matches_from(args).unwrap())
-        };
-        let made =
-            of(&["--set", "burst=4", "--set", "weights.gold=2.5", "--set", "weights.free=1", "--set", "mode=fast"]);
-        assert_eq!(made.unwrap(), r#"{"burst":4,"weights":{"gold":2.5,"free":1},"mode":"fast"}"#);
-        assert!(of(&["--set", "burst"]).unwrap_err().contains("KEY=VALUE"));
-    }
 }

@@ -14,7 +14,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for path in file::named(matches)? {
         let bytes = file::bytes(&path).map_err(failed)?;
-        let terms = file::of_terms(matches).map_err(Failed::Configuration)?;
+        let terms = file::of_terms(matches)?;
         let trial = Trial::new(&path, &bytes, &machine(), terms)
             .map_err(|refused| Failed::Configuration(refused.to_string()))?;
         println!("file      {}, {} bytes", path.display(), bytes.len());

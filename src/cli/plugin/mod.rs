@@ -1,35 +1,41 @@
-//! `sequor plugin`: what authors do on their own machine. One file a verb.
+//! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
+//! `cli/remote`.
 
 mod bench;
 mod build;
 mod check;
+mod dev;
 mod doctor;
 mod file;
 mod inspect;
 mod new;
+mod test;
 
 use clap::{ArgMatches, Command};
 
-use super::Failed;
+use super::{Failed, remote};
 use crate::author::{Machine, Problem};
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// The verbs: how each is called, and what runs it.
 fn verbs() -> Vec<(Command, Run)> {
-    vec![
+    let here: Vec<(Command, Run)> = vec![
         (new::command(), new::run),
         (build::command(), build::run),
         (check::command(), check::run),
+        (test::command(), test::run),
         (bench::command(), bench::run),
         (inspect::command(), inspect::run),
+        (dev::command(), dev::run),
         (doctor::command(), doctor::run),
-    ]
+    ];
+    here.into_iter().chain(remote::plugin::verbs()).collect()
 }
 
 pub(super) fn command() -> Command {
     Command::new("plugin")
-        .about("Plug-ins: write, build and try them")
+        .about("Plug-ins: write, build and try them; hand them to a running server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs().into_iter().map(|(command, _)| command))

@@ -118,7 +118,8 @@ pub struct Limits {
     /// One request.
     pub request: Size,
     pub in_flight: u32,
-    pub(super) queued: Option<Size>,
+    /// Inputs of requests in flight.
+    pub queued: Size,
     /// States of all models; without it three quarters of the machine's memory.
     pub state: Option<Size>,
     pub stream_unread: Size,
@@ -229,7 +230,13 @@ impl Default for Admin {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { request: Size(64 << 20), in_flight: 65536, queued: None, state: None, stream_unread: Size(8 << 20) }
+        Limits {
+            request: Size(64 << 20),
+            in_flight: 65536,
+            queued: Size(4 << 30),
+            state: None,
+            stream_unread: Size(8 << 20),
+        }
     }
 }
 

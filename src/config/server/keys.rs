@@ -98,7 +98,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("limits.request", Kind::Size, "Most bytes of one request"),
     key("limits.in_flight", Kind::Number, "Most requests in flight"),
-    later("limits.queued", Kind::Size),
+    key("limits.queued", Kind::Size, "Most bytes of inputs of requests in flight, all models together"),
     key(
         "limits.state",
         Kind::Size,

@@ -48,6 +48,8 @@ pub struct Settings {
 pub struct Limits {
     pub request: u64,
     pub in_flight: u32,
+    /// Of the inputs of those.
+    pub queued: u64,
     /// `None` is no limit: neither given, nor is the memory known.
     pub state: Option<u64>,
     pub stream_unread: u64,
@@ -112,6 +114,14 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
     if said.record_max.0 < LEAST_RECORD {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
+    }
+    if said.limits.queued.0 < said.limits.request.0 {
+        let key = if layers.origin("limits.queued") == Origin::Default { "limits.request" } else { "limits.queued" };
+        let (queued, request) = (said.limits.queued, said.limits.request);
+        let what = format!(
+            "limits.queued ({queued}) must be at least limits.request ({request}), or such a request never fits"
+        );
+        faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
     }
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
@@ -178,6 +188,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         limits: Limits {
             request: limits.request.0,
             in_flight: limits.in_flight,
+            queued: limits.queued.0,
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
         },

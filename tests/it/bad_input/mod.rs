@@ -49,6 +49,15 @@ const MODELS: [(&str, &str, &[i64], &[u8]); 4] = [
     ("texts", "BYTES", &[1, 1], &[1, 0, 0, 0, b'a']),
 ];
 
+/// A model without a state, of three inputs.
+const THREE: &str = r#"
+    backend: "onnxruntime" max_batch_size: 4
+    input [ { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "SUM" data_type: TYPE_FP32 dims: [ 1 ] },
+        { name: "COUNT" data_type: TYPE_INT64 dims: [ 1 ] } ]
+    output [ { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU count: 1 } ]
+"#;
+
 /// The model of a case; of one there is not, the one whose sequence is watched.
 fn known(model: &str) -> &'static str {
     MODELS.iter().map(|(name, ..)| *name).find(|name| *name == model).unwrap_or("sum")
@@ -77,6 +86,9 @@ impl House {
             let text = fs::read_to_string(&config).unwrap().replace(&format!("\"{from}\""), &format!("\"{name}\""));
             fs::write(config, text).unwrap();
         }
+        fs::create_dir_all(repository.join("three/1")).unwrap();
+        fs::write(repository.join("three/config.pbtxt"), THREE).unwrap();
+        fs::copy(root().join("tests/models/mean.onnx"), repository.join("three/1/model.onnx")).unwrap();
         copy(&root().join("tests/cases/states/text"), &repository.join("texts"));
         fs::create_dir(repository.join("texts/1")).unwrap();
         fs::copy(root().join("tests/models/string_state.onnx"), repository.join("texts/1/model.onnx")).unwrap();

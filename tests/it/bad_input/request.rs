@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use sequor::config::proto::infer_parameter::ParameterChoice;
 use sequor::config::proto::model_infer_request::InferRequestedOutputTensor;
-use sequor::config::proto::{InferTensorContents, ModelInferRequest};
+use sequor::config::proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -35,6 +35,9 @@ struct Case {
     inputs: Option<Vec<Input>>,
     #[serde(default)]
     outputs: Vec<String>,
+    /// Of each of these outputs.
+    #[serde(default)]
+    output_parameters: BTreeMap<String, toml::Value>,
     /// In place of the inputs' bytes.
     raw: Option<Vec<String>>,
     /// As `int_contents` of the first input.
@@ -74,6 +77,31 @@ fn status(code: &str) -> u16 {
     }
 }
 
+/// Parameters as a file of cases has them.
+fn read(parameters: &BTreeMap<String, toml::Value>, id: i64) -> BTreeMap<String, InferParameter> {
+    let choice = |value: &toml::Value| match value {
+        toml::Value::String(text) if text == "$ID" => ParameterChoice::Int64Param(id),
+        toml::Value::String(text) => ParameterChoice::StringParam(text.clone()),
+        toml::Value::Integer(n) => ParameterChoice::Int64Param(*n),
+        toml::Value::Float(x) => ParameterChoice::DoubleParam(*x),
+        toml::Value::Boolean(flag) => ParameterChoice::BoolParam(*flag),
+        other => panic!("{other}"),
+    };
+    parameters.iter().map(|(key, value)| (key.clone(), parameter(choice(value)))).collect()
+}
+
+/// The same as JSON.
+fn write(parameters: &BTreeMap<String, InferParameter>) -> Value {
+    let value = |p: &InferParameter| match p.parameter_choice.as_ref().unwrap() {
+        ParameterChoice::Int64Param(n) => json!(n),
+        ParameterChoice::StringParam(text) => json!(text),
+        ParameterChoice::DoubleParam(x) => json!(x),
+        ParameterChoice::BoolParam(flag) => json!(flag),
+        ParameterChoice::Uint64Param(n) => json!(n),
+    };
+    parameters.iter().map(|(key, p)| (key.clone(), value(p))).collect::<serde_json::Map<_, _>>().into()
+}
+
 impl Case {
     fn is_over(&self, surface: &str) -> bool {
         self.over.as_ref().is_none_or(|over| over.iter().any(|name| name == surface))
@@ -87,16 +115,7 @@ impl Case {
         let mut request = good(&self.model, id);
         (request.model_version, request.id) = (self.version.clone(), self.id.clone());
         if let Some(parameters) = &self.parameters {
-            let choice = |value: &toml::Value| match value {
-                toml::Value::String(text) if text == "$ID" => ParameterChoice::Int64Param(id),
-                toml::Value::String(text) => ParameterChoice::StringParam(text.clone()),
-                toml::Value::Integer(n) => ParameterChoice::Int64Param(*n),
-                toml::Value::Float(x) => ParameterChoice::DoubleParam(*x),
-                toml::Value::Boolean(flag) => ParameterChoice::BoolParam(*flag),
-                other => panic!("{other}"),
-            };
-            request.parameters =
-                parameters.iter().map(|(key, value)| (key.clone(), parameter(choice(value)))).collect();
+            request.parameters = read(parameters, id);
         }
         if let Some(inputs) = &self.inputs {
             let (template, data) = (request.inputs[0].clone(), request.raw_input_contents[0].clone());
@@ -118,7 +137,10 @@ impl Case {
         if let Some(list) = &self.list {
             request.inputs[0].contents = Some(InferTensorContents { int_contents: list.clone(), ..Default::default() });
         }
-        let output = |name: &String| InferRequestedOutputTensor { name: name.clone(), ..Default::default() };
+        let output = |name: &String| InferRequestedOutputTensor {
+            name: name.clone(),
+            parameters: read(&self.output_parameters, id),
+        };
         request.outputs = self.outputs.iter().map(output).collect();
         request
     }
@@ -126,18 +148,7 @@ impl Case {
     /// The same as JSON with bytes behind it, and where the JSON ends.
     fn body(&self, id: i64) -> (usize, Vec<u8>) {
         let request = self.request(id);
-        let value = |choice: &ParameterChoice| match choice {
-            ParameterChoice::Int64Param(n) => json!(n),
-            ParameterChoice::StringParam(text) => json!(text),
-            ParameterChoice::DoubleParam(x) => json!(x),
-            ParameterChoice::BoolParam(flag) => json!(flag),
-            ParameterChoice::Uint64Param(n) => json!(n),
-        };
-        let parameters: serde_json::Map<String, Value> = request
-            .parameters
-            .iter()
-            .map(|(key, p)| (key.clone(), value(p.parameter_choice.as_ref().unwrap())))
-            .collect();
+        let parameters = write(&request.parameters);
         let inputs: Vec<Value> = request
             .inputs
             .iter()
@@ -147,7 +158,8 @@ impl Case {
                     "parameters": { "binary_data_size": data.len() } })
             })
             .collect();
-        let outputs: Vec<Value> = self.outputs.iter().map(|name| json!({ "name": name })).collect();
+        let output = |output: &InferRequestedOutputTensor| json!({ "name": output.name, "parameters": write(&output.parameters) });
+        let outputs: Vec<Value> = request.outputs.iter().map(output).collect();
         let mut said = json!({ "parameters": parameters, "inputs": inputs, "outputs": outputs });
         if !self.id.is_empty() {
             said["id"] = json!(self.id);
