@@ -51,6 +51,28 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The author's loop in C: the guest in the tree, and one made from nothing, each built and held against the contract.
+pub(crate) fn all_languages(sequor: &Path) -> Result<String> {
+    let author = || {
+        let mut command = process::command(sequor);
+        command.env("SEQUOR_CACHE", tools()).arg("plugin");
+        command
+    };
+    process::run(author().args(["doctor", "--install", "c"]))?;
+    let made = process::kept().join("made-in-c");
+    if made.exists() {
+        fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+    }
+    process::run(author().args(["new", "made-in-c", "--lang", "c", "--dir"]).arg(&made))?;
+    let mut folders = entries(&process::root().join("plugins/guests-c"))?;
+    folders.push(made);
+    process::run(author().arg("build").args(&folders).arg("--out").arg(folder()))?;
+    for name in ["fair-share-c", "made-in-c"] {
+        process::run(author().arg("check").arg(folder().join(format!("{name}.wasm"))))?;
+    }
+    Ok(format!("{} in C", folders.len()))
+}
+
 /// The lints and tests of the guests and of their kit, and whether the generated code is what the contract says.
 pub(crate) fn test(tally: &mut Tally) -> Result<String> {
     process::run(cargo("run").args(["--quiet", "--locked", "--package", "sequor-plugin-bindings", "--", "--check"]))?;
