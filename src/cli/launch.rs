@@ -60,6 +60,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
+        ..Options::default()
     };
     Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
 }

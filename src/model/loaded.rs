@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
-use crate::backend::Graph;
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
+use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
 use crate::state::{Initial, StateSpec, Store};
@@ -24,13 +24,14 @@ pub(super) struct Loaded {
     pub(super) key: Load,
     pub(super) version: u64,
     pub(super) settings: Arc<ModelSettings>,
-    pub(super) graph: Arc<dyn Graph>,
     pub(super) wiring: Wiring,
     pub(super) states: Vec<StateSpec>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
+    /// What became of instances that may run on a GPU or on the CPU.
+    pub(super) auto: Auto,
     /// The instances' threads, to be woken.
     pub(super) threads: OnceLock<Vec<Thread>>,
     /// What else an instance's thread is asked to do, by instance.
@@ -48,9 +49,9 @@ impl Loaded {
         key: Load,
         version: u64,
         settings: ModelSettings,
-        graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
         hold: Option<Hold>,
+        auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -61,13 +62,13 @@ impl Loaded {
         Ok(Loaded {
             key,
             version,
-            graph,
             wiring,
             states,
             metadata,
             metrics,
             threads: OnceLock::new(),
             hold,
+            auto,
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),

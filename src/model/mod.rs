@@ -7,7 +7,7 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull · `execute`: staging, states, a run, commit.
+//! - `instance`: the threads that pull · `seat`: where each runs · `execute`: staging, states, a run, commit.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
@@ -31,6 +31,7 @@ mod pending;
 mod record;
 pub mod repository;
 pub mod request;
+mod seat;
 mod sync;
 mod table;
 #[cfg(test)]

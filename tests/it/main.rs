@@ -11,6 +11,7 @@ mod examples;
 mod failures;
 mod features;
 mod flags;
+mod gpu;
 mod oracle;
 mod python;
 mod serve;

@@ -1,6 +1,8 @@
 //! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; what a phase does is in the file of its name.
 //! Nothing here is part of the server, and nothing needs more than Rust, a C compiler, Python 3 and pip.
 
+mod gpu;
+mod kernels;
 mod phases;
 mod process;
 mod python;
@@ -16,6 +18,9 @@ const HELP: &str = "\
 cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is none, serve the repository models/;
                                    ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
 cargo xtask test                   everything that must hold: format, lints, models, tests
+cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
+cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
+cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
 fn main() -> ExitCode {
@@ -25,6 +30,9 @@ fn main() -> ExitCode {
     let done = match recipe.as_deref() {
         Some("serve") => serve::serve(&rest),
         Some("test") if rest.is_empty() => test::test(),
+        Some("gpu-test") if rest.is_empty() => gpu::test(),
+        Some("gpu-bench") => gpu::bench(&rest),
+        Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

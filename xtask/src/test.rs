@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{process, python, runtime, sounds};
+use crate::{kernels, process, python, runtime, sounds};
 
 pub(crate) fn test() -> Result<()> {
     let mut phases = Phases::new();
@@ -28,6 +28,7 @@ fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     });
     phases.need("python", python::ensure)?;
     phases.check("models", models);
+    phases.check("kernels", kernels::check);
     phases.need("sounds", sounds::ensure)?;
     phases.need("build", || {
         quiet(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))
