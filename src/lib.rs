@@ -17,9 +17,11 @@
 //! - [`server`]: listeners, drain.
 //! - [`simulate`]: the core in virtual time.
 //! - [`bench`]: the load generator behind `sequor bench` and `benches/`.
+//! - [`author`]: what authors of plug-ins need: from sources to a component.
 //! - [`cli`]: one file a command.
 
 pub mod api;
+pub mod author;
 pub mod backend;
 pub mod batch;
 pub mod bench;

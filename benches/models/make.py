@@ -1,4 +1,4 @@
-"""Makes the two models that only the benchmarks need; the others are of models/.
+"""Makes the three models that only the benchmarks need; the others are of models/.
 
     python3 -m venv .venv && .venv/bin/pip install onnx==1.23.2 && .venv/bin/python benches/models/make.py
 
@@ -41,6 +41,59 @@ def wide():
     write("wide", nodes, inputs, [tensor("OUTPUT", ["batch", 1]), tensor("STATE_OUT", ["batch", WIDTH])], constants)
 
 
+LAYERS, LEFT, FRAMES, DIM, KERNEL = 8, 64, 16, 512, 92
+
+
+def cached():
+    """A step of a streaming encoder as far as its states go: four of two types, 3.5 MiB, the batch on their second axis. Eight layers attend
+    to what they have kept of 64 frames and shift it by 16; what real ones compute besides is left out."""
+    state = lambda name, dims: helper.make_tensor_value_info(name, T.FLOAT, [LAYERS, "batch", *dims])
+    length = lambda name: helper.make_tensor_value_info(name, T.INT64, [LAYERS, "batch", 1])
+    number = lambda name, values: helper.make_tensor(name, T.INT64, [len(values)], values)
+    weights = [((7 * i) % 23 - 11) / 64 for i in range(80 * DIM)]
+    constants = [
+        helper.make_tensor("weights", T.FLOAT, [80, DIM], weights),
+        helper.make_tensor("scale", T.FLOAT, [1], [1 / 64]),
+        number("layer", [0]),
+        number("frames", [FRAMES]),
+        number("all", [1 << 31]),
+        number("time", [2]),
+        number("last", [3]),
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "weights"], ["frames_in"]),
+        helper.make_node("Unsqueeze", ["frames_in", "layer"], ["one"]),
+        helper.make_node("Shape", ["key"], ["shape"], start=0, end=2),
+        helper.make_node("Concat", ["shape", "tail"], ["wide"], axis=0),
+        helper.make_node("Expand", ["one", "wide"], ["new"]),
+    ]
+    constants.append(number("tail", [FRAMES, DIM]))
+    for name in ("key", "value"):
+        nodes += [
+            helper.make_node("Concat", [name, "new"], [f"{name}_long"], axis=2),
+            helper.make_node("Slice", [f"{name}_long", "frames", "all", "time"], [f"{name}_out"]),
+        ]
+    nodes += [
+        helper.make_node("Transpose", ["key_long"], ["key_across"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["new", "key_across"], ["scores"]),
+        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["shares"], axis=-1),
+        helper.make_node("MatMul", ["shares", "value_long"], ["seen"]),
+        helper.make_node("Transpose", ["seen"], ["seen_across"], perm=[0, 1, 3, 2]),
+        helper.make_node("Concat", ["conv", "seen_across"], ["conv_long"], axis=3),
+        helper.make_node("Slice", ["conv_long", "frames", "all", "last"], ["conv_out"]),
+        helper.make_node("ReduceMean", ["seen"], ["y"], axes=[0, 2], keepdims=0),
+        helper.make_node("Add", ["length", "frames"], ["length_out"]),
+    ]
+    inputs = [tensor("x", ["batch", FRAMES, 80])]
+    outputs = [tensor("y", ["batch", DIM])]
+    for side, list in (("", inputs), ("_out", outputs)):
+        list += [state("key" + side, [LEFT, DIM]), state("value" + side, [LEFT, DIM]), state("conv" + side, [DIM, KERNEL])]
+        list.append(length("length" + side))
+    write("cached", nodes, inputs, outputs, constants)
+
+
 if __name__ == "__main__":
     identity()
     wide()
+    cached()

@@ -10,14 +10,33 @@ use crate::{Options, models, role, sequor};
 /// Turns that each figure is measured in; the middle one is taken.
 const TURNS: u64 = 5;
 
-/// Model, clients at once, and by how much the server may cost more than the echo: at most, and as is aimed at.
-const FIGURES: [(&str, &[usize], f64, f64); 5] = [
-    ("identity", &[1, 8, 32, 64], 2.0, 1.5),
-    ("direct", &[1, 8, 32, 64], 2.0, 1.5),
-    ("oldest", &[1, 8, 32, 64], 2.0, 1.5),
-    ("wide_direct", &[32], 2.0, 2.0),
-    ("wide_oldest", &[32], 2.0, 2.0),
+/// What is measured: by how much the server may cost more than the echo, at most and as is aimed at.
+struct Figure {
+    model: &'static str,
+    /// Each client on a stream, not call by call.
+    streaming: bool,
+    clients: &'static [usize],
+    must: f64,
+    aim: f64,
+}
+
+const CALLS: &[usize] = &[1, 8, 32, 64];
+
+const FIGURES: [Figure; 7] = [
+    Figure { model: "identity", streaming: false, clients: CALLS, must: 2.0, aim: 1.5 },
+    Figure { model: "direct", streaming: false, clients: CALLS, must: 2.0, aim: 1.5 },
+    Figure { model: "oldest", streaming: false, clients: CALLS, must: 2.0, aim: 1.5 },
+    Figure { model: "direct", streaming: true, clients: CALLS, must: 2.0, aim: 1.5 },
+    Figure { model: "oldest", streaming: true, clients: CALLS, must: 2.0, aim: 1.5 },
+    Figure { model: "wide_direct", streaming: false, clients: &[32], must: 2.0, aim: 2.0 },
+    Figure { model: "wide_oldest", streaming: false, clients: &[32], must: 2.0, aim: 2.0 },
 ];
+
+impl Figure {
+    fn name(&self) -> String {
+        format!("{}{}", self.model, if self.streaming { "_streams" } else { "" })
+    }
+}
 
 struct Row {
     echo: f64,
@@ -28,7 +47,7 @@ struct Row {
 }
 
 pub(crate) fn figures(options: &Options) {
-    if !FIGURES.iter().any(|(model, ..)| options.wants(model)) {
+    if !FIGURES.iter().any(|figure| options.wants(&figure.name())) {
         return;
     }
     let repository = models::repository();
@@ -38,21 +57,17 @@ pub(crate) fn figures(options: &Options) {
     let hop = Child::start(role("hop")).expect("the echo with a hop");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     println!(
-        "\nCPU time of the server, us a request                                   (unary gRPC; client and server on the same cores)"
+        "\nCPU time of the server, us a request                                   (gRPC; client and server on the same cores)"
     );
     let title = if before.is_some() { "  before" } else { "" };
     println!(
-        "model         clients    echo  +thread{title}   sequor   ratio   must    aim            batch     req/s      p50      p99"
+        "model           clients    echo  +thread{title}   sequor   ratio   must    aim            batch     req/s      p50      p99"
     );
-    for (model, clients, must, aim) in FIGURES {
-        for clients in clients.iter().copied().filter(|_| options.wants(model)) {
-            let row = runtime.block_on(measure(
-                options,
-                model,
-                clients,
-                [Some(&echo), Some(&hop), before.as_ref(), Some(&now)],
-            ));
-            print(model, clients, &row, must, aim);
+    for figure in FIGURES.iter().filter(|figure| options.wants(&figure.name())) {
+        for clients in figure.clients.iter().copied() {
+            let servers = [Some(&echo), Some(&hop), before.as_ref(), Some(&now)];
+            let row = runtime.block_on(measure(options, figure, clients, servers));
+            print(figure, clients, &row);
         }
     }
     if options.wants("wide") {
@@ -60,10 +75,10 @@ pub(crate) fn figures(options: &Options) {
     }
 }
 
-async fn measure(options: &Options, model: &str, clients: usize, servers: [Option<&Child>; 4]) -> Row {
-    let sequences = model != "identity";
+async fn measure(options: &Options, figure: &Figure, clients: usize, servers: [Option<&Child>; 4]) -> Row {
+    let sequences = figure.model != "identity";
     let wanted = Wanted {
-        model: model.to_owned(),
+        model: figure.model.to_owned(),
         data: if sequences { Data::Whole } else { Data::Random },
         shapes: BTreeMap::new(),
         sequence_length: 20,
@@ -80,7 +95,7 @@ async fn measure(options: &Options, model: &str, clients: usize, servers: [Optio
         for (n, child) in servers.iter().enumerate() {
             let Some(child) = child else { continue };
             let recipe = if n < 2 { recipe.clone().unchecked() } else { recipe.clone() };
-            let report = turn(child, clients, requests, &recipe).await;
+            let report = turn(child, (clients, figure.streaming), requests, &recipe).await;
             costs[n].push(report.server.expect("a local server").cpu_us_per_request);
             last = Some(report);
         }
@@ -90,11 +105,12 @@ async fn measure(options: &Options, model: &str, clients: usize, servers: [Optio
     Row { echo, hop, before, now, report: last.expect("a report") }
 }
 
-async fn turn(child: &Child, clients: usize, requests: u64, recipe: &Recipe) -> Report {
+async fn turn(child: &Child, (clients, streaming): (usize, bool), requests: u64, recipe: &Recipe) -> Report {
     let plan = Plan {
         warm_up: Duration::from_millis(200),
         span: Duration::from_secs(120),
         requests: Some(requests),
+        streaming,
         metrics: child.metrics.clone(),
         pid: Some(child.pid()),
         ..Plan::closed(child.grpc.clone(), clients)
@@ -110,7 +126,9 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-fn print(model: &str, clients: usize, row: &Row, must: f64, aim: f64) {
+fn print(figure: &Figure, clients: usize, row: &Row) {
+    let Figure { must, aim, .. } = *figure;
+    let name = figure.name();
     let Row { echo, hop, before, now, report } = row;
     let ratio = now / echo;
     // The aim is for many clients; alone, a request costs its wake-ups.
@@ -124,7 +142,7 @@ fn print(model: &str, clients: usize, row: &Row, must: f64, aim: f64) {
     let aim = aim.map_or("    -".to_owned(), |aim| format!("{aim:5.1}"));
     let latency = report.latency_us;
     println!(
-        "{model:<14}{clients:>6}{echo:>8.1}{hop:>9.1}{before}{now:>9.1}{ratio:>8.2}{must:>7.1}  {aim}  {verdict:<15}{:>6.1}{:>10.0}{:>6.2} ms{:>6.2} ms",
+        "{name:<16}{clients:>6}{echo:>8.1}{hop:>9.1}{before}{now:>9.1}{ratio:>8.2}{must:>7.1}  {aim}  {verdict:<15}{:>6.1}{:>10.0}{:>6.2} ms{:>6.2} ms",
         report.mean_batch.unwrap_or(0.0),
         report.per_second,
         latency.p50 as f64 / 1e3,

@@ -2,6 +2,7 @@
 //! settings of the transport. With a hop, the answer is made by one thread beside those of the sockets: what any server pays at least that
 //! runs its models on threads of their own.
 
+use std::pin::Pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use sequor::api::kserve::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
@@ -9,6 +10,7 @@ use sequor::config::proto::model_infer_response::InferOutputTensor;
 use sequor::config::proto::{self, ModelInferRequest, ModelInferResponse};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 /// A request on its way to the thread beside the sockets.
@@ -26,9 +28,8 @@ pub(crate) fn serve(hop: bool) {
             .initial_connection_window_size(4 << 20)
             .max_concurrent_streams(1 << 16)
             .add_service(service);
-        let incoming = tokio_stream::StreamExt::map(TcpListenerStream::new(listener), |stream| {
-            stream.inspect(|stream| stream.set_nodelay(true).expect("TCP_NODELAY"))
-        });
+        let incoming = TcpListenerStream::new(listener)
+            .map(|stream| stream.inspect(|stream| stream.set_nodelay(true).expect("TCP_NODELAY")));
         server.serve_with_incoming(incoming).await.expect("a server");
     });
 }
@@ -82,13 +83,19 @@ impl GrpcInferenceService for Echo {
         answered.await.map(Response::new).map_err(|_| Status::internal("the thread has gone"))
     }
 
-    type ModelStreamInferStream = tokio_stream::Empty<Result<proto::ModelStreamInferResponse, Status>>;
+    type ModelStreamInferStream =
+        Pin<Box<dyn Stream<Item = Result<proto::ModelStreamInferResponse, Status>> + Send + 'static>>;
 
+    /// Without a hop, for the answer is made where the request is read.
     async fn model_stream_infer(
         &self,
-        _: Request<Streaming<ModelInferRequest>>,
+        request: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        unserved!()
+        let reply = |request: Result<ModelInferRequest, Status>| {
+            let infer_response = Some(answer(request?));
+            Ok(proto::ModelStreamInferResponse { infer_response, error_message: String::new() })
+        };
+        Ok(Response::new(Box::pin(request.into_inner().map(reply))))
     }
     async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> Reply<proto::ServerLiveResponse> {
         unserved!()

@@ -14,6 +14,7 @@ mod bare;
 mod cost;
 mod echo;
 mod models;
+mod share;
 mod speech;
 mod start;
 
@@ -63,6 +64,9 @@ fn main() {
         start::figures(&options);
     }
     cost::figures(&options);
+    if options.wants("cached") {
+        share::figures(&options);
+    }
     if options.wants("vad") {
         speech::figures(&options);
     }

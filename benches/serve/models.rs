@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 
 /// Name, configuration, graph.
-const MODELS: [(&str, &str, &str); 5] = [
+const MODELS: [(&str, &str, &str); 6] = [
     ("identity", include_str!("../models/identity.pbtxt"), "benches/models/identity.onnx"),
     ("direct", include_str!("../models/direct.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
     ("oldest", include_str!("../models/oldest.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
     ("wide_direct", include_str!("../models/wide_direct.pbtxt"), "benches/models/wide.onnx"),
     ("wide_oldest", include_str!("../models/wide_oldest.pbtxt"), "benches/models/wide.onnx"),
+    ("cached", include_str!("../models/cached.pbtxt"), "benches/models/cached.onnx"),
 ];
+
+/// What only we know of one of them.
+const CACHED: &str = include_str!("../models/cached.toml");
 
 pub(crate) fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -21,6 +25,9 @@ pub(crate) fn repository() -> tempfile::TempDir {
         let model = folder.path().join(name);
         std::fs::create_dir_all(model.join("1")).expect("a folder");
         std::fs::write(model.join("config.pbtxt"), config).expect("a file");
+        if name == "cached" {
+            std::fs::write(model.join("sequor.toml"), CACHED).expect("a file");
+        }
         std::fs::copy(root(graph), model.join("1/model.onnx")).expect("a graph");
     }
     folder

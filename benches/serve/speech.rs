@@ -26,13 +26,15 @@ pub(crate) fn figures(options: &Options) {
         "--http-port=0",
         "--grpc-port=0",
         "--metrics-port=0",
+        "--admin-port=0",
         "--grpc-address=127.0.0.1",
         "--log-level=warn",
     ]);
     let server = Child::start(command).expect("the server");
     keep_off(core);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
-    let (streams, report) = runtime.block_on(most(&server, bare, options));
+    let recipe = runtime.block_on(recipe(&server));
+    let (streams, report) = runtime.block_on(most(&server, &recipe, bare, options));
     let bare_again = self::bare(core);
     let alone = (bare + bare_again) / 2.0;
     let ratio = streams as f64 / alone;
@@ -42,9 +44,21 @@ pub(crate) fn figures(options: &Options) {
         "sequor, p99 within 32 ms                {streams} streams   ratio {ratio:.2}   aim 0.9   {}",
         if ratio >= 0.9 { "ok" } else { "not the aim" }
     );
-    if let Some(report) = report {
-        print!("{report}");
-    }
+    let Some(report) = report else { return };
+    print!("{report}");
+    drop(server);
+    // What of it is gRPC's: the same requests at the same pace, each answered with what it brought.
+    let program = std::env::current_exe().expect("this program");
+    let mut command = on(core, program.as_os_str());
+    command.env(crate::ROLE, "echo");
+    let echo = Child::start(command).expect("the echo");
+    let echoed = runtime.block_on(try_with(&echo, &recipe, streams, CHUNK * 100));
+    let cpu = |report: &Report| report.server.expect("a local server").cpu_us_per_request;
+    let (all, grpc, model) = (cpu(&report), cpu(&echoed), CHUNK.as_secs_f64() * 1e6 / alone);
+    println!(
+        "of {all:.1} us of CPU a request: ONNX Runtime alone {model:.1}, an echo at this pace {grpc:.1}, the rest {:.1}",
+        all - model - grpc
+    );
 }
 
 /// Streams whose steps ONNX Runtime alone can just run.
@@ -73,16 +87,16 @@ fn keep_off(core: usize) {
 }
 
 /// The most streams of which 99 of 100 keep their pace, found by halving.
-async fn most(server: &Child, bare: f64, options: &Options) -> (usize, Option<Report>) {
+async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> (usize, Option<Report>) {
     let (step, span) = if options.quick { (50, 3) } else { (10, 8) };
     let (mut low, mut high) = (0, (bare * 1.1) as usize / step + 1);
     let mut best = None;
     while high - low > 1 {
         let middle = (low + high) / 2;
         // One try more, for whatever else the machine was busy with.
-        let mut report = try_with(server, middle * step, Duration::from_secs(span)).await;
+        let mut report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;
         if !good(&report) {
-            report = try_with(server, middle * step, Duration::from_secs(span)).await;
+            report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;
         }
         if good(&report) {
             (low, best) = (middle, Some(report));
@@ -97,7 +111,7 @@ fn good(report: &Report) -> bool {
     report.failures() == 0 && report.latency_us.p99 <= CHUNK.as_micros() as u64
 }
 
-async fn try_with(server: &Child, streams: usize, span: Duration) -> Report {
+async fn recipe(server: &Child) -> Recipe {
     let wanted = Wanted {
         model: "vad".to_owned(),
         data: Data::Random,
@@ -107,8 +121,10 @@ async fn try_with(server: &Child, streams: usize, span: Duration) -> Report {
         check_sums: false,
         seed: 1,
     };
-    let recipe =
-        Recipe::ask(drive::connect(&server.grpc).await.expect("a connection"), &wanted).await.expect("the model");
+    Recipe::ask(drive::connect(&server.grpc).await.expect("a connection"), &wanted).await.expect("the model")
+}
+
+async fn try_with(server: &Child, recipe: &Recipe, streams: usize, span: Duration) -> Report {
     let plan = Plan {
         pace: Pace::Open { streams, chunk: CHUNK },
         span,
@@ -116,5 +132,5 @@ async fn try_with(server: &Child, streams: usize, span: Duration) -> Report {
         pid: Some(server.pid()),
         ..Plan::closed(server.grpc.clone(), streams)
     };
-    drive::run(&plan, &recipe, std::future::pending()).await.expect("a run")
+    drive::run(&plan, recipe, std::future::pending()).await.expect("a run")
 }

@@ -13,12 +13,18 @@ pub enum Code {
     Cancelled,
     FailedPrecondition,
     DeadlineExceeded,
+    /// It stands against what is so now, and may not do so later.
+    Conflict,
+    /// Whoever asks may not.
+    Denied,
+    /// Nobody knows who asks.
+    Unauthenticated,
     /// The request is larger than is taken.
     TooLarge,
 }
 
 impl Code {
-    pub const ALL: [Code; 11] = [
+    pub const ALL: [Code; 14] = [
         Code::Unknown,
         Code::Internal,
         Code::NotFound,
@@ -29,6 +35,9 @@ impl Code {
         Code::Cancelled,
         Code::FailedPrecondition,
         Code::DeadlineExceeded,
+        Code::Conflict,
+        Code::Denied,
+        Code::Unauthenticated,
         Code::TooLarge,
     ];
 
@@ -45,6 +54,9 @@ impl Code {
             Code::Cancelled => "CANCELLED",
             Code::FailedPrecondition => "FAILED_PRECONDITION",
             Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Code::Conflict => "ABORTED",
+            Code::Denied => "PERMISSION_DENIED",
+            Code::Unauthenticated => "UNAUTHENTICATED",
             Code::TooLarge => "RESOURCE_EXHAUSTED",
         }
     }
@@ -61,6 +73,9 @@ impl Code {
             Code::Cancelled => tonic::Code::Cancelled,
             Code::FailedPrecondition => tonic::Code::FailedPrecondition,
             Code::DeadlineExceeded => tonic::Code::DeadlineExceeded,
+            Code::Conflict => tonic::Code::Aborted,
+            Code::Denied => tonic::Code::PermissionDenied,
+            Code::Unauthenticated => tonic::Code::Unauthenticated,
             Code::TooLarge => tonic::Code::ResourceExhausted,
         }
     }
@@ -73,7 +88,10 @@ impl Code {
             | Code::AlreadyExists
             | Code::Cancelled
             | Code::FailedPrecondition => 400,
+            Code::Unauthenticated => 401,
+            Code::Denied => 403,
             Code::NotFound => 404,
+            Code::Conflict => 409,
             Code::TooLarge => 413,
             Code::Internal => 500,
             Code::Unimplemented => 501,

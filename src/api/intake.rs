@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use super::kserve::refusal;
 use super::kserve::settings::Traces;
 use super::kserve::shared_memory::Regions;
+use super::queued::{Held, Queued};
 use super::{Code, Status};
+use crate::config::units::human;
 use crate::error::{Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
 use crate::telemetry::Metrics;
@@ -26,13 +28,15 @@ pub struct Limits {
     pub request: usize,
     /// Requests received and not answered yet.
     pub in_flight: usize,
+    /// Bytes of their inputs.
+    pub queued: u64,
     /// Bytes of answers that the client of one stream has not read yet.
     pub stream_unread: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { request: 64 << 20, in_flight: 65_536, stream_unread: 8 << 20 }
+        Limits { request: 64 << 20, in_flight: 65_536, queued: 4 << 30, stream_unread: 8 << 20 }
     }
 }
 
@@ -58,6 +62,7 @@ struct Shared {
     repository: Repository,
     metrics: Metrics,
     limits: Limits,
+    queued: Queued,
     phase: watch::Sender<Phase>,
     traces: Traces,
     regions: Regions,
@@ -66,7 +71,8 @@ struct Shared {
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
         let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
-        Api(Arc::new(Shared { repository, metrics, limits, phase, traces, regions: Regions::new(limits.request) }))
+        let (queued, regions) = (Queued::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request));
+        Api(Arc::new(Shared { repository, metrics, limits, queued, phase, traces, regions }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -120,11 +126,11 @@ impl Api {
             Err(status) => Err(self.find(&call.model, &call.version).err().unwrap_or(status)),
             Ok(request) => self.admit(request),
         };
-        let (pending, refused) = match admitted {
-            Ok(pending) => (Some(pending), None),
-            Err(status) => (None, Some(status)),
+        let (pending, held, refused) = match admitted {
+            Ok((pending, held)) => (Some(pending), Some(held), None),
+            Err(status) => (None, None, Some(status)),
         };
-        Underway { api: self.clone(), call, pending, refused, flight }
+        Underway { api: self.clone(), call, pending, refused, held, flight }
     }
 
     /// Admits a request and awaits its answer, no longer than `wait`. Dropping the future cancels the request.
@@ -143,10 +149,23 @@ impl Api {
         Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
     }
 
-    fn admit(&self, request: InferRequest) -> Result<Pending, Status> {
+    fn admit(&self, request: InferRequest) -> Result<(Pending, Held), Status> {
         self.check_room(&request)?;
+        let held = self.hold(&request)?;
         let (repository, mark) = (&self.0.repository, request.id.clone());
-        repository.submit(request).map_err(|failure| refusal::status(&failure, &mark))
+        let pending = repository.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
+        Ok((pending, held))
+    }
+
+    fn hold(&self, request: &InferRequest) -> Result<Held, Status> {
+        let bytes = request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum();
+        self.0.queued.take(bytes).map_err(|used| {
+            let [bytes, used, limit] = [bytes, used, self.0.limits.queued].map(human);
+            let text = format!(
+                "no room for a request of {bytes}: requests of {used} wait already, of {limit} that may (limits.queued); retry after 1 s"
+            );
+            Status::new(Code::Unavailable, "queue_full", text).retry_after(refusal::RETRY_AFTER)
+        })
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
@@ -188,6 +207,8 @@ pub struct Underway {
     pub(crate) call: Call,
     pending: Option<Pending>,
     refused: Option<Status>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    held: Option<Held>,
     #[allow(dead_code, reason = "only its drop matters")]
     flight: Flight,
 }

@@ -28,7 +28,7 @@ impl Child {
     pub fn serve(sequor: &Path, repository: &Path) -> Result<Child, BenchError> {
         let mut command = Command::new(sequor);
         command.args([OsStr::new("serve"), OsStr::new("--model-repository"), repository.as_os_str()]);
-        for listener in ["http", "grpc", "metrics"] {
+        for listener in ["http", "grpc", "metrics", "admin"] {
             command.arg(format!("--{listener}-port=0"));
         }
         command.args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-level=warn"]);

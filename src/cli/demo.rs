@@ -63,7 +63,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
         let listeners = launch::bind(&settings)?;
         let (stop, stopped) = tokio::sync::mpsc::channel(1);
         let repository = launch::repository(&library, &settings, &metrics)?;
-        let options = launch::server_options(&settings);
+        let options = launch::server_options(&settings, &library, &repository)?;
         let running = crate::server::start(listeners, options, repository.clone(), metrics.clone(), stopped);
         repository.load(&folder.path().join("vad"));
         refuse_broken(&repository)?;
@@ -86,6 +86,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
 fn quiet(name: &str) -> Option<String> {
     match name {
         "SEQUOR_HTTP_ADDRESS" | "SEQUOR_GRPC_ADDRESS" => Some("127.0.0.1".to_owned()),
+        "SEQUOR_ADMIN_ENABLED" => Some("false".to_owned()),
         "SEQUOR_HTTP_PORT" | "SEQUOR_GRPC_PORT" | "SEQUOR_METRICS_PORT" => Some("0".to_owned()),
         _ => None,
     }

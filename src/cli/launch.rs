@@ -1,8 +1,8 @@
 //! From settings to a server that serves: ports, runtime, repository. Shared by `serve` and `demo`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use sequor_core::Hold;
 
@@ -12,9 +12,10 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
-use crate::config::server::Settings;
+use crate::config::server::{Settings, file};
 use crate::model::{Options, Repository};
-use crate::server::{Addresses, DrainOptions, Listeners, ServerOptions};
+use crate::plugin::{Grants, Loader, Rules};
+use crate::server::{Addresses, AdminOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles};
 use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
@@ -36,6 +37,7 @@ pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
         http: at(settings.http.enabled, &settings.http.address, settings.http.port)?,
         grpc: at(settings.grpc.enabled, &settings.grpc.address, settings.grpc.port)?,
         metrics: at(settings.metrics.enabled, metrics, settings.metrics.port)?,
+        admin: at(settings.admin.enabled, &settings.admin.address, settings.admin.port)?,
     };
     Listeners::bind(&wanted).map_err(|e| Failed::Failed(e.to_string()))
 }
@@ -65,6 +67,17 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
     Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
 }
 
+/// Lets the repository's models have plug-ins. What runs them is made when the first one comes.
+pub(super) fn plugins(repository: &Repository) -> Result<(), Failed> {
+    let loader = OnceLock::new();
+    let load = move |name: &str, component: Vec<u8>| {
+        let loader = loader.get_or_init(|| Loader::new(None, Grants::default()));
+        loader.as_ref().map_err(Clone::clone)?.load(name, &component)
+    };
+    let started = repository.run_plugins(Rules::default(), Box::new(load));
+    started.map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+}
+
 /// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
 /// model that schedules `direct` (or batches stateless requests) runs for the first time.
 fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
@@ -73,11 +86,33 @@ fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
     Some(Hold { requests, backlog: number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER").unwrap_or(0) })
 }
 
-pub(super) fn server_options(settings: &Settings) -> ServerOptions {
-    ServerOptions {
+/// Reads keys and certificates.
+pub(super) fn server_options(
+    settings: &Settings,
+    library: &Library,
+    repository: &Repository,
+) -> Result<ServerOptions, Failed> {
+    let wrong = |e: &dyn std::fmt::Display| Failed::Configuration(e.to_string());
+    let keys_file = some(&settings.admin.keys_file);
+    let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong(&e))?;
+    let files = |tls: &file::Tls| {
+        let client_ca = some(&tls.client_ca).cloned();
+        TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
+    };
+    let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong(&e))?;
+    let serves = api::admin::Options {
+        plugins: Some(Arc::new(repository.clone())),
+        plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
+        upload: settings.admin.upload,
+        node: settings.node.clone(),
+        runtime: format!("onnxruntime {}", library.version),
+        settings: settings.shown.clone(),
+    };
+    Ok(ServerOptions {
         limits: api::Limits {
             request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
             in_flight: settings.limits.in_flight as usize,
+            queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
         drain: DrainOptions {
@@ -86,7 +121,14 @@ pub(super) fn server_options(settings: &Settings) -> ServerOptions {
             exit_timeout: settings.drain.exit_timeout.0,
         },
         keepalive: settings.grpc.keepalive.0,
-    }
+        tls,
+        admin: AdminOptions { keys, serves },
+    })
+}
+
+/// A path that is given.
+fn some(path: &PathBuf) -> Option<&PathBuf> {
+    (!path.as_os_str().is_empty()).then_some(path)
 }
 
 /// Asks for memory in small pages: the allocator would take huge ones, of which an idle server fills a fraction (15 MiB less in use, and

@@ -8,6 +8,8 @@ mod chart;
 mod check;
 mod demo;
 mod launch;
+mod plugin;
+mod remote;
 mod report;
 mod runtime;
 mod serve;
@@ -57,6 +59,9 @@ fn commands() -> Vec<(Command, Run)> {
         (demo::command(), demo::run),
         (simulate::command(), simulate::run),
         (bench::command(), bench::run),
+        (plugin::command(), plugin::run),
+        (remote::model::command(), remote::model::run),
+        (remote::drain::command(), remote::drain::run),
         (runtime::command(), runtime::run),
     ]
 }

@@ -68,12 +68,19 @@ fn ready(status: &ModelStatus, version: &ReadyVersion, limit: u64) -> String {
 }
 
 /// Where it listens, how long it took, and something to try.
-pub(super) fn tail(repository: &Repository, addresses: Addresses, took: Duration) -> String {
+pub(super) fn tail(repository: &Repository, addresses: Addresses, tls: bool, took: Duration) -> String {
     let statuses = repository.statuses();
     let good = statuses.iter().filter(|s| matches!(s.availability, Availability::Ready(_))).count();
     let at = |address: Option<SocketAddr>| address.map_or("off".to_owned(), |a| a.to_string());
-    let Addresses { http, grpc, metrics } = addresses;
-    let listens = format!("http  {}   grpc  {}   metrics  {}", at(http), at(grpc), at(metrics));
+    let Addresses { http, grpc, metrics, admin } = addresses;
+    let admin = admin.map_or("off".to_owned(), |a| format!("{}://{a}", if tls { "https" } else { "http" }));
+    let listens = format!(
+        "http  {}   grpc  {}   metrics  {}   admin and status page  {admin}{}",
+        at(http),
+        at(grpc),
+        at(metrics),
+        if tls { "   (TLS on all but metrics)" } else { "" }
+    );
     let curl = http.map(|a| format!("   or: curl localhost:{}/v2", a.port())).unwrap_or_default();
     let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
     format!(

@@ -53,18 +53,21 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
         repository.record(path, *most).map_err(failed)?;
     }
     let loading = repository.loading();
-    let running = crate::server::start(listeners, launch::server_options(settings), repository.clone(), metrics, stop);
+    launch::plugins(&repository)?;
+    let options = launch::server_options(settings, &library, &repository)?;
+    let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
     load(&repository, settings).await?;
+    crate::device::trim();
     drop(loading);
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));
     }
     say(report::models(&repository).trim_end());
-    say(&report::tail(&repository, running.addresses, began.elapsed()));
+    say(&report::tail(&repository, running.addresses, settings.tls.is_some(), began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }

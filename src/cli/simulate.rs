@@ -1,5 +1,8 @@
 //! `sequor simulate`: the same requests under several policies, in virtual time.
 
+mod contenders;
+mod replay;
+
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,7 +20,7 @@ use crate::simulate::workload::poisson::Poisson;
 use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
 use crate::simulate::workload::tenants::Many;
-use crate::simulate::{Contender, Costs, Experiment, Problem, Report, Wishes, Workload};
+use crate::simulate::{Costs, Experiment, Problem, Report, Wishes, Workload};
 
 /// Flags that describe the one flow that flags can make.
 const OF_A_FLOW: [&str; 6] = ["sequences", "steps", "deadline", "tenants", "zipf", "step"];
@@ -26,7 +29,11 @@ pub(super) fn command() -> Command {
     Command::new("simulate")
         .about("Run recorded or made-up requests under several policies, in virtual time")
         .args(arrivals())
-        .group(ArgGroup::new("arrivals").args(["load", "trace", "poisson", "bursts", "talkers"]).required(true))
+        .group(
+            ArgGroup::new("arrivals")
+                .args(["load", "trace", "poisson", "bursts", "talkers", "replay-round"])
+                .required(true),
+        )
         .args(serving())
         .args(output())
 }
@@ -62,6 +69,13 @@ fn arrivals() -> Vec<Arg> {
             .value_parser(value_parser!(Span))
             .conflicts_with("trace"),
         flag("seed", "N", "Another seed, other chances [default: 1]").value_parser(value_parser!(u64)),
+        flag(
+            "replay-round",
+            "FILE",
+            "No arrivals: a round that a server recorded as faulty, put again to --policy NAME.wasm",
+        )
+        .value_parser(file())
+        .requires("policy"),
     ];
     for arg in args.iter_mut().filter(|a| OF_A_FLOW.contains(&a.get_id().as_str())) {
         *arg = arg.clone().conflicts_with_all(["load", "trace"]);
@@ -74,8 +88,13 @@ fn serving() -> Vec<Arg> {
         Arg::new(name).long(name).value_name(value).help(help).help_heading("serving")
     };
     vec![
-        flag("policy", "NAME", "oldest, direct or edf (deadline); repeat to compare [default: oldest]")
-            .action(ArgAction::Append),
+        flag(
+            "policy",
+            "NAME",
+            "oldest, direct, edf (deadline) or a plug-in (FILE.wasm); repeat to compare [default: oldest]",
+        )
+        .action(ArgAction::Append),
+        flag("set", "KEY=VALUE", "A setting of the plug-ins, as burst=4 or weights.gold=4").action(ArgAction::Append),
         flag("cost", "FILE", "How long a batch of so many rows runs (TOML)").value_parser(value_parser!(PathBuf)),
         flag("instances", "N,...", "Instances; each number is tried")
             .value_delimiter(',')
@@ -108,6 +127,15 @@ fn output() -> Vec<Arg> {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    if let Some(file) = path(matches, "replay-round") {
+        let mut policies = matches.get_many::<String>("policy").into_iter().flatten();
+        return match (policies.next(), policies.next()) {
+            (Some(policy), None) if policy.ends_with(".wasm") => replay::run(file, policy),
+            _ => {
+                Err(Failed::Configuration("--replay-round puts a round to one plug-in: --policy FILE.wasm".to_owned()))
+            }
+        };
+    }
     let experiment = experiment(matches).map_err(|e| Failed::Configuration(e.to_string()))?;
     let began = Instant::now();
     let report = experiment.run();
@@ -154,7 +182,12 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
     };
     let names = matches.get_many::<String>("policy");
     let names: Vec<&str> = names.map_or_else(|| vec!["oldest"], |names| names.map(String::as_str).collect());
-    let contenders = names.into_iter().map(Contender::named).collect::<Result<_, _>>().map_err(Problem::Given)?;
+    let set: Vec<String> = matches.get_many::<String>("set").into_iter().flatten().cloned().collect();
+    if !set.is_empty() && !names.iter().any(|name| name.ends_with(".wasm")) {
+        return Err(Problem::Given("--set is for plug-ins, and no --policy is one".to_owned()));
+    }
+    let made = names.into_iter().map(|name| contenders::contender(name, &set, &serving));
+    let contenders = made.collect::<Result<_, _>>()?;
     Ok(Experiment { workload, serving, costs, contenders, seed })
 }
 
@@ -251,6 +284,7 @@ fn wishes(matches: &ArgMatches) -> Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin::in_text::Guest;
 
     fn made(args: &[&str]) -> Result<Experiment, String> {
         let args = std::iter::once("simulate").chain(args.iter().copied());
@@ -304,12 +338,31 @@ mod tests {
     }
 
     #[test]
+    fn a_plug_in_is_a_contender_with_its_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fair.wasm");
+        let manifest = "name = \"fair\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\n";
+        let guest = Guest { manifest: Some(manifest), ..Guest::default() };
+        std::fs::write(&path, guest.component()).unwrap();
+        let path = path.to_str().unwrap();
+        let experiment = made(&["--talkers", "2", "--policy", path, "--set", "burst=4"]).unwrap();
+        assert_eq!(experiment.contenders[0].name, "fair.wasm");
+        assert_eq!(
+            made(&["--talkers", "2", "--policy", path, "--set", "burst=much"]).unwrap_err(),
+            "fair.wasm: configure: config.burst must be an integer, not \"much\""
+        );
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         assert!(made(&[]).unwrap_err().contains("--load"));
         assert!(made(&["--poisson", "1/s", "--talkers", "2"]).is_err());
+        assert!(
+            made(&["--talkers", "2", "--policy", "./none.wasm"]).unwrap_err().starts_with("./none.wasm: No such file")
+        );
         assert_eq!(
-            made(&["--talkers", "2", "--policy", "./x.wasm"]).unwrap_err(),
-            "./x.wasm: plug-ins are not simulated yet; oldest, direct and deadline (edf) are"
+            made(&["--talkers", "2", "--set", "burst=4"]).unwrap_err(),
+            "--set is for plug-ins, and no --policy is one"
         );
         assert!(made(&["--poisson", "1/s", "--steps", "0.5"]).unwrap_err().contains("steps must be 1 or more"));
         assert!(made(&["--load", "/nowhere.toml"]).unwrap_err().starts_with("/nowhere.toml: "));

@@ -41,6 +41,9 @@ pub mod code {
     pub const NO_OUTPUT: &str = "E-NO-OUTPUT";
     pub const TYPE: &str = "E-TYPE";
     pub const DIMS: &str = "E-DIMS";
+    pub const FEATURE: &str = "E-FEATURE";
+    /// A plug-in that is missing, wrong, or another than was named.
+    pub const PLUGIN: &str = "E-PLUGIN";
     /// A value of sequor.toml, of the environment or of a flag.
     pub const VALUE: &str = "E-VALUE";
     /// Something of the runtime or of this machine.

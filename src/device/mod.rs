@@ -7,6 +7,7 @@
 //! - [`buffer`]: memory of ours · [`moves`]: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
 //! - [`host`]: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
 //! - [`pool`]: host memory for answers, used again and again.
+//! - [`trim`]: gives back what was needed once.
 
 mod buffer;
 pub mod cuda;
@@ -16,6 +17,7 @@ mod moves;
 mod pool;
 mod span;
 pub mod stand_in;
+mod trim;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ pub use host::Host;
 pub use moves::{Lay, Moves, Scratch, Spot};
 pub use pool::{Pool, Pooled};
 pub use span::{Owned, Span, SpanMut};
+pub use trim::trim;
 
 /// Where memory lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use sequor_core::{Batch, Event, Id, Instance, Load, Refusal, Req, RowEnd, Seq, StateAt, Submit, Time, Usage};
+use sequor_core::{
+    Batch, Event, Hooks, Id, Instance, Live, Load, Refusal, Req, Round, RowEnd, Said, Seq, StateAt, Submit, Time, Usage,
+};
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
@@ -13,6 +15,7 @@ use crate::state::budget::{Budget, Ticket};
 use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::Tensor;
 
+use super::burst::Burst;
 use super::clock::Clock;
 use super::execute::Work;
 use super::intake::{self, Accepted};
@@ -22,8 +25,9 @@ use super::pending::Pending;
 use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
-use super::table::{Acts, Import, Step, Table, Told};
+use super::table::{Acts, Import, Step, Table, ToPolicy, Told};
 use super::timer::Timer;
+use super::turn;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -222,6 +226,23 @@ impl Model {
         self.act(acts, now);
     }
 
+    // === an external policy ===
+
+    /// Which hooks of an external policy the core calls for this load.
+    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
+        self.apply(Event::Attach(load, hooks));
+    }
+
+    /// Who lives on a load; `None` once it is gone.
+    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
+        let there = self.loads().iter().any(|l| l.key == load);
+        there.then(|| self.table.lock().core.live(load))
+    }
+
+    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
+        self.table.lock().core.id_of(seq).cloned()
+    }
+
     // === a sequence's state ===
 
     /// Where the state of this sequence lies.
@@ -256,6 +277,17 @@ impl Model {
         step
     }
 
+    /// Takes the answer to a question, and the next step, in one lock section.
+    pub(super) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: Said) -> Step {
+        let now = self.now();
+        let mut table = self.table.lock();
+        let step = table.answer(now, who, round, said);
+        let acts = table.settle();
+        drop(table);
+        self.act(acts, now);
+        step
+    }
+
     /// Gives a batch's requests back and takes the next step, in one lock section. `rows` are in the order of the batch's real rows.
     pub(super) fn complete(
         self: &Arc<Self>,
@@ -282,9 +314,10 @@ impl Model {
     fn act(self: &Arc<Self>, acts: Acts, now: Time) {
         for instance in acts.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                load.wake(instance.n);
+                turn::wake(self, load, instance);
             }
         }
+        let burst = (acts.released.len() > 1).then(Burst::begin);
         for job in acts.released {
             let (metrics, total) = (Arc::clone(&job.load.metrics), now - job.arrived);
             match &job.answer {
@@ -296,6 +329,7 @@ impl Model {
             }
             job.release();
         }
+        drop(burst);
         for (job, refusal) in acts.refused {
             job.load.metrics.dequeued(1);
             if let Some(reason) = failure_reason(&refusal) {
@@ -313,8 +347,21 @@ impl Model {
                 Told::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
+        for (load, what) in acts.policies {
+            self.tell_policy(load, what);
+        }
         if let Some(due) = acts.due {
             self.arm(due);
+        }
+    }
+
+    fn tell_policy(&self, load: Load, what: ToPolicy) {
+        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
+        let Some(attachment) = attachment else { return };
+        match what {
+            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
+            ToPolicy::Fallback => attachment.fell_back(),
+            ToPolicy::Stale(picks) => attachment.went_stale(picks),
         }
     }
 

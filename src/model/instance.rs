@@ -1,52 +1,134 @@
 //! An instance's own thread: it pulls what to do next, does slot operations in the order given, runs, commits, and reports.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
-use sequor_core::{Instance, Req, RowEnd};
+use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, RowEnd, Said, SlotOp};
 
 use crate::backend::BackendError;
 use crate::error::Failure;
+use crate::plugin::Answer;
 use crate::telemetry::BatchTimes;
 
 use super::driver::Model;
 use super::execute::{Executor, Outcome, RunError, Spent, Work};
 use super::job::Job;
 use super::loaded::Loaded;
-use super::sync;
+use super::sync::{self, Mutex, Thread};
 use super::table::{Step, Task};
 
+/// An instance's means of running. Who holds it is the instance: its own thread, or for one step a socket's.
+#[derive(Debug)]
+pub(super) struct Baton(Mutex<Held>);
+
+#[derive(Debug)]
+struct Held {
+    executor: Executor,
+    /// What was taken and left to its own thread.
+    step: Option<Step>,
+}
+
+/// How others reach an instance.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) thread: Thread,
+    pub(super) baton: Weak<Baton>,
+}
+
+impl Baton {
+    pub(super) fn new(executor: Executor) -> Baton {
+        Baton(Mutex::new(Held { executor, step: None }))
+    }
+}
+
 /// Pulls until the load is gone.
-pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, mut executor: Executor) {
-    let mut step = model.next(who);
+pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, baton: &Baton) {
+    let mail = load.mail.get(usize::from(who.n));
     loop {
-        if let Some(mail) = load.mail.get(usize::from(who.n)) {
-            mail.serve(model, &mut executor);
-        }
-        step = match step {
-            Step::Run(task) => {
-                let (batch, jobs, rows) = execute(load, &mut executor, task);
-                model.complete(who, &batch, jobs, rows)
+        let mut held = baton.0.lock();
+        let mut step = held.step.take().unwrap_or_else(|| model.next(who));
+        let rest = loop {
+            if let Some(mail) = mail {
+                mail.serve(model, &mut held.executor);
             }
-            Step::Tidy(ops) => {
-                if let Err(error) = executor.slot_ops(&ops, |_| None) {
-                    tracing::error!(model = model.name, %error, "a slot was not tidied");
-                }
-                model.next(who)
-            }
-            Step::Sleep(until) => {
-                sync::park(until.map(|until| until - model.now()));
-                model.next(who)
-            }
-            Step::Gone => {
-                if let Some(mail) = load.mail.get(usize::from(who.n)) {
-                    mail.close();
-                }
-                // Once it is forgotten nobody finds its other threads to wake them, and each must see for itself that it is over.
-                model.forget(load.key);
-                return load.wake_all();
+            step = match step {
+                Step::Run(task) => run_batch(model, load, who, &mut held.executor, task),
+                Step::Tidy(ops) => tidy(model, who, &mut held.executor, &ops),
+                Step::Ask(round) => ask(model, load, who, round),
+                Step::Sleep(until) => break Some(until),
+                Step::Gone => break None,
             }
         };
+        drop(held);
+        let Some(until) = rest else { break };
+        sync::park(until.map(|until| until - model.now()));
+    }
+    if let Some(mail) = mail {
+        mail.close();
+    }
+    // Once it is forgotten nobody finds its other threads to wake them, and each must see for itself that it is over.
+    model.forget(load.key);
+    load.wake_all();
+}
+
+/// Does a step in place of the instance's own thread, if that is at rest. What comes after it is left to that thread.
+pub(super) fn visit(model: &Arc<Model>, load: &Loaded, who: Instance) {
+    let baton = load.handle(who.n).and_then(|handle| handle.baton.upgrade());
+    let Some(mut held) = baton.as_ref().and_then(|baton| baton.0.try_lock()) else { return load.wake(who.n) };
+    if !matches!(held.step, None | Some(Step::Sleep(_))) {
+        return load.wake(who.n);
+    }
+    held.step = None;
+    let mut step = model.next(who);
+    if let Step::Tidy(ops) = &step {
+        step = tidy(model, who, &mut held.executor, ops);
+    }
+    if let Step::Run(task) = step {
+        step = run_batch(model, load, who, &mut held.executor, task);
+    }
+    if !matches!(step, Step::Sleep(None)) {
+        held.step = Some(step);
+        drop(held);
+        load.wake(who.n);
+    }
+}
+
+fn run_batch(model: &Arc<Model>, load: &Loaded, who: Instance, executor: &mut Executor, task: Task) -> Step {
+    let (batch, jobs, rows) = execute(load, executor, task);
+    model.complete(who, &batch, jobs, rows)
+}
+
+fn tidy(model: &Arc<Model>, who: Instance, executor: &mut Executor, ops: &[SlotOp]) -> Step {
+    if let Err(error) = executor.slot_ops(ops, |_| None) {
+        tracing::error!(model = model.name, %error, "a slot was not tidied");
+    }
+    model.next(who)
+}
+
+/// Puts a question to the load's external policy, without any lock of the core.
+fn ask(model: &Arc<Model>, load: &Loaded, who: Instance, mut round: Box<Round>) -> Step {
+    let attachment = load.attachment.load_full();
+    let answer = match &attachment {
+        Some(attachment) => attachment.ask(&mut round),
+        // It was taken off just now.
+        None => Answer { said: nothing(&round), shadow: None },
+    };
+    let step = model.answer(who, round, answer.said);
+    if let (Some(attachment), Some(shadow)) = (attachment, answer.shadow) {
+        let ran: Option<Vec<Req>> = match &step {
+            Step::Run(task) => Some(task.batch.real().map(|row| row.req).collect()),
+            _ => None,
+        };
+        attachment.compare(&shadow, ran.as_deref());
+    }
+    step
+}
+
+/// What whoever is not there says: the built-in policy decides.
+fn nothing(round: &Round) -> Said {
+    match round.asked {
+        Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
+        Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
     }
 }
 
@@ -184,4 +266,5 @@ fn count(load: &Loaded, work: &[Option<Work>], spent: Spent) {
         state_out: spent.state_out,
     });
     load.metrics.ran_at(SystemTime::now());
+    load.pace.note(spent.state_in + spent.run + spent.state_out);
 }

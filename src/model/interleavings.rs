@@ -1,5 +1,5 @@
 //! The driver's lock, its wake-ups and its instances under a scheduler that tries interleavings: clients that submit and cancel, time that
-//! passes, an instance that pulls. Every request must be answered once, every sum must be right, no slot may run or be freed without its state.
+//! passes, an instance that pulls, or a client's own thread in its place. Every request must be answered once, every sum must be right, no slot may run or be freed without its state.
 //! Run with `--features shuttle`.
 
 use std::path::Path;
@@ -47,8 +47,25 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
 
 /// A whole sequence, sent ahead; every sum is checked.
 fn whole(repository: &Repository, id: u64) {
+    check(id, send(repository, id));
+}
+
+/// The same from a socket's thread, which does steps of the model itself.
+fn whole_in_turns(repository: &Repository, id: u64) {
+    let mut turn = Turn::begin();
+    let sent = send(repository, id);
+    while turn.run() {}
+    // What came to be left to this thread in the meantime is handed on.
+    drop(turn);
+    check(id, sent);
+}
+
+fn send(repository: &Repository, id: u64) -> Vec<Pending> {
     let send = |n: i32| repository.submit(request(id, n + 1, n == 0, n == STEPS - 1)).unwrap();
-    let sent: Vec<Pending> = (0..STEPS).map(send).collect();
+    (0..STEPS).map(send).collect()
+}
+
+fn check(id: u64, sent: Vec<Pending>) {
     let mut sum = 0;
     for (n, pending) in (0..STEPS).zip(sent) {
         sum += n + 1;
@@ -57,7 +74,7 @@ fn whole(repository: &Repository, id: u64) {
     }
 }
 
-/// A sequence whose client goes away in the middle, and comes back with a new one of the same id.
+/// A sequence whose client goes away in the middle, and comes back in turns with a new one of the same id.
 fn broken(repository: &Repository, id: u64) {
     let first = repository.submit(request(id, 5, true, false)).unwrap();
     let second = repository.submit(request(id, 6, false, false)).unwrap();
@@ -67,7 +84,7 @@ fn broken(repository: &Repository, id: u64) {
         Err(Failure::Refused(refused)) => assert_eq!(refused.refusal, sequor_core::Refusal::Cancelled),
         Err(other) => panic!("{other}"),
     }
-    whole(repository, id);
+    whole_in_turns(repository, id);
 }
 
 /// The model's folder; it is written once and loaded for every schedule.
@@ -89,7 +106,7 @@ fn house(folder: &Path) {
         let repository = repository.clone();
         shuttle::thread::spawn(move || run(&repository))
     };
-    let clients = [act(|r| whole(r, 1)), act(|r| broken(r, 2)), act(|r| whole(r, 3))];
+    let clients = [act(|r| whole(r, 1)), act(|r| broken(r, 2)), act(|r| whole_in_turns(r, 3))];
     let time = act(|r| (0..3).for_each(|_| r.tick()));
     for client in clients {
         client.join().unwrap();

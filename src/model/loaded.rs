@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::batch::Wiring;
@@ -12,11 +13,13 @@ use crate::batch::wiring::stateful;
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
+use crate::plugin::Attachment;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
+use super::instance::Handle;
 use super::keep::Mailbox;
-use super::sync::Thread;
+use super::turn::Pace;
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -32,10 +35,16 @@ pub(super) struct Loaded {
     hold: Option<Hold>,
     /// What became of instances that may run on a GPU or on the CPU.
     pub(super) auto: Auto,
-    /// The instances' threads, to be woken.
-    pub(super) threads: OnceLock<Vec<Thread>>,
+    /// What a policy is shown at most.
+    candidates: u32,
+    /// The instances, to be woken.
+    pub(super) handles: OnceLock<Vec<Handle>>,
+    /// How long its steps take.
+    pub(super) pace: Pace,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
+    /// The external policy, if one is attached.
+    pub(super) attachment: ArcSwapOption<Attachment>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -50,7 +59,7 @@ impl Loaded {
         version: u64,
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
-        hold: Option<Hold>,
+        (hold, candidates): (Option<Hold>, u32),
         auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
@@ -66,9 +75,12 @@ impl Loaded {
             states,
             metadata,
             metrics,
-            threads: OnceLock::new(),
+            handles: OnceLock::new(),
+            pace: Pace::default(),
             hold,
             auto,
+            candidates,
+            attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),
@@ -107,15 +119,19 @@ impl Loaded {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
+    pub(super) fn handle(&self, instance: u16) -> Option<&Handle> {
+        self.handles.get()?.get(usize::from(instance))
+    }
+
     pub(super) fn wake(&self, instance: u16) {
-        if let Some(thread) = self.threads.get().and_then(|t| t.get(usize::from(instance))) {
-            thread.unpark();
+        if let Some(handle) = self.handle(instance) {
+            handle.thread.unpark();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        for thread in self.threads.get().into_iter().flatten() {
-            thread.unpark();
+        for handle in self.handles.get().into_iter().flatten() {
+            handle.thread.unpark();
         }
     }
 
@@ -152,7 +168,7 @@ impl Loaded {
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
             strategy,
         };
-        match &settings.scheduling {
+        let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
                 limits: sequence.limits,
                 expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
@@ -162,7 +178,9 @@ impl Loaded {
                 ..base
             },
             _ => base,
-        }
+        };
+        spec.limits.candidates = self.candidates.max(1);
+        spec
     }
 }
 

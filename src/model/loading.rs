@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sequor_core::{Instance, Load};
+use sequor_core::{Instance, Limits, Load};
 
 use crate::backend::Signature;
 use crate::config::Fault;
@@ -19,6 +19,7 @@ use crate::error::LoadError;
 use super::driver::Model;
 use super::execute::Executor;
 use super::fingerprint::Fingerprint;
+use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
 use super::seat::Seat;
@@ -152,7 +153,9 @@ impl Repository {
     ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
         let metrics = shared.metrics.model(&settings.name, version);
-        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shared.options.hold, auto)?);
+        let hold = shared.options.hold;
+        let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
+        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, (hold, candidates), auto)?);
         let spec = load.spec();
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let mut executors = Vec::new();
@@ -186,8 +189,8 @@ impl Repository {
                 // None of them serves if one does not.
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<Loaded>| model.retire(load.key, now));
-                self.edit(name, |entry| entry.fail(name, vec![LoadError::Runtime(fault.to_string())], took));
-                return Err(vec![LoadError::Runtime(fault.to_string())]);
+                self.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
+                return Err(vec![fault]);
             }
             load.metrics.loaded(took);
             new.push(load);
@@ -202,16 +205,25 @@ impl Repository {
     }
 
     /// Takes a load into service and starts its threads.
-    fn start(&self, model: &Arc<Model>, prepared: Prepared) -> std::io::Result<()> {
+    fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, executors } = prepared;
+        let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
-        let mut threads = Vec::new();
+        if let Some(scheduler) = scheduler {
+            self.let_decide(&load, scheduler)?;
+        }
+        let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
         for (n, executor) in (0u16..).zip(executors) {
             let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: load.key, n });
             let name = format!("{}.{n}", load.settings.name);
-            match sync::spawn(name, move || instance::run(&model, &load, who, executor)) {
-                Ok(thread) => threads.push(thread),
+            let baton = Arc::new(Baton::new(executor));
+            let weak = Arc::downgrade(&baton);
+            match sync::spawn(name, move || instance::run(&model, &load, who, &baton)) {
+                Ok(thread) => {
+                    handles.push(Handle { thread: thread.thread().clone(), baton: weak });
+                    threads.push(thread);
+                }
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -219,14 +231,14 @@ impl Repository {
             }
         }
         // A thread that sleeps before this is known here is not woken: wake them all once.
-        let _ = load.threads.set(threads.iter().map(|t| t.thread().clone()).collect());
+        let _ = load.handles.set(handles);
         for thread in &threads {
             thread.thread().unpark();
         }
         let mut all = self.0.threads.lock();
         all.retain(|thread| !sync::is_over(thread));
         all.extend(threads);
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |error| Err(LoadError::Runtime(error.to_string())))
     }
 }
 

@@ -7,12 +7,16 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull · `seat`: where each runs · `execute`: staging, states, a run, commit.
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
+//!   [`wake`]: the answers of a batch leave together.
+//! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
+//! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
+mod burst;
 mod clock;
 pub mod control;
 mod driver;
@@ -27,10 +31,16 @@ mod job;
 mod keep;
 mod loaded;
 mod loading;
+pub mod overview;
 mod pending;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_tests;
+mod plugins;
 mod record;
 pub mod repository;
 pub mod request;
+mod schedule_file;
 mod seat;
 mod sync;
 mod table;
@@ -38,15 +48,19 @@ mod table;
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
+mod turn;
 mod usage;
 
 use sequor_core::{DataType, Dims};
 
+pub use burst::wake;
 pub use control::{Control, IndexRow};
 pub use keep::KeepError;
+pub use overview::{Counted, VersionOverview};
 pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
+pub use turn::Turn;
 
 pub use crate::tensor::rows::Texts;
 pub use crate::tensor::{Named, Tensor};

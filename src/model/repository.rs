@@ -15,6 +15,7 @@ use crate::config::proto;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, LoadError, NotServed};
+use crate::plugin::Registry;
 use crate::state::budget::Budget;
 use crate::telemetry::{Metrics, Recorder, Statistics};
 
@@ -24,6 +25,7 @@ use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::keep::KeepError;
 use super::loaded::Loaded;
+use super::plugins::Decides;
 use super::timer::Timer;
 use super::{InferRequest, Metadata, Pending, seat, sync};
 
@@ -78,6 +80,8 @@ pub(super) struct Shared {
     pub(super) gpus: Mutex<seat::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
+    /// Plug-ins, if the server has any.
+    pub(super) registry: OnceLock<Registry>,
     /// Somebody is loading what is wanted from the start.
     loading: AtomicU32,
     /// Nothing is loaded any more.
@@ -115,6 +119,8 @@ pub(super) struct Entry {
     /// What is served was made from this; what was tried last, from that.
     pub(super) served: Option<Fingerprint>,
     pub(super) tried: Option<Fingerprint>,
+    /// Who says which plug-in decides for it.
+    pub(super) decides: Decides,
     /// Held while the model is loaded or unloaded: one after the other.
     pub(super) gate: Arc<Mutex<()>>,
 }
@@ -184,6 +190,7 @@ impl Repository {
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
+            registry: OnceLock::new(),
             control: OnceLock::new(),
             stopped: AtomicBool::new(false),
             options,

@@ -1,15 +1,16 @@
 //! What the driver of a core locks, wakes and waits with: the operating system's means, or those of a scheduler that tries interleavings.
 
 #[cfg(not(feature = "shuttle"))]
-pub(super) use real::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
+pub(super) use real::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn, thread_local};
 
 #[cfg(feature = "shuttle")]
-pub(super) use tried::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
+pub(super) use tried::{AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn, thread_local};
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
     pub(in crate::model) use std::sync::atomic::AtomicU64;
     pub(in crate::model) use std::thread::{JoinHandle, Thread};
+    pub(in crate::model) use std::thread_local;
     use std::time::Duration;
 
     pub(in crate::model) use parking_lot::Mutex;
@@ -41,14 +42,23 @@ mod tried {
 
     pub(in crate::model) use shuttle::sync::atomic::AtomicU64;
     pub(in crate::model) use shuttle::thread::{JoinHandle, Thread};
+    pub(in crate::model) use shuttle::thread_local;
 
     /// With the interface of the real one.
     #[derive(Debug, Default)]
     pub(in crate::model) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
+        pub(in crate::model) fn new(inner: T) -> Mutex<T> {
+            Mutex(shuttle::sync::Mutex::new(inner))
+        }
+
         pub(in crate::model) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+
+        pub(in crate::model) fn try_lock(&self) -> Option<shuttle::sync::MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
         }
     }
 

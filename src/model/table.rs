@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, Core, Decision, Effect, Event, Id, Instance, Load, Next, Note, Refusal, Req, Row, Said, Seq, Slab, SlotOp,
-    Submit, Time, Why,
+    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Refusal, Req, Round, Row, Said, Seq, Slab,
+    SlotOp, Submit, Time, Why,
 };
 
 use crate::state::budget::Ticket;
@@ -55,6 +55,15 @@ pub(super) enum Told {
     Slotted(Duration),
 }
 
+/// What a load's external policy is told, or what is counted of it.
+#[derive(Debug)]
+pub(super) enum ToPolicy {
+    /// What happened, from this serial number on, and whether some before it were dropped.
+    News(u64, Vec<Observed>, bool),
+    Fallback,
+    Stale(u32),
+}
+
 /// What is to be done after the lock is given back.
 #[derive(Debug, Default)]
 pub(super) struct Acts {
@@ -63,6 +72,7 @@ pub(super) struct Acts {
     pub(super) released: Vec<Box<Job>>,
     pub(super) wake: Vec<Instance>,
     pub(super) told: Vec<(Arc<Loaded>, Told)>,
+    pub(super) policies: Vec<(Load, ToPolicy)>,
     /// When something is due next.
     pub(super) due: Option<Time>,
 }
@@ -79,6 +89,8 @@ pub(super) struct Task {
 #[derive(Debug)]
 pub(super) enum Step {
     Run(Task),
+    /// A question to the load's external policy.
+    Ask(Box<Round>),
     Tidy(Vec<SlotOp>),
     Sleep(Option<Time>),
     Gone,
@@ -130,19 +142,33 @@ impl Table {
     }
 
     pub(super) fn next(&mut self, now: Time, who: Instance) -> Step {
+        if let Some(round) = self.core.consult(now, who.load) {
+            return Step::Ask(round);
+        }
         let next = self.core.next(now, who, &mut self.effects);
-        // No load has an external policy yet; were there one, the built-in would take the round.
-        let next = match next {
-            Next::Ask(round) => self.core.answer(now, round, Said::Plan(Ok(Decision::Default)), &mut self.effects),
-            next => next,
-        };
+        self.step(now, who, next)
+    }
+
+    /// Takes the answer to a question, and says what its instance does next.
+    pub(super) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: Said) -> Step {
+        let planned = matches!(said, Said::Plan(_));
+        let next = self.core.answer(now, round, said, &mut self.effects);
+        if planned {
+            return self.step(now, who, next);
+        }
+        self.digest();
+        self.next(now, who)
+    }
+
+    fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
         // Before requests are lent: what the effects say of a request is noted in it.
         self.digest();
         match next {
             Next::Run(batch) => Step::Run(self.lend(now, batch)),
             Next::Tidy(ops) => Step::Tidy(ops),
-            Next::Sleep(until) => Step::Sleep(until),
-            Next::Ask(_) => Step::Sleep(Some(now)),
+            // An admission question may have come up while it was awake: nobody else is woken for that.
+            Next::Sleep(until) => self.core.consult(now, who.load).map_or(Step::Sleep(until), Step::Ask),
+            Next::Ask(round) => Step::Ask(round),
             Next::Gone => Step::Gone,
         }
     }
@@ -179,8 +205,12 @@ impl Table {
                 Effect::Replay(req, seq) => self.replay(req, seq),
                 Effect::Wake(instance) => self.acts.wake.push(instance),
                 Effect::Note(note) => self.hear(note),
-                // No load names the stages that these belong to.
-                Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) | Effect::Consult => {}
+                Effect::Tell(load) => {
+                    let (first, news, lost) = self.core.observed(load);
+                    self.acts.policies.push((load, ToPolicy::News(first, news, lost)));
+                }
+                // The threads of the load find the question before their next step. No load names the stages that the others belong to.
+                Effect::Consult(_) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
             }
         }
         self.effects = effects;
@@ -229,7 +259,16 @@ impl Table {
             Note::Slotted(seq, _, _, waited) => {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Slotted(waited)))
             }
-            Note::Fault(_) | Note::Fallback | Note::Stale(_) => None,
+            Note::Fallback(load) => {
+                self.acts.policies.push((load, ToPolicy::Fallback));
+                None
+            }
+            Note::Stale(load, n) => {
+                self.acts.policies.push((load, ToPolicy::Stale(n)));
+                None
+            }
+            // Whoever asked has checked the answer too, and knows more of it.
+            Note::Fault(..) => None,
         };
         self.acts.told.extend(told);
     }

@@ -22,13 +22,20 @@ const CONFIG: &str = r#"
 "#;
 
 /// A repository of one model, `sum`, and what it lives in.
-struct House {
-    repository: Repository,
-    _folder: TempDir,
+pub(super) struct House {
+    pub(super) repository: Repository,
+    pub(super) folder: TempDir,
 }
 
 impl House {
     fn new(state_limit: u64) -> House {
+        let house = House::empty(state_limit);
+        load(&house.repository, &house.model());
+        house
+    }
+
+    /// With the model's files, and nothing loaded.
+    pub(super) fn empty(state_limit: u64) -> House {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("sum");
         fs_err::create_dir_all(model.join("1")).unwrap();
@@ -36,11 +43,19 @@ impl House {
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
         let options = Options { state_limit, reply_pool: 1 << 20, ..Options::default() };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
-        load(&repository, &model);
-        House { repository, _folder: folder }
+        House { repository, folder }
     }
 
-    fn send(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> Result<InferAnswer, Failure> {
+    pub(super) fn model(&self) -> std::path::PathBuf {
+        self.folder.path().join("sum")
+    }
+
+    pub(super) fn send(
+        &self,
+        id: u64,
+        value: i32,
+        change: impl FnOnce(&mut SequenceStep),
+    ) -> Result<InferAnswer, Failure> {
         let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
         change(&mut sequence);
         let data = Bytes::copy_from_slice(&value.to_le_bytes());
@@ -61,7 +76,7 @@ impl House {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
     }
 
-    fn sum(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> i32 {
+    pub(super) fn sum(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> i32 {
         let answer = self.send(id, value, change).unwrap();
         i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
     }
@@ -73,7 +88,7 @@ impl Drop for House {
     }
 }
 
-fn load(repository: &Repository, model: &Path) {
+pub(super) fn load(repository: &Repository, model: &Path) {
     repository.load(model);
     let status = repository.statuses().remove(0);
     assert!(matches!(status.availability, Availability::Ready(_)), "{status:?}");

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks};
+use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
 
 /// What a guest is told, once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,6 +31,55 @@ pub struct Events {
     pub sequence: Vec<u64>,
     pub amount: Vec<u64>,
     pub keys: Vec<u64>,
+}
+
+impl Events {
+    /// Appends what happened; `keys` is the number of key features of the model.
+    pub fn add(&mut self, one: &Observed, keys: usize) {
+        let (kind, amount) = match one.what {
+            What::Began { steps } => (1, steps),
+            What::Slotted { waited } => (2, u64::try_from(waited.as_micros()).unwrap_or(u64::MAX)),
+            What::Done { rows } => (3, u64::from(rows)),
+            What::Failed { rows } => (4, u64::from(rows)),
+            What::Ended(why) => (5, code(why)),
+        };
+        self.kind.push(kind);
+        self.sequence.push(one.seq);
+        self.amount.push(amount);
+        self.keys.extend(one.keys.iter().take(keys));
+    }
+
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// Empties every column, keeping its memory.
+    pub fn clear(&mut self) {
+        let Events { kind, sequence, amount, keys } = self;
+        kind.clear();
+        [sequence, amount, keys].into_iter().for_each(Vec::clear);
+    }
+}
+
+/// The contract's number for why a sequence ended.
+fn code(why: Why) -> u64 {
+    match why {
+        Why::End => 1,
+        Why::Idle => 2,
+        Why::Restarted => 3,
+        Why::Cancelled => 4,
+        Why::Evicted => 5,
+        Why::Drained => 6,
+        Why::Fenced => 7,
+        Why::Unsealed => 8,
+        Why::Admin => 9,
+        Why::Rejected => 10,
+        Why::Failed => 11,
+    }
 }
 
 /// Why a call gave no answer: whose fault in the core's words, and what happened in words for its author (message, file and line).

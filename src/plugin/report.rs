@@ -42,7 +42,10 @@ pub struct Attached {
     pub memory_limit: u64,
 }
 
-// ## Active => Recovering | Parked     Recovering => Active | Parked     Parked => Recovering     Shadow => Parked
+// ## Active     => Recovering | Parked
+// ## Shadow     => Recovering | Parked
+// ## Recovering => Active | Shadow | Parked
+// ## Parked     => Recovering
 /// Whether it decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,6 +65,7 @@ pub struct LastFault {
     pub kind: String,
     /// The guest's message, with the place in its source where that is known.
     pub what: String,
+    #[serde(with = "super::when")]
     pub at: SystemTime,
 }
 
@@ -70,6 +74,7 @@ pub struct LastFault {
 pub struct LogLine {
     /// Counts all lines of this plug-in; ask for those after it.
     pub serial: u64,
+    #[serde(with = "super::when")]
     pub at: SystemTime,
     /// error, warn, info, debug.
     pub level: String,

@@ -4,24 +4,28 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::Request;
 use axum::http::header::UPGRADE;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tower::ServiceExt;
+use tokio::task::coop::has_budget_remaining;
 
 use super::House;
+use super::front::Front;
 use super::tasks::Tasks;
+use super::tls::{self, Tls};
+use crate::api::admin::Caller;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
+use crate::model::Turn;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -31,6 +35,8 @@ const FRAME: u32 = 256 << 10;
 const STREAMS: u32 = 1 << 16;
 /// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
 const EARLY_RESETS: usize = 4096;
+/// Rounds of a connection before others get their turn.
+const ROUNDS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
 
@@ -41,8 +47,22 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
     }
 }
 
+/// What the connections of one listener are served with.
+#[derive(Debug, Clone)]
+pub(crate) struct Serving {
+    pub(crate) front: Front,
+    pub(crate) keepalive: Duration,
+    pub(crate) tls: Option<Tls>,
+    /// Whether it is told who calls.
+    pub(crate) for_operators: bool,
+    pub(crate) house: House,
+}
+
 /// Lends the connection to the requests that outlive their handler.
-fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House) -> Request<Incoming> {
+fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House, caller: Option<&Caller>) -> Request<Incoming> {
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller.clone());
+    }
     if request.uri().path() == STREAM_INFER {
         request.extensions_mut().insert(beside.clone());
     } else if request.headers().contains_key(UPGRADE) {
@@ -69,15 +89,41 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
 }
 
 /// Serves a connection until either side ends it.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keepalive: Duration, house: House) {
+pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
+    let caller = |name: Option<String>| {
+        let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
+        serving.for_operators.then_some(Caller { name, address: peer })
+    };
+    let Some(tls) = &serving.tls else {
+        let caller = caller(None);
+        return talk(stream, peer, caller, serving).await;
+    };
+    let shaken = tokio::select! {
+        shaken = tls.accept(stream) => shaken,
+        () = serving.house.closing.cancelled() => return,
+    };
+    match shaken {
+        Ok(stream) => {
+            let caller = caller(tls::client_name(&stream));
+            Box::pin(talk(stream, peer, caller, serving)).await;
+        }
+        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+    }
+}
+
+/// Answers the requests of a connection, whatever carries it.
+async fn talk<S>(stream: S, peer: SocketAddr, caller: Option<Caller>, serving: Serving)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Serving { front, keepalive, house, .. } = serving;
     let (builder, beside) = builder(keepalive);
     let (lender, lent) = (house.clone(), beside.clone());
-    let app = app.map_request(move |request| lend(request, &lent, &lender));
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let service = service_fn(move |request| front.call(lend(request, &lent, &lender, caller.as_ref())));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(house.closing.cancelled());
     let mut told = false;
@@ -85,19 +131,28 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
         if !told && closing.as_mut().poll(cx).is_ready() {
             told = true;
             connection.as_mut().graceful_shutdown();
+            tasks.waker().wake_by_ref();
         }
-        loop {
+        let mut turn = Turn::begin();
+        for _ in 0..ROUNDS {
+            // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
+            if !has_budget_remaining() {
+                break;
+            }
             // Tasks first: what they answer is then written by the connection at once.
-            tasks.turn(cx);
-            if let Poll::Ready(end) = connection.as_mut().poll(cx) {
+            if tasks.turn()
+                && let Poll::Ready(end) = connection.as_mut().poll(&mut Context::from_waker(tasks.waker()))
+            {
                 return Poll::Ready(end);
             }
-            let new = beside.take();
-            if new.is_empty() {
+            beside.take().into_iter().for_each(|work| tasks.begin(work));
+            // Models last: everything that came in is in their queues.
+            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
-            new.into_iter().for_each(|work| tasks.begin(work));
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     });
     tokio::select! {
         end = served => if let Err(error) = end {
@@ -111,6 +166,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, app: Router, keep
 mod tests {
     use std::sync::Arc;
 
+    use axum::Router;
     use axum::extract::State;
     use axum::http::Uri;
     use futures_util::future::join_all;
@@ -120,7 +176,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
     use tonic::transport::Channel;
-    use tower::Service;
+    use tower::{Service, ServiceExt};
 
     use super::*;
     use crate::server::local;
@@ -130,9 +186,11 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let house = House { connections: TaskTracker::new(), closing, cut };
+        let serving =
+            Serving { front: Front::new(None, app), keepalive: Duration::ZERO, tls: None, for_operators: false, house };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(stream, peer, app.clone(), Duration::ZERO, house.clone()));
+                tokio::spawn(serve(stream, peer, serving.clone()));
             }
         });
         Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")

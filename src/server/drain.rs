@@ -1,10 +1,11 @@
 //! The way out: first say so, then take no new sequences, then no new connections, then go. And the signals that ask for it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::House;
@@ -69,8 +70,18 @@ pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
 }
 
 /// Waits for a wish to stop, then takes the server out of service.
-pub(crate) async fn run(api: Api, options: DrainOptions, house: House, mut stop: mpsc::Receiver<Stop>) -> Drained {
-    let wish = next(&mut stop).await;
+pub(crate) async fn run(
+    api: Api,
+    options: DrainOptions,
+    house: House,
+    mut stop: mpsc::Receiver<Stop>,
+    asked: Arc<Notify>,
+) -> Drained {
+    // An operator who asks twice has asked once: only signals hurry.
+    let wish = tokio::select! {
+        wish = next(&mut stop) => wish,
+        () = asked.notified() => Stop::Drain,
+    };
     let begun = Instant::now();
     let limit = begun + options.exit_timeout;
     tracing::info!(?wish, "stopping");

@@ -16,6 +16,7 @@ pub struct Addresses {
     pub http: Option<SocketAddr>,
     pub grpc: Option<SocketAddr>,
     pub metrics: Option<SocketAddr>,
+    pub admin: Option<SocketAddr>,
 }
 
 /// The ports of a server, bound.
@@ -24,6 +25,7 @@ pub struct Listeners {
     pub http: Option<TcpListener>,
     pub grpc: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
+    pub admin: Option<TcpListener>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -42,13 +44,14 @@ impl Listeners {
             http: bind("http", wanted.http)?,
             grpc: bind("grpc", wanted.grpc)?,
             metrics: bind("metrics", wanted.metrics)?,
+            admin: bind("admin", wanted.admin)?,
         })
     }
 
     /// Where they are, with the ports that the system chose.
     pub fn addresses(&self) -> Addresses {
         let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
-        Addresses { http: of(&self.http), grpc: of(&self.grpc), metrics: of(&self.metrics) }
+        Addresses { http: of(&self.http), grpc: of(&self.grpc), metrics: of(&self.metrics), admin: of(&self.admin) }
     }
 }
 
@@ -88,6 +91,6 @@ mod tests {
         let wanted = Addresses { http: Some(local(0)), ..Addresses::default() };
         let addresses = Listeners::bind(&wanted).expect("bound").addresses();
         assert_ne!(addresses.http.expect("an address").port(), 0);
-        assert_eq!((addresses.grpc, addresses.metrics), (None, None));
+        assert_eq!((addresses.grpc, addresses.metrics, addresses.admin), (None, None, None));
     }
 }

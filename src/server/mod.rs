@@ -3,48 +3,73 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `front`: where they go.
+//! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `changed`: files that are read again.
 //! - [`drain`]: the phases of going out, and the signals that ask for it.
 //! - [`poll`]: looks at the model repository again and again.
 
+mod changed;
 pub mod connection;
 pub mod drain;
+mod front;
+mod guard;
 pub mod holder;
+pub mod keys;
 pub mod listeners;
 pub mod poll;
 mod tasks;
+pub mod tls;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use drain::{DrainOptions, Drained, Stop};
+pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
+pub use tls::{Tls, TlsFiles};
 
+use self::front::Front;
+use crate::api::admin::{self, Admin};
 use crate::api::{self, Api};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
+use connection::Serving;
+use guard::Guard;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ServerOptions {
     pub limits: api::Limits,
     pub drain: DrainOptions,
     /// How often a silent HTTP/2 client is asked whether it is there; zero is never.
     pub keepalive: Duration,
+    /// Of all listeners but that of the metrics.
+    pub tls: Option<Tls>,
+    pub admin: AdminOptions,
+}
+
+/// What is served to operators, and to whom.
+#[derive(Debug, Clone, Default)]
+pub struct AdminOptions {
+    /// Without keys, whoever reaches the listener may do everything.
+    pub keys: Option<Keys>,
+    pub serves: admin::Options,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
         let (limits, drain) = (api::Limits::default(), DrainOptions::default());
-        ServerOptions { limits, drain, keepalive: Duration::from_secs(30) }
+        let keepalive = Duration::from_secs(30);
+        ServerOptions { limits, drain, keepalive, tls: None, admin: AdminOptions::default() }
     }
 }
 
@@ -75,36 +100,57 @@ pub fn start(
     let api = Api::new(repository, metrics, options.limits);
     let house =
         House { connections: TaskTracker::new(), closing: CancellationToken::new(), cut: CancellationToken::new() };
-    let app = app(&api);
-    let Listeners { http, grpc, metrics } = listeners;
-    for (listener, app) in [(http, app.clone()), (grpc, app), (metrics, metrics_app(api.clone()))] {
+    let ServerOptions { drain, keepalive, tls, admin, .. } = options;
+    let drain_asked = Arc::new(Notify::new());
+    let for_operators = {
+        let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
+        admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)), guard)
+    };
+    let clients = Front::new(Some(api::kserve::grpc::service(&api)), app(&api));
+    let scrapes = Front::new(None, metrics_app(api.clone()));
+    let plain = Serving { front: scrapes, keepalive, tls: None, for_operators: false, house: house.clone() };
+    let public = Serving { front: clients, tls, ..plain.clone() };
+    let operators = Serving { front: Front::new(None, for_operators), for_operators: true, ..public.clone() };
+    let Listeners { http, grpc, metrics, admin } = listeners;
+    for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
-            house.connections.spawn(accept(listener, app, options.keepalive, house.clone()));
+            house.connections.spawn(accept(listener, serving));
         }
     }
-    let drained = tokio::spawn(drain::run(api, options.drain, house, stop));
+    let drained = tokio::spawn(drain::run(api, drain, house, stop, drain_asked));
     Running { addresses, drained }
 }
 
 /// Everything that clients call: the same on every port but that of the metrics.
 pub fn app(api: &Api) -> Router {
-    let reflection = |build: Result<_, tonic_reflection::server::Error>| {
-        build.inspect_err(|error| tracing::error!(%error, "reflection is not served")).ok()
+    let grpc = tonic::service::Routes::new(api::kserve::grpc::service(api)).add_service(api::health::service(api));
+    let grpc = reflected(grpc, crate::config::proto::DESCRIPTORS);
+    grpc.into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
+}
+
+/// Everything that operators call, for those who may.
+fn admin_app(admin: &Admin, guard: Guard) -> Router {
+    let grpc = tonic::service::Routes::new(admin::grpc::service(admin)).add_service(api::health::service(admin.api()));
+    let grpc = reflected(grpc, admin::DESCRIPTORS);
+    let app = grpc.into_axum_router().merge(admin::http::routes(admin)).fallback(api::kserve::http::not_found);
+    app.layer(axum::middleware::from_fn_with_state(guard, guard::guard))
+}
+
+/// Adds what tells of the services: reflection, in both of its versions.
+fn reflected(mut grpc: tonic::service::Routes, descriptors: &'static [u8]) -> tonic::service::Routes {
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(descriptors)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let mut grpc = tonic::service::Routes::new(api::kserve::grpc::service(api)).add_service(api::health::service(api));
-    if let Some(service) = reflection(described().build_v1()) {
-        grpc = grpc.add_service(service);
+    match described().build_v1() {
+        Ok(service) => grpc = grpc.add_service(service),
+        Err(error) => tracing::error!(%error, "reflection is not served"),
     }
     if let Ok(service) = described().build_v1alpha() {
         grpc = grpc.add_service(service);
     }
-    grpc.into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
-}
-
-fn described() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(crate::config::proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    grpc
 }
 
 fn metrics_app(api: Api) -> Router {
@@ -127,9 +173,8 @@ pub(crate) struct House {
     pub(crate) cut: CancellationToken,
 }
 
-async fn accept(listener: TcpListener, app: Router, keepalive: Duration, house: House) {
-    // Makes the router ready once instead of for every connection.
-    let app: Router = app.with_state(());
+async fn accept(listener: TcpListener, serving: Serving) {
+    let house = serving.house.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -137,9 +182,7 @@ async fn accept(listener: TcpListener, app: Router, keepalive: Duration, house: 
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (app, house) = (app.clone(), house.clone());
-                let connections = house.connections.clone();
-                connections.spawn(connection::serve(stream, peer, app, keepalive, house));
+                house.connections.spawn(connection::serve(stream, peer, serving.clone()));
             }
             Err(error) => refuse_a_while(&error).await,
         }

@@ -2,6 +2,9 @@
 //!
 //! That order is what this is for. A client's requests on one connection come interleaved, and one read brings the last bytes of many: by
 //! the order of wakes, a later request whose first and last bytes came together would overtake an earlier one that lacked only its last.
+//!
+//! Whoever polls them, their host, has a bell of its own among theirs. While it polls nobody need wake it, for it looks at the bells once
+//! more before it rests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,28 +14,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use crate::model;
 
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// The number of the host's own bell; tasks have higher ones.
+const HOST: u64 = 0;
+
 /// The tasks of one connection.
-#[derive(Default)]
 pub(super) struct Tasks {
     running: BTreeMap<u64, (Work, Waker, Arc<Bell>)>,
     begun: u64,
     calls: Arc<Calls>,
+    host: (Waker, Arc<Bell>),
     /// Those of this turn; kept for its memory.
     turn: Vec<u64>,
 }
 
 /// Who wants to be polled.
-#[derive(Default)]
-struct Calls(Mutex<Called>);
+struct Calls {
+    called: Mutex<Called>,
+    /// Where the host is a task.
+    runtime: Option<Handle>,
+}
 
 #[derive(Default)]
 struct Called {
     tasks: Vec<u64>,
-    /// Whoever polls the tasks.
-    host: Option<Waker>,
+    /// Whoever polls the tasks, while it rests.
+    resting: Option<Waker>,
 }
 
 /// What wakes one task, once until it is polled again.
@@ -51,14 +63,30 @@ impl Wake for Bell {
         if self.rung.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut called = self.calls.0.lock();
+        let mut called = self.calls.called.lock();
         called.tasks.push(self.task);
-        // The host knows of the others already.
-        let host = if called.tasks.len() == 1 { called.host.clone() } else { None };
+        let host = called.resting.take();
         drop(called);
-        if let Some(host) = host {
-            host.wake();
+        match (host, &self.calls.runtime) {
+            (Some(host), Some(runtime)) => model::wake(host, runtime),
+            (Some(host), None) => host.wake(),
+            (None, _) => {}
         }
+    }
+}
+
+/// A bell that is rung already.
+fn bell(task: u64, calls: &Arc<Calls>) -> (Waker, Arc<Bell>) {
+    let bell = Arc::new(Bell { task, rung: AtomicBool::new(true), calls: Arc::clone(calls) });
+    calls.called.lock().tasks.push(task);
+    (Waker::from(Arc::clone(&bell)), bell)
+}
+
+impl Default for Tasks {
+    fn default() -> Tasks {
+        let calls = Arc::new(Calls { called: Mutex::default(), runtime: Handle::try_current().ok() });
+        let host = bell(HOST, &calls);
+        Tasks { running: BTreeMap::new(), begun: HOST, calls, host, turn: Vec::new() }
     }
 }
 
@@ -66,22 +94,26 @@ impl Tasks {
     /// Begins a task. It is polled in the next turn.
     pub(super) fn begin(&mut self, work: Work) {
         self.begun += 1;
-        let task = self.begun;
-        let bell = Arc::new(Bell { task, rung: AtomicBool::new(true), calls: Arc::clone(&self.calls) });
-        self.calls.0.lock().tasks.push(task);
-        self.running.insert(task, (work, Waker::from(Arc::clone(&bell)), bell));
+        let (waker, bell) = bell(self.begun, &self.calls);
+        self.running.insert(self.begun, (work, waker, bell));
     }
 
-    /// Polls every task that was woken, once. Whoever is woken from now on wakes `cx`.
-    pub(super) fn turn(&mut self, cx: &mut Context<'_>) {
-        let mut called = self.calls.0.lock();
-        std::mem::swap(&mut called.tasks, &mut self.turn);
-        if !called.host.as_ref().is_some_and(|host| host.will_wake(cx.waker())) {
-            called.host = Some(cx.waker().clone());
-        }
-        drop(called);
+    /// What wakes the host as the tasks are woken. It is rung at first.
+    pub(super) fn waker(&self) -> &Waker {
+        &self.host.0
+    }
+
+    /// Polls every task that was woken, once. Whether the host's own bell was rung.
+    pub(super) fn turn(&mut self) -> bool {
+        std::mem::swap(&mut self.calls.called.lock().tasks, &mut self.turn);
         self.turn.sort_unstable();
+        let mut host = false;
         for task in self.turn.drain(..) {
+            if task == HOST {
+                self.host.1.rung.store(false, Ordering::Release);
+                host = true;
+                continue;
+            }
             let Some((work, waker, bell)) = self.running.get_mut(&task) else { continue };
             // Before the poll: who is woken during it wants another.
             bell.rung.store(false, Ordering::Release);
@@ -89,6 +121,22 @@ impl Tasks {
                 self.running.remove(&task);
             }
         }
+        host
+    }
+
+    /// Whether nobody has called.
+    pub(super) fn is_idle(&self) -> bool {
+        self.calls.called.lock().tasks.is_empty()
+    }
+
+    /// Lets the host rest until a bell is rung. False if one was: there is a turn to be done first.
+    pub(super) fn rest(&self, waker: &Waker) -> bool {
+        let mut called = self.calls.called.lock();
+        let idle = called.tasks.is_empty();
+        if idle && !called.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
+            called.resting = Some(waker.clone());
+        }
+        idle
     }
 }
 
@@ -125,7 +173,7 @@ mod tests {
 
     impl Noted {
         fn turn(&mut self) -> Vec<usize> {
-            self.tasks.turn(&mut Context::from_waker(Waker::noop()));
+            self.tasks.turn();
             std::mem::take(&mut self.polled.lock())
         }
 
@@ -151,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_woken_by_the_first_of_many() {
+    fn the_host_is_woken_once_and_only_while_it_rests() {
         struct Count(std::sync::atomic::AtomicUsize);
         impl Wake for Count {
             fn wake(self: Arc<Self>) {
@@ -161,12 +209,28 @@ mod tests {
         let mut noted = noted(3, false);
         let count = Arc::new(Count(0.into()));
         let host = Waker::from(Arc::clone(&count));
-        noted.tasks.turn(&mut Context::from_waker(&host));
+        let counted = || count.0.load(Ordering::Relaxed);
+        noted.turn();
+        noted.wake(1);
+        assert!(!noted.tasks.rest(&host), "somebody has called");
+        assert_eq!((counted(), noted.turn()), (0, vec![1]));
+        assert!(noted.tasks.rest(&host));
         (0..3).for_each(|n| noted.wake(n));
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        noted.tasks.turn(&mut Context::from_waker(&host));
-        noted.wake(2);
-        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!((counted(), noted.turn()), (1, vec![0, 1, 2]));
+        assert!(noted.tasks.rest(&host));
+        noted.tasks.waker().wake_by_ref();
+        assert_eq!(counted(), 2);
+    }
+
+    #[test]
+    fn the_host_has_a_bell_of_its_own() {
+        let mut tasks = Tasks::default();
+        assert!(tasks.turn(), "at first it is rung");
+        assert!(!tasks.turn());
+        let waker = tasks.waker().clone();
+        (0..2).for_each(|_| waker.wake_by_ref());
+        assert!(tasks.turn());
+        assert!(!tasks.turn());
     }
 
     #[test]
@@ -181,10 +245,9 @@ mod tests {
             let _ = &kept;
             Poll::Ready(())
         })));
-        let mut cx = Context::from_waker(Waker::noop());
-        tasks.turn(&mut cx);
+        tasks.turn();
         assert_eq!(Arc::strong_count(&held), 1);
         waker.lock().take().expect("polled").wake();
-        tasks.turn(&mut cx);
+        tasks.turn();
     }
 }

@@ -25,7 +25,8 @@ struct Server {
 }
 
 fn serve_with(options: ServerOptions) -> Server {
-    let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: Some(local(0)) };
+    let wanted =
+        Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: Some(local(0)), admin: Some(local(0)) };
     let listeners = Listeners::bind(&wanted).expect("ports");
     let (stop, stopped) = mpsc::channel(2);
     let running = start(listeners, options, Repository::empty(), Metrics::new(true), stopped);

@@ -1,8 +1,29 @@
-//! What decides: a built-in strategy by its name, or a policy that somebody brings.
+//! What decides: a built-in strategy by its name, a plug-in, or a policy that somebody brings.
 
 use std::fmt;
 
-use sequor_core::Policy;
+use sequor_core::{Fault, Policy, Time};
+
+use super::plugged::{Plug, Plugged};
+use crate::plugin::guest::ModelFacts;
+
+/// A policy from outside of the core, and what a run wants to know of it besides its answers.
+pub trait Decider: Policy {
+    /// Instructions it has taken since this was asked last; none where they are not counted.
+    fn spent(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Its answer was no good.
+    fn faulted(&mut self, now: Time, fault: Fault) {
+        let _ = (now, fault);
+    }
+
+    /// What is to be said of it at the end.
+    fn told(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
 
 /// A strategy of the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +42,9 @@ pub struct Contender {
 pub(crate) enum Kind {
     BuiltIn(BuiltIn),
     /// Makes a fresh policy for each run; the rounds it gives up are `oldest`'s.
-    External(Box<dyn Fn() -> Box<dyn Policy>>),
+    External(Box<dyn Fn() -> Box<dyn Decider>>),
+    /// The same, of a component.
+    Plugin(Plug),
 }
 
 impl Contender {
@@ -31,30 +54,36 @@ impl Contender {
             "oldest" => BuiltIn::Oldest,
             "direct" => BuiltIn::Direct,
             "deadline" | "edf" => BuiltIn::Deadline,
-            _ if name.ends_with(".wasm") => {
-                return Err(format!("{name}: plug-ins are not simulated yet; oldest, direct and deadline (edf) are"));
+            _ => {
+                return Err(format!(
+                    "\"{name}\" is no policy: there are oldest, direct, deadline (edf) and plug-ins (NAME.wasm)"
+                ));
             }
-            _ => return Err(format!("\"{name}\" is no policy: there are oldest, direct and deadline (edf)")),
         };
         Ok(Contender { name: name.to_owned(), kind: Kind::BuiltIn(built_in) })
     }
 
     /// A policy of one's own.
-    pub fn external(name: &str, make: impl Fn() -> Box<dyn Policy> + 'static) -> Contender {
+    pub fn external(name: &str, make: impl Fn() -> Box<dyn Decider> + 'static) -> Contender {
         Contender { name: name.to_owned(), kind: Kind::External(Box::new(make)) }
+    }
+
+    pub fn plugin(name: &str, plug: Plug) -> Contender {
+        Contender { name: name.to_owned(), kind: Kind::Plugin(plug) }
     }
 
     pub(crate) fn built_in(&self) -> BuiltIn {
         match self.kind {
             Kind::BuiltIn(built_in) => built_in,
-            Kind::External(_) => BuiltIn::Oldest,
+            Kind::External(_) | Kind::Plugin(_) => BuiltIn::Oldest,
         }
     }
 
-    pub(crate) fn policy(&self) -> Option<Box<dyn Policy>> {
+    pub(crate) fn policy(&self, facts: &ModelFacts, tenants: &[String]) -> Option<Box<dyn Decider>> {
         match &self.kind {
             Kind::BuiltIn(_) => None,
             Kind::External(make) => Some(make()),
+            Kind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, tenants))),
         }
     }
 }
@@ -72,10 +101,6 @@ mod tests {
     #[test]
     fn names_are_known_or_explained() {
         assert_eq!(Contender::named("edf").map(|c| c.built_in()), Ok(BuiltIn::Deadline));
-        assert_eq!(
-            Contender::named("./x.wasm").unwrap_err(),
-            "./x.wasm: plug-ins are not simulated yet; oldest, direct and deadline (edf) are"
-        );
         assert!(Contender::named("newest").unwrap_err().contains("is no policy"));
     }
 }

@@ -31,12 +31,21 @@ pub struct Point {
 }
 
 /// What a round of an external policy takes. Built-in policies decide in no time.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plan {
     pub micros: f64,
     /// For each candidate shown.
     pub nanos_each: f64,
+    /// Instructions of a plug-in that run in a microsecond.
+    pub instructions_a_micro: f64,
+}
+
+impl Default for Plan {
+    /// Measured with the guests of `plugins/` (`cargo bench --bench plugin`): plans are short loops over memory that was just written.
+    fn default() -> Self {
+        Plan { micros: 0.0, nanos_each: 0.0, instructions_a_micro: 4000.0 }
+    }
 }
 
 /// The file.
@@ -71,6 +80,9 @@ impl Costs {
         }
         if !(span_like(file.plan.micros) && span_like(file.plan.nanos_each)) {
             return Err(wrong(&["plan"], "a plan takes 0 or more"));
+        }
+        if !(span_like(file.plan.instructions_a_micro) && file.plan.instructions_a_micro > 0.0) {
+            return Err(wrong(&["plan", "instructions_a_micro"], "a microsecond has more than 0 instructions"));
         }
         if file.point.is_empty() {
             return Err(wrong(&[], "no [[point]]: a cost table needs at least one, as batch = 1, micros = 900"));
@@ -130,9 +142,11 @@ impl Costs {
         Duration::from_nanos(((micros * factor * 1e3).round() as u64).max(1))
     }
 
-    /// How long a policy ponders over so many candidates.
-    pub fn plan(&self, candidates: u32) -> Duration {
-        Duration::from_nanos((self.plan.micros * 1e3 + self.plan.nanos_each * f64::from(candidates)).round() as u64)
+    /// How long a policy ponders over so many candidates; `instructions` are what it has taken, where they are counted.
+    pub fn plan(&self, candidates: u32, instructions: Option<u64>) -> Duration {
+        let Plan { micros, nanos_each, instructions_a_micro } = self.plan;
+        let own = instructions.unwrap_or(0) as f64 / instructions_a_micro;
+        Duration::from_nanos(((micros + own) * 1e3 + nanos_each * f64::from(candidates)).round() as u64)
     }
 
     /// Between two points on the line through them, beyond the last on the line through the last two, before the first as the first.

@@ -6,10 +6,11 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sequor_core::{
-    Asked, Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, Policy, Req, Round, RowEnd,
+    Asked, Batch, Core, Dialect, Effect, Event, Fault, Id, Instance, Load, LoadSpec, Next, Note, Req, Round, RowEnd,
     Said, Slab, Submit, Time, Traits,
 };
 
+use super::contender::Decider;
 use super::random::Random;
 use super::serving::{Expire, Serving};
 use super::tally::Tally;
@@ -31,7 +32,7 @@ const LOAD: Load = Load(0);
 const COSTS: u64 = u64::MAX;
 
 /// Runs until everything that arrives has been answered or refused, or nothing can happen any more.
-pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Policy + '_)>) -> Tally {
+pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Decider + '_)>) -> Tally {
     let mut spec = setup.spec.clone();
     spec.external = policy.as_ref().map(|p| p.hooks());
     let mut driver = Driver::new(setup, policy, spec);
@@ -50,7 +51,7 @@ pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Policy + '_)>) -> Tally {
 
 struct Driver<'a, 'p> {
     setup: &'a Setup<'a>,
-    policy: Option<&'a mut (dyn Policy + 'p)>,
+    policy: Option<&'a mut (dyn Decider + 'p)>,
     core: Core,
     now: Time,
     /// Arrivals that have come.
@@ -101,7 +102,7 @@ enum Doing {
 }
 
 impl<'a, 'p> Driver<'a, 'p> {
-    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn Policy + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
+    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn Decider + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
         let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
         let mut core = Core::new();
         let mut out = Vec::new();
@@ -252,10 +253,11 @@ impl<'a, 'p> Driver<'a, 'p> {
                     }
                 }
                 Effect::Wake(Instance { n, .. }) => self.wake(n),
-                Effect::Consult => self.consult = true,
-                Effect::Note(Note::Fallback) => self.tally.fallbacks += 1,
-                Effect::Note(Note::Fault(_)) => self.tally.faults += 1,
-                Effect::Note(Note::Stale(n)) => self.tally.stale += u64::from(n),
+                Effect::Consult(_) => self.consult = true,
+                Effect::Note(Note::Fallback(_)) => self.tally.fallbacks += 1,
+                Effect::Note(Note::Fault(_, fault)) => self.faulted(fault),
+                Effect::Note(Note::Stale(_, n)) => self.tally.stale += u64::from(n),
+                Effect::Tell(_) => self.tell(),
                 Effect::Note(_) | Effect::Replay(..) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
             }
         }
@@ -334,19 +336,27 @@ impl<'a, 'p> Driver<'a, 'p> {
     /// Puts a question to the policy. What it sees is of now; its answer comes when it has pondered this and what was asked before.
     fn ask(&mut self, n: u16, mut round: Box<Round>) {
         let Some(policy) = self.policy.as_mut() else { return };
-        policy.observe(&round.notes);
+        policy.observe(&round.news);
         let said = Said::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.ponder(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
         self.put_at(until, Task::Said(n));
     }
 
+    /// So much has happened that the policy is told without a question.
+    fn tell(&mut self) {
+        let (_, news, _) = self.core.observed(LOAD);
+        if let Some(policy) = self.policy.as_mut() {
+            policy.observe(&news);
+        }
+    }
+
     fn ask_admission(&mut self) {
         if !std::mem::take(&mut self.consult) || self.consulted.is_some() {
             return;
         }
-        let (Some(mut round), Some(policy)) = (self.core.consult(self.now), self.policy.as_mut()) else { return };
-        policy.observe(&round.notes);
+        let (Some(mut round), Some(policy)) = (self.core.consult(self.now, LOAD), self.policy.as_mut()) else { return };
+        policy.observe(&round.news);
         let answer = match &mut round.asked {
             Asked::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
             Asked::Plan(_) => Ok(Vec::new()),
@@ -356,8 +366,20 @@ impl<'a, 'p> Driver<'a, 'p> {
         self.put_at(until, Task::Admitted);
     }
 
+    fn faulted(&mut self, fault: Fault) {
+        // A policy that is away gives no answer, which is none at fault.
+        self.tally.faults += u64::from(fault != Fault::Busy);
+        if let Some(policy) = self.policy.as_mut() {
+            policy.faulted(self.now, fault);
+        }
+    }
+
+    /// Until when the policy ponders over a question. Answers are in already, and what they took is known.
     fn ponder(&mut self, candidates: u32) -> Time {
-        let until = self.lane.max(self.now) + self.setup.costs.plan(candidates);
+        let spent = self.policy.as_mut().and_then(|policy| policy.spent());
+        let takes = self.setup.costs.plan(candidates, spent);
+        self.tally.pondered(takes);
+        let until = self.lane.max(self.now) + takes;
         self.lane = until;
         until
     }

@@ -1,6 +1,6 @@
 //! Every contender on every number of instances, with the same requests.
 
-use super::contender::Contender;
+use super::contender::{Contender, Decider};
 use super::cost::Costs;
 use super::driver::{self, Setup};
 use super::outcome::Outcome;
@@ -33,8 +33,10 @@ impl Experiment {
             costs: &self.costs,
             seed: self.seed,
         };
-        let mut policy = contender.policy();
-        let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn sequor_core::Policy));
-        Outcome::new(&contender.name, instances, policy.is_some(), &self.workload, tally)
+        let facts = self.serving.facts(instances);
+        let mut policy = contender.policy(&facts, &self.workload.tenants);
+        let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn Decider));
+        let told = policy.as_mut().map(|policy| policy.told());
+        Outcome::new(&contender.name, instances, told, &self.workload, tally)
     }
 }

@@ -8,7 +8,7 @@
 //! - [`file`]: a workload described in a TOML file.
 //! - [`cost`]: how long a batch runs.
 //! - [`serving`]: what serves them: instances, slots, limits.
-//! - [`contender`]: what decides.
+//! - [`contender`]: what decides · [`plugged`]: a plug-in that does.
 //! - [`driver`]: the loop over events.
 //! - [`tally`]: what is counted during a run · [`outcome`]: what it comes to.
 //! - [`experiment`]: every contender on every number of instances.
@@ -21,6 +21,7 @@ pub mod error;
 pub mod experiment;
 pub mod file;
 pub mod outcome;
+pub mod plugged;
 pub mod random;
 pub mod rate;
 pub mod report;
@@ -34,6 +35,7 @@ pub use contender::Contender;
 pub use cost::Costs;
 pub use error::Problem;
 pub use experiment::Experiment;
+pub use plugged::Plug;
 pub use report::Report;
 pub use serving::{Serving, Wishes};
 pub use workload::{Arrival, Workload};

@@ -30,6 +30,9 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Of an external policy.
     pub rounds: Option<Rounds>,
+    /// What befell it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
     /// The share of the instances' time in which a batch ran.
     pub busy: f64,
     /// Waits at ever higher percentiles, for the plot: share of the requests, microseconds.
@@ -84,15 +87,26 @@ pub struct Tenant {
     pub wait: Quantiles,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rounds {
+    pub questions: u64,
+    /// What a question took.
+    pub mean_us: f64,
+    pub most_us: f64,
     pub fallbacks: u64,
     pub faults: u64,
     pub stale_picks: u64,
 }
 
 impl Outcome {
-    pub(super) fn new(policy: &str, instances: u16, external: bool, workload: &Workload, mut tally: Tally) -> Outcome {
+    /// `told`: what is to be said of an external policy; none of a built-in one.
+    pub(super) fn new(
+        policy: &str,
+        instances: u16,
+        told: Option<Vec<String>>,
+        workload: &Workload,
+        mut tally: Tally,
+    ) -> Outcome {
         let requests = workload.arrivals.len() as u64;
         let (answered, rejected) = (tally.answers.len() as u64, tally.refused.values().sum());
         let with_deadline = workload.arrivals.iter().filter(|a| a.within.is_some()).count() as u64;
@@ -101,7 +115,6 @@ impl Outcome {
         tally.waits.retain(|wait| *wait != NOT_TAKEN);
         tally.waits.sort_unstable();
         tally.answers.sort_unstable();
-        let (fallbacks, faults, stale_picks) = (tally.fallbacks, tally.faults, tally.stale);
         Outcome {
             policy: policy.to_owned(),
             instances,
@@ -119,7 +132,8 @@ impl Outcome {
             tenants,
             rejected,
             unanswered: requests.saturating_sub(answered + rejected),
-            rounds: external.then_some(Rounds { fallbacks, faults, stale_picks }),
+            rounds: told.is_some().then(|| rounds(&tally)),
+            told: told.unwrap_or_default(),
             busy: tally.busy.as_nanos() as f64 / f64::from(instances.max(1)) / (tally.ended.0.max(1) as f64),
             curve: curve(&tally.waits),
             rejected_by_reason: tally.refused,
@@ -170,6 +184,17 @@ fn batches(tally: &Tally) -> Batches {
     let requests: u64 = sizes.iter().map(|(size, n)| u64::from(*size) * n).sum();
     let most = sizes.keys().next_back().copied().unwrap_or(0);
     Batches { count, mean: ratio(requests, count), most, rows_per_request: ratio(tally.rows, requests), sizes }
+}
+
+fn rounds(tally: &Tally) -> Rounds {
+    Rounds {
+        questions: tally.questions,
+        mean_us: ratio(super::tally::nanos(tally.pondered), tally.questions) / 1e3,
+        most_us: micros(super::tally::nanos(tally.pondered_most)),
+        fallbacks: tally.fallbacks,
+        faults: tally.faults,
+        stale_picks: tally.stale,
+    }
 }
 
 fn slots(tally: &Tally) -> Slots {

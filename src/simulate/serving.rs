@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::contender::BuiltIn;
 use crate::config::units::{Span, SpanOrNever};
+use crate::plugin::guest::ModelFacts;
 
 /// What flags, a file or a trace say of the serving; what they do not say is left to the next.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -107,6 +108,19 @@ impl Wishes {
 }
 
 impl Serving {
+    /// What a plug-in is told of it.
+    pub fn facts(&self, instances: u16) -> ModelFacts {
+        ModelFacts {
+            name: "simulated".to_owned(),
+            version: 1,
+            strategy: "oldest",
+            max_batch: self.max_batch,
+            instances: u32::from(instances),
+            slots: self.slots,
+            ..ModelFacts::default()
+        }
+    }
+
     /// What a core is told of it.
     pub fn spec(&self, instances: u16, built_in: BuiltIn) -> LoadSpec {
         let strategy = match built_in {

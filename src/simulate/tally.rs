@@ -28,6 +28,10 @@ pub struct Tally {
     pub(super) fallbacks: u64,
     pub(super) faults: u64,
     pub(super) stale: u64,
+    /// Questions to an external policy, and what they took.
+    pub(super) questions: u64,
+    pub(super) pondered: Duration,
+    pub(super) pondered_most: Duration,
     pub(super) slots: Level,
     /// When the last thing happened.
     pub(super) ended: Time,
@@ -66,6 +70,12 @@ impl Tally {
         }
         self.rows += rows as u64;
         self.busy += time;
+    }
+
+    pub(super) fn pondered(&mut self, took: Duration) {
+        self.questions += 1;
+        self.pondered += took;
+        self.pondered_most = self.pondered_most.max(took);
     }
 
     pub(super) fn close(&mut self, now: Time) {

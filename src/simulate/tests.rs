@@ -6,9 +6,12 @@ use std::time::Duration;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy, Time};
 
+use super::contender::Decider;
 use super::file::File;
 use super::serving::{Expire, Serving};
-use super::{Arrival, Contender, Costs, Experiment, Report, Workload};
+use super::{Arrival, Contender, Costs, Experiment, Plug, Report, Workload};
+use crate::plugin::guest::Limits;
+use crate::plugin::in_text::Guest;
 
 const MS: u64 = 1_000_000;
 
@@ -201,12 +204,14 @@ impl Policy for Newest {
     }
 }
 
+impl Decider for Newest {}
+
 #[test]
 fn an_external_policy_decides_and_its_pondering_takes_time() {
     // Admission 1 ms, a plan 1 ms, a run 2 ms: at 2 the newest of the first three (the last in order) is chosen, at 4 they have run.
     let arrivals: Vec<Arrival> =
         [(0, 0), (0, 1), (1, 2)].into_iter().map(|(at, s)| arrival(at, s, true, true)).collect();
-    let costs = flat().with_plan(super::cost::Plan { micros: 1000.0, nanos_each: 0.0 });
+    let costs = flat().with_plan(super::cost::Plan { micros: 1000.0, ..super::cost::Plan::default() });
     let contenders = vec![Contender::external("newest", || Box::new(Newest))];
     let report = run(workload(arrivals), Serving::default(), costs, contenders);
     let out = &report.runs[0];
@@ -229,6 +234,8 @@ impl Policy for Nonsense {
         Ok(Decision::Fire)
     }
 }
+
+impl Decider for Nonsense {}
 
 #[test]
 fn a_policy_that_talks_nonsense_falls_back_and_loses_nothing() {
@@ -291,4 +298,96 @@ fn the_page_stands_alone() {
 fn the_report_reads_like_this() {
     let report = crowd(1);
     insta::assert_snapshot!(report.head() + "\n" + &report.table());
+}
+
+// === plug-ins ===
+
+fn plug(guest: &Guest<'_>) -> Plug {
+    Plug::new("x.wasm", &guest.component(), "{}", Limits::default()).unwrap()
+}
+
+const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
+
+#[test]
+fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
+    let guest = Guest { admit: FIRST_COME, ..Guest::default() };
+    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&guest))];
+    let at = |plan| {
+        let costs = flat().with_plan(plan);
+        run(made(SMALL, 1), Serving::default(), costs, contenders())
+    };
+    // Where instructions take next to no time, nobody can tell them apart.
+    let quick = at(super::cost::Plan { instructions_a_micro: 1e9, ..super::cost::Plan::default() });
+    let [oldest, plugin] = &quick.runs[..] else { panic!("two runs") };
+    assert_eq!((plugin.answered, plugin.batches.count), (oldest.answered, oldest.batches.count));
+    assert_eq!(plugin.rounds.map(|r| (r.fallbacks, r.faults)), Some((0, 0)));
+    let slow = at(super::cost::Plan { instructions_a_micro: 1.0, ..super::cost::Plan::default() });
+    let [oldest, plugin] = &slow.runs[..] else { panic!("two runs") };
+    assert!(plugin.wait.p50_us > oldest.wait.p50_us, "its instructions take time: {}", slow.table());
+    let rounds = plugin.rounds.unwrap();
+    assert!(rounds.questions > 0 && rounds.mean_us > 10.0 && rounds.most_us >= rounds.mean_us, "{rounds:?}");
+    assert!(slow.table().contains("each on the average"), "{}", slow.table());
+}
+
+#[test]
+fn a_plug_in_sees_tenants_as_keys() {
+    // It refuses whoever is not the tenant "loud", and falls if the column is not there.
+    let key = super::workload::tenants::key("loud").cast_signed();
+    let keys = format!(
+        "(if (i32.ne (i32.load offset=144 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
+        (if (i64.ne (i64.load (i32.load offset=140 (local.get 0))) (i64.const {key})) (then unreachable))
+        (global.set $heap (i32.const 8192))
+        (i32.const 512)"
+    );
+    let text = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\ntenant = \"loud\"\n";
+    let contenders =
+        vec![Contender::plugin("x.wasm", plug(&Guest { plan: &keys, admit: FIRST_COME, ..Guest::default() }))];
+    let report = run(made(text, 1), Serving::default(), flat(), contenders);
+    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].answered, report.runs[0].requests);
+}
+
+/// Whoever waits gets a slot of instance 0: as many tags and numbers as there are sequences, all zero. `len` stands at 32.
+const FIRST_COME: &str = "
+    (memory.fill (i32.const 2048) (i32.const 0) (i32.const 4096))
+    (i32.store (i32.const 1024) (i32.const 2048))
+    (i32.store (i32.const 1028) (i32.load offset=32 (local.get 0)))
+    (global.set $heap (i32.const 8192))
+    (i32.const 1024)";
+
+#[test]
+fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
+    let falls = Guest { plan: "unreachable", admit: FIRST_COME, ..Guest::default() };
+    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&falls))];
+    let costs = flat().with_plan(super::cost::Plan { instructions_a_micro: 1e12, ..super::cost::Plan::default() });
+    let report = run(made(SMALL, 1), Serving::default(), costs, contenders());
+    let [oldest, plugin] = &report.runs[..] else { panic!("two runs") };
+    assert_eq!((plugin.answered, plugin.wait), (oldest.answered, oldest.wait));
+    assert_eq!((plugin.told.len(), plugin.rounds.map(|r| r.faults)), (3, Some(3)));
+    assert!(
+        plugin.told[2].ends_with("it gave up (unreachable) (in plan), in plan; it is parked, oldest goes on"),
+        "{:?}",
+        plugin.told
+    );
+}
+
+#[test]
+fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
+    let report = || {
+        let contenders = vec![Contender::plugin("x.wasm", plug(&Guest { admit: FIRST_COME, ..Guest::default() }))];
+        run(made(SMALL, 3), Serving { slots: 4, ..Serving::default() }, Costs::default(), contenders)
+    };
+    let (a, b) = (report(), report());
+    assert_eq!((a.table(), a.json(), a.html()), (b.table(), b.json(), b.html()));
+    assert_eq!(a.runs[0].answered, a.runs[0].requests);
+}
+
+#[test]
+fn a_plug_in_that_needs_more_than_there_is_is_refused() {
+    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"tenant\", \"length\"]\n";
+    let bytes = Guest { manifest: Some(manifest), ..Guest::default() }.component();
+    assert_eq!(
+        Plug::new("x.wasm", &bytes, "{}", Limits::default()).unwrap_err(),
+        "x.wasm needs the feature \"length\"; requests have \"tenant\" alone here"
+    );
 }

@@ -75,8 +75,15 @@ pub(super) enum Kind {
 }
 
 impl Store {
-    /// `sided` keeps two copies of every slot, so that a run can write where it does not read: worth its memory where rows are fixed to slots.
-    pub fn new(device: &Arc<dyn Device>, specs: Vec<StateSpec>, slots: u32, sided: bool) -> Result<Store, DeviceError> {
+    /// `fixed_rows`: rows of a batch are slots. Then two copies are kept of every slot, so that a run can write where it does not read, unless
+    /// a state says that its input and output shall be the same memory: then there is one, and what a run wrote is copied there if it is good.
+    pub fn new(
+        device: &Arc<dyn Device>,
+        specs: Vec<StateSpec>,
+        slots: u32,
+        fixed_rows: bool,
+    ) -> Result<Store, DeviceError> {
+        let sides = if fixed_rows && !specs.iter().any(|spec| spec.same_buffer) { 2 } else { 1 };
         let mut layouts = Vec::new();
         let mut states = Vec::with_capacity(specs.len());
         for spec in specs {
@@ -95,10 +102,9 @@ impl Store {
             };
             states.push(State { spec, kind });
         }
-        let sides = if sided { 2 } else { 1 };
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
-        let arena = Arena::new(Arc::clone(device), layouts, slots, sides, sided);
+        let arena = Arena::new(Arc::clone(device), layouts, slots, sides, fixed_rows);
         let terms = Terms { sides, per_chunk: arena.per_chunk, leading, as_kept };
         let slots = vec![SlotView::default(); slots as usize];
         let mut store =

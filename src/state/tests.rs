@@ -166,9 +166,11 @@ proptest! {
 
     #[test]
     fn every_way_to_bind_gives_each_sequence_its_own_last_committed_state(
-        kind in 0usize..6, sided in any::<bool>(), away in any::<bool>(), acts in proptest::collection::vec(act(6), 1..60),
+        kind in 0usize..6, sided in any::<bool>(), same in any::<bool>(), away in any::<bool>(),
+        acts in proptest::collection::vec(act(6), 1..60),
     ) {
-        let specs = kinds().swap_remove(kind);
+        let mut specs = kinds().swap_remove(kind);
+        specs[0].same_buffer = same;
         let device = device(away);
         let mut store = Store::new(&device, specs.clone(), 6, sided).unwrap();
         let mut table: BTreeMap<u32, Values> = BTreeMap::new();
@@ -262,6 +264,23 @@ fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() 
     run(&mut store, &specs, &[None, Some(1)], &[1; 2], &[true; 2], &mut Vec::new());
     run(&mut store, &specs, &all, &[1; 4], &[true; 4], &mut Vec::new());
     assert_eq!(store.rows_copied(), 1);
+}
+
+#[test]
+fn a_state_in_one_buffer_takes_half_the_memory() {
+    let device: Arc<dyn Device> = Arc::new(Host);
+    let allocated = |fixed_rows: bool, same_buffer: bool| {
+        let other = spec("OTHER", DataType::Int64, &[3], 0);
+        let specs = vec![StateSpec { same_buffer, ..spec("STATE", DataType::Fp32, &[100], 0) }, other];
+        let mut store = Store::new(&device, specs, 8, fixed_rows).unwrap();
+        store.init(7).unwrap();
+        store.allocated()
+    };
+    let one = 8 * (400 + 24);
+    assert_eq!(
+        [(true, false), (true, true), (false, false), (false, true)].map(|(f, s)| allocated(f, s)),
+        [2 * one, one, one, one]
+    );
 }
 
 #[test]

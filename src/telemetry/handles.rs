@@ -251,6 +251,16 @@ impl ModelMetrics {
         self.sequences_live.get()
     }
 
+    /// The bound within which this part of the requests went through a phase, in seconds.
+    pub fn quantile(&self, phase: Phase, part: f64) -> Option<f64> {
+        self.phases.get(phase as usize)?.quantile(part)
+    }
+
+    /// How many sequences ended, by reason, in the order of [`Why::ALL`].
+    pub fn sequences_ended(&self) -> Vec<u64> {
+        self.sequences_ended.iter().map(Counter::get).collect()
+    }
+
     pub fn statistics(&self) -> Statistics {
         let success = self.success.get();
         let failed = self.failure.iter().map(Counter::get).sum();

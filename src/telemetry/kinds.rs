@@ -200,6 +200,20 @@ impl Histogram {
         self.0.buckets.iter().map(|b| b.load(Relaxed)).sum()
     }
 
+    /// The bound below which this part of the values lies, in the written unit; `None` if there are no values. Bounds double, and so this is
+    /// up to twice the value itself.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let bounds = self.bounds();
+        let count: u64 = bounds.iter().map(|(_, n)| n).sum();
+        let wanted = ((count as f64 * part).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = bounds.iter().find(|(_, n)| {
+            seen += n;
+            seen >= wanted
+        });
+        found.map(|(bound, _)| *bound)
+    }
+
     fn bounds(&self) -> Vec<(f64, u64)> {
         let last = self.0.buckets.len().saturating_sub(1);
         let bound = |k: usize| if k == last { f64::INFINITY } else { (self.0.first << k) as f64 / self.0.scale };
@@ -246,6 +260,17 @@ mod tests {
         for (value, bound) in [(10_000, 1e-5), (10_001, 2e-5), (20_000, 2e-5), (20_001, 4e-5)] {
             assert_eq!(bucket_of(&Histogram::seconds(), value), bound, "{value}");
         }
+    }
+
+    #[test]
+    fn a_quantile_is_the_bound_above_it() {
+        let histogram = Histogram::counts();
+        assert_eq!(histogram.quantile(0.5), None);
+        histogram.observe(1, 50);
+        histogram.observe(3, 49);
+        histogram.observe(9000, 1);
+        let at = |part| histogram.quantile(part).expect("values");
+        assert_eq!((at(0.0), at(0.5), at(0.51), at(0.99), at(1.0)), (1.0, 1.0, 4.0, 4.0, f64::INFINITY));
     }
 
     #[test]

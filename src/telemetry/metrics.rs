@@ -47,6 +47,7 @@ struct Shared {
     registry: Registry,
     families: Families,
     in_flight: Gauge,
+    queued: Gauge,
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 2],
@@ -143,8 +144,11 @@ impl Metrics {
         let in_flight = Gauge::default();
         let help = "Inference requests received and not answered yet";
         registry.register("sequor_requests_in_flight", help, in_flight.clone());
+        let queued = Gauge::default();
+        let help = "Bytes of the inputs of those requests, of which limits.queued may be held";
+        registry.register("sequor_requests_queued_bytes", help, queued.clone());
         let (models, succeeded) = (Mutex::default(), [RwLock::default(), RwLock::default()]);
-        Metrics(Arc::new(Shared { registry, families, in_flight, models, succeeded }))
+        Metrics(Arc::new(Shared { registry, families, in_flight, queued, models, succeeded }))
     }
 
     /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.
@@ -180,6 +184,11 @@ impl Metrics {
     /// Inference requests received and not answered yet.
     pub fn in_flight(&self) -> &Gauge {
         &self.0.in_flight
+    }
+
+    /// Bytes of their inputs.
+    pub fn queued(&self) -> &Gauge {
+        &self.0.queued
     }
 
     /// Live sequences of all models.

@@ -11,7 +11,11 @@ const SIXTEEN: [&str; 2] = ["direct { }", "oldest { max_candidate_sequences: 16 
 
 /// A running sum of table entries; INPUT is an index, and 99 is none.
 fn lookup(strategy: &str) -> Server {
-    let config = sum("TYPE_FP32", strategy, "")
+    lookup_with(strategy, "")
+}
+
+fn lookup_with(strategy: &str, state: &str) -> Server {
+    let config = sum("TYPE_FP32", strategy, state)
         .replace(r#""INPUT" data_type: TYPE_FP32"#, r#""INPUT" data_type: TYPE_INT64"#)
         .replace("max_batch_size: 4", "max_batch_size: 16")
         .replace("dims: [ -1 ]", "dims: [ 1 ]");
@@ -103,6 +107,35 @@ fn a_failed_request_keeps_the_state_and_the_sequence_goes_on() {
             a.step().input(&[0i64]).answer();
         }
         a.step().input(&[2i64]).gives(&[113.0f32]);
+    }
+}
+
+/// What Triton writes where it reads is still there after a run that failed.
+#[test]
+fn a_state_with_one_buffer_is_kept_like_any_other() {
+    for strategy in both() {
+        let server = lookup_with(strategy, "use_same_buffer_for_input_output: true");
+        let all: Vec<_> = (1..=4).map(|id| server.seq(id)).collect();
+        for (n, seq) in (0i64..).zip(&all) {
+            seq.start().input(&[n]).gives(&[10f32.powi(n as i32)]);
+        }
+        // A run of slots, one of which fails, and one with a hole.
+        let held = server.hold(all[0].step().input(&[0i64]));
+        let waiting = [1, 2, 3].map(|n| all[n].step().input(&[if n == 2 { 99i64 } else { 0 }]).send());
+        held.release();
+        for (n, waiting) in (1..).zip(waiting) {
+            match n {
+                2 => assert!(matches!(waiting.fails(), Failure::Run(_))),
+                n => waiting.gives(&[10f32.powi(n) + 1.0]),
+            }
+        }
+        let held = server.hold(all[1].step().input(&[0i64]));
+        let waiting = [0, 3].map(|n| all[n].step().input(&[0i64]).send());
+        held.release();
+        for (waiting, sum) in waiting.into_iter().zip([3.0f32, 1002.0]) {
+            waiting.gives(&[sum]);
+        }
+        all[2].step().input(&[0i64]).gives(&[101.0f32]);
     }
 }
 

@@ -45,7 +45,7 @@ fn without_a_library_every_place_that_was_tried_is_told() {
         let call = Call::new(&program).arguments(command);
         let here = call.folder.path().canonicalize().unwrap();
         let mut call = call.arguments(match command[0] {
-            "serve" => &["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"][..],
+            "serve" => &["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--admin-port", "0"][..],
             _ => &[],
         });
         call.command.env_clear().env("HOME", &here).env("PATH", "/nowhere");
@@ -71,8 +71,17 @@ fn a_taken_port_says_who_has_it() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
     let me = fs::read_to_string("/proc/self/comm").unwrap();
-    let call =
-        Call::sequor().arguments(["serve", "--http-port", "0", "--metrics-port", "0", "--grpc-address", "127.0.0.1"]);
+    let call = Call::sequor().arguments([
+        "serve",
+        "--http-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--admin-port",
+        "0",
+        "--grpc-address",
+        "127.0.0.1",
+    ]);
     let call = call.arguments(["--grpc-port", &address.port().to_string(), "--model-repository", "/nowhere"]);
     let ended = call.end();
     let said =

@@ -80,13 +80,19 @@ fn what_would_be_a_silent_change_is_refused_with_what_to_do() {
     let ended = Call::serve(models()).arguments(flags).end();
     let said = "sequor: --cache-config: not served: answers of models that remember are not cached; leave the flag out\n\
         sequor: --grpc-restricted-protocol: not served: nothing is restricted yet; let a proxy in front decide who may call what\n\
-        sequor: --grpc-use-ssl: not served: TLS is not served yet; put a proxy with TLS in front\n";
+        sequor: --grpc-use-ssl: not served: TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
 }
 
 #[test]
 fn a_limit_that_would_not_hold_is_refused() {
-    let ended = Call::serve(models()).environment("SEQUOR_LIMITS_QUEUED", "1GiB").end();
-    assert_eq!(ended.code, Some(3));
-    assert_eq!(ended.stderr, "sequor: SEQUOR_LIMITS_QUEUED: [limits] queued is not served yet\n");
+    let refused = |name: &str, value: &str, why: &str| {
+        let ended = Call::serve(models()).environment(name, value).end();
+        assert_eq!((ended.code, ended.stderr), (Some(3), format!("sequor: {name}: {why}\n")));
+    };
+    refused("SEQUOR_OTLP_ENDPOINT", "http://127.0.0.1:4317", "[otlp] endpoint is not served yet");
+    let never = "limits.queued (1MiB) must be at least limits.request (64MiB), or such a request never fits";
+    refused("SEQUOR_LIMITS_QUEUED", "1MiB", never);
+    let never = "limits.queued (4GiB) must be at least limits.request (5GiB), or such a request never fits";
+    refused("SEQUOR_LIMITS_REQUEST", "5GiB", never);
 }

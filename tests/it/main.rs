@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod admin;
+mod bad_input;
 mod check;
 mod cli;
+mod clients;
 mod demo;
 mod docs;
 mod examples;
@@ -12,11 +15,18 @@ mod failures;
 mod features;
 mod flags;
 mod gpu;
+mod held;
+mod load;
 mod oracle;
+#[path = "../surface/admin/papers.rs"]
+mod papers;
+mod perf;
+mod plugins;
 mod python;
 mod serve;
 mod server;
 mod speech;
 mod states;
+mod steps;
 mod sums;
 mod surface;

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::server::{Server, root};
 
 /// What `cargo xtask test` put into the environment.
-fn prepared(variable: &str) -> PathBuf {
+pub(crate) fn prepared(variable: &str) -> PathBuf {
     let value = std::env::var_os(variable);
     value.map_or_else(|| panic!("${variable} is not set: run `cargo xtask test`, which prepares it"), PathBuf::from)
 }

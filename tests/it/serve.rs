@@ -1,6 +1,7 @@
 //! A server's life: what it says when it serves, and its way out.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
@@ -12,7 +13,7 @@ use sequor::config::proto::infer_parameter::ParameterChoice;
 use sequor::config::proto::model_infer_request::InferInputTensor;
 use sequor::config::proto::{InferParameter, ModelInferRequest};
 
-use crate::server::{Call, Server, get, models};
+use crate::server::{Call, SEQUOR, Server, get, models, runtime};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
@@ -38,7 +39,7 @@ fn it_says_what_it_serves_and_where() {
     assert_eq!(status, 200);
     assert!(metrics.contains("sequor_slots{model=\"vad\",version=\"1\",state=\"free\"} 512\n"), "{metrics}");
 
-    let (http, grpc, at) = (server.http, server.grpc, server.metrics);
+    let (http, grpc, at, admin) = (server.http, server.grpc, server.metrics, server.admin.unwrap());
     let ended = server.stop();
     assert_eq!(ended.code, Some(0));
     let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -49,7 +50,8 @@ fn it_says_what_it_serves_and_where() {
         "{head}"
     );
     assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));
-    assert_eq!(*listens, format!("http  {http}   grpc  {grpc}   metrics  {at}"));
+    let said = format!("http  {http}   grpc  {grpc}   metrics  {at}   admin and status page  http://{admin}");
+    assert_eq!(*listens, said);
     assert!(ready.starts_with("ready in ") && ready.contains(" with 4 of 4 models.   try: "), "{ready}");
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }
@@ -93,6 +95,39 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
     let said = server.stop().stdout;
     assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
     assert!(explicit(&["*"]).stop().stdout.contains(" with 4 of 4 models."));
+}
+
+/// Whoever started it may have gone, or never have wanted to read.
+#[test]
+fn it_serves_also_where_nobody_reads_what_it_says() {
+    // An address that no other program has, so that a port can be chosen before the server is asked.
+    let [.., a, b, c] = std::process::id().to_be_bytes();
+    let port = TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c), 0)).unwrap().local_addr().unwrap();
+    let (address, number) = (port.ip().to_string(), port.port().to_string());
+    for is_closed in [false, true] {
+        let mut call = Call::new(if is_closed { "sh" } else { SEQUOR });
+        if is_closed {
+            call = call.arguments(["-c", "exec \"$0\" \"$@\" >&-", SEQUOR]);
+        } else {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            call.command.stdout(writer);
+        }
+        let call = call.environment("ORT_DYLIB_PATH", runtime()).environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
+        let call = call.arguments(["serve", "--http-address", &address, "--http-port", &number]);
+        let call = call.arguments(["--allow-grpc=false", "--allow-metrics=false", "--model-repository"]);
+        let process = call.arguments([models()]).begin();
+        let hangs = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(port).is_err() || get(port, "/v2/health/ready").0 != 200 {
+            assert!(Instant::now() < hangs);
+            std::thread::sleep(LOOK);
+        }
+        // It has nothing to say once it is ready but that; then it goes as it always goes.
+        process.terminate();
+        let ended = process.ended();
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.stderr.contains("drained=Clean"), "{}", ended.stderr);
+    }
 }
 
 // === the way out ===

@@ -75,7 +75,7 @@ impl Call {
     /// `serve` of this repository, on this machine's own address and any free ports.
     pub(crate) fn serve(repository: impl AsRef<Path>) -> Call {
         let call = Call::sequor().arguments(["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]);
-        let call = call.arguments(["--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
+        let call = call.arguments(["--admin-port", "0", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
         // Or every test would wait for proxies to turn away that are not there.
         let call = call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s");
         call.arguments(["--model-repository".as_ref(), repository.as_ref().as_os_str()])
@@ -105,8 +105,10 @@ impl Call {
             words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line:?}"))
         };
         let [http, grpc, metrics] = ["http", "grpc", "metrics"].map(address);
+        let admin = line.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let admin = admin.map(|address| address.parse().unwrap());
         process.wait_for("ready in ").unwrap_or_else(|| panic!("not ready: {:?}", process.kill()));
-        Server { process, http, grpc, metrics }
+        Server { process, http, grpc, metrics, admin }
     }
 
     pub(crate) fn begin(mut self) -> Process {
@@ -212,6 +214,8 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
     pub(crate) metrics: SocketAddr,
+    /// `None` if it serves no operators.
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Server {

@@ -93,7 +93,7 @@ impl House {
         };
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();
-        let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), metrics: None };
+        let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), ..Addresses::default() };
         let (stop, stopped) = mpsc::channel(2);
         let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
         let options = ServerOptions { limits, drain, ..ServerOptions::default() };

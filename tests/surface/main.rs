@@ -3,9 +3,11 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod admin;
 mod control;
 mod forms;
 mod house;
+mod limits;
 mod memory;
 mod python;
 mod settings;

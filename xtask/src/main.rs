@@ -1,13 +1,19 @@
 //! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; what a phase does is in the file of its name.
 //! Nothing here is part of the server, and nothing needs more than Rust, a C compiler, Python 3 and pip.
 
+mod browser;
+mod fuzz;
 mod gpu;
+mod guests;
 mod kernels;
+mod node;
+mod perf;
 mod phases;
 mod process;
 mod python;
 mod runtime;
 mod serve;
+mod soak;
 mod sounds;
 mod tally;
 mod test;
@@ -17,7 +23,12 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is none, serve the repository models/;
                                    ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
-cargo xtask test                   everything that must hold: format, lints, models, tests
+cargo xtask test                   everything that must hold: format, lints, models, tests;
+        [--browser]                a browser must be there (otherwise its test is left out, and said so, where none can be had)
+        [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
+cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
+cargo xtask fuzz [--seconds 60]    the fuzz targets alone
+cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 100 runs of perf_analyzer
 cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
 cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
 cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
@@ -29,7 +40,10 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.skip_while(|a| a == "--").collect();
     let done = match recipe.as_deref() {
         Some("serve") => serve::serve(&rest),
-        Some("test") if rest.is_empty() => test::test(),
+        Some("test") => test::test(&rest),
+        Some("prepare") if rest.is_empty() => test::prepare(),
+        Some("fuzz") => fuzz::fuzz(&rest),
+        Some("soak") if rest.is_empty() => soak::soak(),
         Some("gpu-test") if rest.is_empty() => gpu::test(),
         Some("gpu-bench") => gpu::bench(&rest),
         Some("ptx") if rest.is_empty() => kernels::ptx(),

@@ -1,7 +1,7 @@
 //! The Python of the tests: a virtual environment of its own, with what `third_party/tests.txt` pins by hash.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -35,4 +35,31 @@ pub(crate) fn ensure() -> Result<String> {
     )?;
     fs::write(&stamp, pins).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok("made".to_owned())
+}
+
+/// Takes the wheels of `third_party/NAME.txt` apart into a folder of that name, and lets `finish` add to it. Kept until those pins, or the
+/// `recipe` of what is added, change.
+pub(crate) fn unpack(name: &str, recipe: &str, finish: impl FnOnce(&Path) -> Result<()>) -> Result<String> {
+    let pins_file = process::root().join(format!("third_party/{name}.txt"));
+    let pins = fs::read_to_string(&pins_file).with_context(|| format!("cannot read {}", pins_file.display()))?;
+    let made_from = pins + recipe;
+    let folder = process::kept().join(name);
+    let stamp = folder.join("made-from.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|was| was == made_from) {
+        return Ok("already there".to_owned());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    process::run(
+        process::command("python3")
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"])
+            .args(["--only-binary=:all:", "--target"])
+            .arg(&folder)
+            .arg("--requirement")
+            .arg(&pins_file),
+    )?;
+    finish(&folder)?;
+    fs::write(&stamp, made_from).with_context(|| format!("cannot write {}", stamp.display()))?;
+    Ok("fetched".to_owned())
 }

@@ -1,17 +1,45 @@
 //! `cargo xtask test`: everything that must hold before a change goes in, in one command.
 
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{kernels, process, python, runtime, sounds};
+use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds};
 
-pub(crate) fn test() -> Result<()> {
+/// What is wished beyond the everyday.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wishes {
+    /// A browser, or the run fails.
+    browser: bool,
+    /// Seconds of each fuzz target.
+    fuzz: Option<u64>,
+}
+
+impl Wishes {
+    fn read(arguments: &[String]) -> Result<Wishes> {
+        let mut wishes = Wishes::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--browser" => wishes.browser = true,
+                "--fuzz" => {
+                    wishes.fuzz = Some(arguments.next().context("--fuzz wants seconds")?.parse().context("--fuzz")?);
+                }
+                other => bail!("cargo xtask test knows no {other}"),
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+pub(crate) fn test(arguments: &[String]) -> Result<()> {
+    let wishes = Wishes::read(arguments)?;
     let mut phases = Phases::new();
     let mut tally = Tally::default();
-    let ran = run(&mut phases, &mut tally);
+    let ran = run(&wishes, &mut phases, &mut tally);
     eprint!("---\n{}", phases.table());
     eprintln!("     Summary [{:>8.3}s] {tally}; {}", phases.elapsed().as_secs_f64(), phases.verdict());
     ran?;
@@ -21,27 +49,71 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-fn run(phases: &mut Phases, tally: &mut Tally) -> Result<()> {
-    phases.check("format", || quiet(process::cargo().args(["fmt", "--all", "--check"])));
-    phases.check("lints", || {
-        quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
-    });
+/// `cargo xtask prepare`: gets what tests need, and prints the environment in which `cargo nextest run` finds it.
+pub(crate) fn prepare() -> Result<()> {
+    let mut phases = Phases::new();
+    fetch(&Wishes::default(), &mut phases)?;
+    build(&mut phases)?;
+    for (name, value) in environment() {
+        println!("export {name}='{}'", value.display());
+    }
+    Ok(())
+}
+
+/// Gets what tests call. Whether there is a browser among it.
+fn fetch(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
     phases.need("python", python::ensure)?;
-    phases.check("models", models);
-    phases.check("kernels", kernels::check);
     phases.need("sounds", sounds::ensure)?;
+    phases.need("clients", || Ok(format!("perf_analyzer {}, node {}", perf::ensure()?, node::ensure()?)))?;
+    browser(wishes, phases)
+}
+
+/// Builds the server and gets it its runtime.
+fn build(phases: &mut Phases) -> Result<()> {
     phases.need("build", || {
         quiet(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))
     })?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
-    phases.check("tests", || tally::run(&mut tests(), tally));
+    phases.need("guests", || guests::build(&sequor))
+}
+
+fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
+    phases.check("format", || {
+        quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
+        quiet(guests::cargo("fmt").args(["--all", "--check"]))
+    });
+    phases.check("lints", || {
+        quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    });
+    let has_browser = fetch(wishes, phases)?;
+    phases.check("models", models);
+    phases.check("kernels", kernels::check);
+    build(phases)?;
+    phases.check("tests", || tally::run(&mut tests(has_browser), tally));
+    phases.check("tests of guests", || guests::test(tally));
     phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
+    if let Some(seconds) = wishes.fuzz {
+        phases.check("fuzz", || tally::run(&mut fuzz::command(seconds), tally));
+    }
     Ok(())
+}
+
+/// Whether there is a browser. That none can be had is a fault only where one was wished for.
+fn browser(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
+    let mut has_browser = true;
+    phases.need("browser", || match browser::ensure() {
+        Err(e) if !wishes.browser => {
+            has_browser = false;
+            Ok(format!("NONE, its test is left out ({e:#})"))
+        }
+        had => had,
+    })?;
+    Ok(has_browser)
 }
 
 fn quiet(command: &mut Command) -> Result<String> {
@@ -60,12 +132,21 @@ fn models() -> Result<String> {
 }
 
 /// Nextest where it is installed, else what cargo brings.
-fn tests() -> Command {
+fn tests(has_browser: bool) -> Command {
     let mut tests = process::cargo();
-    if process::succeeds(process::cargo().args(["nextest", "--version"])) {
+    let is_nextest = process::succeeds(process::cargo().args(["nextest", "--version"]));
+    if is_nextest {
         tests.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
     } else {
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
+    }
+    if !has_browser {
+        let left_out = if is_nextest {
+            ["--filter-expr", "not test(/_in_a_browser$/)"].as_slice()
+        } else {
+            &["--", "--skip", "_in_a_browser"]
+        };
+        tests.args(left_out);
     }
     with_environment(&mut tests);
     tests
@@ -85,10 +166,34 @@ fn interleavings() -> Command {
     tests
 }
 
-/// What tests that call Python programs need to know.
+/// Where tests find what they call.
+fn environment() -> [(&'static str, PathBuf); 6] {
+    [
+        ("SEQUOR_PYTHON", python::interpreter()),
+        ("SEQUOR_SOUNDS", sounds::folder()),
+        ("SEQUOR_GUESTS", guests::folder()),
+        ("SEQUOR_PERF_ANALYZER", perf::program()),
+        ("SEQUOR_NODE", node::program()),
+        ("SEQUOR_BROWSER", browser::program()),
+    ]
+}
+
 fn with_environment(command: &mut Command) -> &mut Command {
-    command
-        .env("SEQUOR_PYTHON", python::interpreter())
-        .env("SEQUOR_SOUNDS", sounds::folder())
-        .env("PYTHONDONTWRITEBYTECODE", "1")
+    command.envs(environment()).env("PYTHONDONTWRITEBYTECODE", "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_read_or_refused() {
+        let read = |text: &str| Wishes::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(read("").unwrap_or_default(), Wishes::default());
+        let both = Wishes { browser: true, fuzz: Some(60) };
+        assert!(read("--fuzz 60 --browser").is_ok_and(|wishes| wishes == both));
+        for wrong in ["--fuzz", "--fuzz soon", "--brower"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

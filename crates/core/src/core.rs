@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Effect, Event, Note, Refusal, Tombstone, Why};
+use crate::event::{Effect, Event, Refusal, Tombstone, Why};
 use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
@@ -184,13 +184,6 @@ impl Core {
             self.moves.count(s.stage, Some(to));
             s.stage = Some(to);
         }
-    }
-
-    pub(crate) fn note(&mut self, load: Load, note: Note, out: &mut Vec<Effect>) {
-        if let Some(state) = self.load_mut(load) {
-            state.observe(note);
-        }
-        out.push(Effect::Note(note));
     }
 
     /// Does whatever has come due.

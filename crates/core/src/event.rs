@@ -123,8 +123,10 @@ pub enum Effect {
     Seal(BatchId),
     /// The instance sleeps and has work now.
     Wake(Instance),
-    /// An admission question waits; see [`crate::Core::consult`].
-    Consult,
+    /// An admission question of this load waits; see [`crate::Core::consult`].
+    Consult(Load),
+    /// So much waits to be told to the load's policy that it should not wait for the next question; see [`crate::Core::observed`].
+    Tell(Load),
     Note(Note),
 }
 
@@ -306,7 +308,7 @@ impl Refusal {
     }
 }
 
-/// What happened, for metrics, logs and policies. Nothing depends on a note being read.
+/// What happened, for metrics and logs. Nothing depends on a note being read. What policies are told is [`crate::Observed`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Note {
     Started(Seq, Req),
@@ -314,9 +316,9 @@ pub enum Note {
     Slotted(Seq, Instance, Slot, Duration),
     Ended(Seq, Why),
     /// An external policy's answer was no good; the built-in policy took the round.
-    Fault(Fault),
+    Fault(Load, Fault),
     /// The built-in policy took a round that was the external policy's.
-    Fallback,
+    Fallback(Load),
     /// So many picks no longer stood when the answer came; nobody's fault.
-    Stale(u32),
+    Stale(Load, u32),
 }

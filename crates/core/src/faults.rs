@@ -47,6 +47,7 @@ faults! {
     FallbackForgotten,
     BacklogBytesLeak,
     ConsultForgotten,
+    DoneUntold,
 }
 
 #[cfg(feature = "planted")]

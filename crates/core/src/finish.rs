@@ -145,6 +145,7 @@ impl Core {
 
     /// The state could not be made durable: nobody may build on it, so the sequence ends.
     fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
+        self.tell_run(req, false, out);
         let Some(r) = self.reqs.remove(req) else { return };
         out.push(Effect::Refuse(req, refusal));
         self.turn_done(&r, false, out);
@@ -166,6 +167,7 @@ impl Core {
 
     /// The state is committed, and durable if it must be: postprocess, or answer.
     fn durable(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        self.tell_run(req, true, out);
         let posts = self.reqs.get(req).and_then(|r| self.load(r.load)).is_some_and(|l| l.spec.stages.post);
         if !posts {
             return self.answer_row(now, req, out);
@@ -192,6 +194,7 @@ impl Core {
     }
 
     fn row_failed(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        self.tell_run(req, false, out);
         let Some(r) = self.reqs.get(req).cloned() else { return };
         if let Some(seq) = r.seq {
             if r.start && !r.dialect.keep_failed_start {

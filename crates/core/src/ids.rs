@@ -53,6 +53,19 @@ keys! {
     RoundId,
 }
 
+impl Seq {
+    /// The sequence as policies know it: one number, never the client's id and never 0.
+    pub fn handle(self) -> u64 {
+        u64::from(self.generation.get()) << 32 | u64::from(self.ix)
+    }
+
+    /// The sequence behind a handle, which may be no more.
+    pub fn of_handle(handle: u64) -> Option<Seq> {
+        let generation = NonZeroU32::new(u32::try_from(handle >> 32).ok()?)?;
+        Some(Seq::new(u32::try_from(handle & u64::from(u32::MAX)).ok()?, generation))
+    }
+}
+
 /// One loaded incarnation of one version of a model. A driver never uses a number twice for a model name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Load(pub u16);

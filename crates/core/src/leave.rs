@@ -334,9 +334,12 @@ impl Core {
 
     pub(crate) fn attach(&mut self, now: Time, load: Load, hooks: Option<Hooks>, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
+        let observes = |hooks: Option<Hooks>| hooks.is_some_and(|h| h.observe);
+        // Where one that observes follows another, what neither was told yet is still to be told.
+        if !(observes(state.external) && observes(hooks)) {
+            state.diary.forget();
+        }
         state.external = hooks;
-        state.notes.clear();
-        state.lost = true;
         // What a replaced policy still ponders is void.
         state.consulting = Consulting::No;
         for instance in &mut state.instances {

@@ -9,7 +9,7 @@
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out.
-//! - [`policy`], [`round`]: the contract with what decides, built in or not.
+//! - [`policy`], [`round`], [`observed`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
 mod core;
 pub mod dtype;
@@ -24,6 +24,7 @@ mod leave;
 mod list;
 mod load;
 mod moves;
+pub mod observed;
 mod plan;
 pub mod policies;
 pub mod policy;
@@ -48,6 +49,7 @@ pub use event::{
 };
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 pub use moves::Moves;
+pub use observed::{Live, Observed, What};
 pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
 pub use round::{Asked, Round, Said};
 pub use sequence::Stage;

@@ -4,18 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
-use crate::event::{Note, SlotOp};
+use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, RoundId, Seq, Slot};
 use crate::list::List;
+use crate::observed::Diary;
 use crate::policies;
 use crate::policy::{Columns, Hooks, Picks, Policy};
 use crate::round::{Candidate, Round};
 use crate::spec::{Hold, LoadSpec};
 use crate::time::Time;
-
-/// Notes kept for an external policy between two rounds; beyond that it learns that some were lost ([`crate::Round::lost`]).
-const NOTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct LoadState {
@@ -53,8 +51,8 @@ pub(crate) struct LoadState {
     /// The limit of its retirement has come.
     pub(crate) ended: bool,
     pub(crate) armed: Time,
-    pub(crate) notes: Vec<Note>,
-    pub(crate) lost: bool,
+    /// What its policy is to be told.
+    pub(crate) diary: Diary,
     pub(crate) consulting: Consulting,
     // Kept from plan to plan for their memory.
     pub(crate) see: Columns,
@@ -126,8 +124,7 @@ impl LoadState {
             retired: None,
             ended: false,
             armed: Time::NEVER,
-            notes: Vec::new(),
-            lost: false,
+            diary: Diary::default(),
             consulting: Consulting::No,
             see: Columns::default(),
             picks: Picks::default(),
@@ -186,18 +183,6 @@ impl LoadState {
             self.free.push(Reverse((slot.ix, instance)));
         }
         self.used = self.used.saturating_sub(1);
-    }
-
-    /// Remembers a note for the external policy, if there is one that listens.
-    pub(crate) fn observe(&mut self, note: Note) {
-        if !self.external.is_some_and(|hooks| hooks.observe) {
-            return;
-        }
-        if self.notes.len() < NOTES {
-            self.notes.push(note);
-        } else {
-            self.lost = true;
-        }
     }
 
     /// What every round says of its load.

@@ -52,7 +52,7 @@ impl Core {
             };
         }
         if overdue && state.external.is_some_and(|h| h.plan) {
-            self.note(who.load, Note::Fallback, out);
+            self.note(who.load, Note::Fallback(who.load), out);
         }
         self.plan_built_in(now, who, overdue)
     }
@@ -292,7 +292,7 @@ fn show_more(
 ) {
     let asked = |column: u32| hooks.columns & column != 0;
     if asked(columns::SEQ) {
-        see.seq.push(seq.map_or(0, handle));
+        see.seq.push(seq.map_or(0, crate::ids::Seq::handle));
     }
     if asked(columns::STEP) {
         see.step.push(r.step);
@@ -321,9 +321,4 @@ fn show_more(
     if asked(columns::KEYS) {
         see.keys.extend(r.traits.keys.iter().take(usize::from(hooks.keys)));
     }
-}
-
-/// A sequence as policies know it: never the client's id.
-pub(crate) fn handle(seq: crate::ids::Seq) -> u64 {
-    u64::from(seq.generation.get()) << 32 | u64::from(seq.ix)
 }

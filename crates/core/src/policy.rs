@@ -1,7 +1,7 @@
 //! The contract between the core and what decides: views in, indices out. Built-in and external policies implement the same trait.
 //! A policy holds no request, slot or state, and cannot break an invariant: the core checks what it answers.
 
-use crate::event::Note;
+use crate::observed::Observed;
 use crate::time::Time;
 
 /// Which columns a policy reads; the others stay empty.
@@ -199,8 +199,8 @@ pub trait Policy: Send + std::fmt::Debug {
         Ok(Vec::new())
     }
 
-    fn observe(&mut self, notes: &[Note]) {
-        let _ = notes;
+    fn observe(&mut self, what: &[Observed]) {
+        let _ = what;
     }
 
     fn save(&mut self) -> Result<Vec<u8>, Fault> {

@@ -1,8 +1,11 @@
 //! A question to an external policy: owned and numbered, so that the core stays unlocked while it is pondered.
 
-use crate::event::Note;
+use std::num::NonZeroU32;
+
+use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, RoundId, Seq};
-use crate::policy::{Admission, Columns, Decision, Fault, Picks};
+use crate::observed::Observed;
+use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,14 +17,18 @@ pub enum Asked {
 }
 
 /// One question. It borrows nothing from the core and is given back with the answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Round {
     pub id: RoundId,
     pub asked: Asked,
     pub see: Columns,
-    /// What happened since the last round, in order.
-    pub notes: Vec<Note>,
-    /// More notes were due than could be kept: the policy should ask for the live sequences again.
+    /// Of the policy that it is for: what was filled in.
+    pub hooks: Hooks,
+    /// What happened since the policy was told last, in order.
+    pub news: Vec<Observed>,
+    /// The serial number of the first of them.
+    pub first: u64,
+    /// More was due before them than could be kept: the policy should look at the live sequences again.
     pub lost: bool,
     /// Where the policy puts its picks.
     pub picks: Picks,
@@ -32,10 +39,101 @@ pub struct Round {
 }
 
 /// The answer.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Plan(Result<Decision, Fault>),
     Admit(Result<Vec<Admission>, Fault>),
+}
+
+impl Round {
+    pub fn load(&self) -> Load {
+        match &self.asked {
+            Asked::Plan(who) => who.load,
+            Asked::Admit { load, .. } => *load,
+        }
+    }
+
+    /// The request behind each index of what was shown; of an admission question, the head of each sequence.
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = Req> + '_ {
+        self.keys.iter().map(|c| c.req)
+    }
+
+    /// The requests that the picks fire, in order. An index beyond what was shown stands for nobody.
+    pub fn fired(&self) -> impl Iterator<Item = Req> + '_ {
+        self.picks.fire.iter().filter_map(|i| self.keys.get(*i as usize)).map(|c| c.req)
+    }
+
+    /// Rows and shape of whoever stands behind each index: what the rules for answers look at besides the indices.
+    pub fn standing(&self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
+        self.keys.iter().map(|c| (c.rows, c.shape))
+    }
+
+    /// A question that was put once, to be put again: nobody stands behind its indices, and no core takes its answer.
+    pub fn again(asked: Asked, see: Columns, hooks: Hooks, standing: impl IntoIterator<Item = (u32, u64)>) -> Round {
+        let nobody = NonZeroU32::MIN;
+        let victims = match &asked {
+            Asked::Admit { victims, .. } => victims.len,
+            Asked::Plan(_) => 0,
+        };
+        let behind = |(rows, shape)| Candidate { req: Req::new(u32::MAX, nobody), rows, shape };
+        Round {
+            id: RoundId::new(u32::MAX, nobody),
+            asked,
+            see,
+            hooks,
+            news: Vec::new(),
+            first: 0,
+            lost: false,
+            picks: Picks::default(),
+            keys: standing.into_iter().map(behind).collect(),
+            victims: (0..victims).map(|_| Seq::new(u32::MAX, nobody)).collect(),
+        }
+    }
+
+    /// Holds an answer against what was shown, as [`crate::Core::answer`] will: whatever is wrong with it is the policy's fault.
+    pub fn check(&self, said: &Said) -> Result<(), Fault> {
+        match (said, &self.asked) {
+            (Said::Plan(Ok(_)), Asked::Plan(_)) => check_picks(&self.picks, &self.keys, self.see.max_batch.max(1)),
+            (Said::Admit(Ok(answers)), Asked::Admit { room, .. }) => self.check_admissions(answers, room.len()),
+            (Said::Plan(Err(fault)) | Said::Admit(Err(fault)), _) => Err(*fault),
+            _ => Err(Fault::Trap),
+        }
+    }
+
+    fn check_admissions(&self, answers: &[Admission], instances: usize) -> Result<(), Fault> {
+        if answers.len() > self.keys.len() {
+            return Err(Fault::TooMany);
+        }
+        let unknown = |a: &Admission| match a {
+            Admission::Evict { victim } => *victim as usize >= self.victims.len(),
+            Admission::Take { instance } => usize::from(*instance) >= instances,
+            Admission::Defer | Admission::Reject(_) => false,
+        };
+        if answers.iter().any(unknown) { Err(Fault::Index) } else { Ok(()) }
+    }
+}
+
+fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), Fault> {
+    let mut seen = vec![false; keys.len()];
+    for i in picks.fire.iter().chain(&picks.reject) {
+        let place = seen.get_mut(*i as usize).ok_or(Fault::Index)?;
+        if std::mem::replace(place, true) {
+            return Err(Fault::Repeat);
+        }
+    }
+    let mut fired = picks.fire.iter().filter_map(|i| keys.get(*i as usize));
+    let Some(first) = fired.next() else { return Ok(()) };
+    let mut rows = first.rows;
+    for candidate in fired {
+        if candidate.shape != first.shape && !fault(Planted::ShapesMixed) {
+            return Err(Fault::Shapes);
+        }
+        rows = rows.saturating_add(candidate.rows);
+        if rows > max_batch {
+            return Err(Fault::TooMany);
+        }
+    }
+    Ok(())
 }
 
 /// Who stands behind an index of what a policy saw, and what the checks of its answer need.

@@ -18,7 +18,7 @@ impl Core {
 
     pub(crate) fn ask(&mut self, now: Time, who: Instance, hooks: Hooks) -> Box<Round> {
         let id = self.rounds.insert(who);
-        let mut round = self.round(who.load, id, Asked::Plan(who));
+        let mut round = self.round(who.load, id, Asked::Plan(who), hooks);
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
         let limit = self.load(who.load).map_or(0, |l| l.spec.limits.candidates);
         let window = if hooks.window == 0 { limit } else { hooks.window.min(limit) };
@@ -31,15 +31,13 @@ impl Core {
     }
 
     /// An empty round, in memory that an earlier one has used.
-    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: Asked) -> Box<Round> {
+    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: Asked, hooks: Hooks) -> Box<Round> {
         let state = load_in(&mut self.loads, load);
-        let (spare, notes, lost) = match state {
-            Some(l) => (l.spare.take(), std::mem::take(&mut l.notes), std::mem::take(&mut l.lost)),
-            None => (None, Vec::new(), false),
-        };
+        let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.diary.take())).unwrap_or_default();
         match spare {
             Some(mut round) => {
-                (round.id, round.asked, round.notes, round.lost) = (id, asked, notes, lost);
+                (round.id, round.asked, round.hooks) = (id, asked, hooks);
+                (round.news, round.first, round.lost) = (news, first, lost);
                 round.picks.clear();
                 round.victims.clear();
                 round
@@ -48,7 +46,9 @@ impl Core {
                 id,
                 asked,
                 see: Columns::default(),
-                notes,
+                hooks,
+                news,
+                first,
                 lost,
                 picks: Picks::default(),
                 keys: Vec::new(),
@@ -90,11 +90,10 @@ impl Core {
         if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
             return self.next(now, who, out);
         }
-        let max_batch = self.load(who.load).map_or(1, |l| l.spec.max_batch.max(1));
-        let checked = said.and_then(|decision| check(&round.picks, &round.keys, max_batch).map(|()| decision));
+        let checked = round.check(&Said::Plan(said)).and(said);
         match checked {
             Err(fault) => {
-                self.note(who.load, Note::Fault(fault), out);
+                self.note(who.load, Note::Fault(who.load, fault), out);
                 self.fall_back(now, who, out)
             }
             Ok(Decision::Default) => self.built_in_turn(now, who, out),
@@ -121,7 +120,7 @@ impl Core {
         let standing: Vec<Req> = picked.iter().copied().filter(|req| self.stands(*req, who)).collect();
         let stale = picked.len() - standing.len();
         if stale > 0 {
-            self.note(who.load, Note::Stale(u32::try_from(stale).unwrap_or(u32::MAX)), out);
+            self.note(who.load, Note::Stale(who.load, u32::try_from(stale).unwrap_or(u32::MAX)), out);
         }
         if !standing.is_empty() {
             return Next::Run(self.take(who, &standing, out));
@@ -177,7 +176,7 @@ impl Core {
     }
 
     fn fall_back(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
-        self.note(who.load, Note::Fallback, out);
+        self.note(who.load, Note::Fallback(who.load), out);
         if fault(Planted::FallbackForgotten) {
             return self.rest(who, None);
         }
@@ -210,25 +209,26 @@ impl Core {
         match &mut state.consulting {
             Consulting::No => {
                 state.consulting = Consulting::Announced;
-                out.push(Effect::Consult);
+                out.push(Effect::Consult(load));
+                // A sleeper is there to ask it; whoever is awake finds it before its next step.
+                if let Some((n, sleeper)) = (0u16..).zip(&mut state.instances).find(|(_, i)| i.asleep) {
+                    sleeper.asleep = false;
+                    out.push(Effect::Wake(Instance { load, n }));
+                }
             }
             Consulting::Announced => {}
             Consulting::Out { news, .. } => *news = !fault(Planted::ConsultForgotten),
         }
     }
 
-    /// An admission question that waits, if any; to be answered with [`Core::answer`].
-    pub fn consult(&mut self, now: Time) -> Option<Box<Round>> {
+    /// The admission question of this load that waits, if any; to be answered with [`Core::answer`].
+    pub fn consult(&mut self, now: Time, load: Load) -> Option<Box<Round>> {
+        let state = load_in(&mut self.loads, load).filter(|l| l.consulting == Consulting::Announced)?;
         // Whoever was to be decided about may be gone: then the announcement was for nothing.
-        for state in self.loads.iter_mut().flatten() {
-            let moot = state.backlog.is_empty() || !state.external.is_some_and(|h| h.admit);
-            if moot && state.consulting == Consulting::Announced {
-                state.consulting = Consulting::No;
-            }
-        }
-        let waits = self.loads.iter().flatten().find(|l| l.consulting == Consulting::Announced)?;
-        let (load, hooks) = (waits.key, waits.external.unwrap_or_default());
-        let state = self.load(load)?;
+        let Some(hooks) = state.external.filter(|h| h.admit && !state.backlog.is_empty()) else {
+            state.consulting = Consulting::No;
+            return None;
+        };
         let room = state.room();
         let window = state.spec.limits.candidates as usize;
         let heads: Vec<u32> = self.seq_links.iter(&state.backlog).take(window).collect();
@@ -241,7 +241,7 @@ impl Core {
         }
         victims.len = u32::try_from(behind.len()).unwrap_or(u32::MAX);
         let id = self.rounds.insert(Instance { load, n: 0 });
-        let mut round = self.round(load, id, Asked::Admit { load, room, victims: Box::new(victims) });
+        let mut round = self.round(load, id, Asked::Admit { load, room, victims: Box::new(victims) }, hooks);
         round.victims = behind;
         round.see.clear();
         round.keys.clear();
@@ -261,7 +261,7 @@ impl Core {
     /// What a policy may know of an idle sequence: who, where, how large, and since when (in `ready`).
     fn show_victim(&self, seq: Seq, see: &mut Columns) {
         let Some(s) = self.seqs.get(seq) else { return };
-        see.seq.push(crate::plan::handle(seq));
+        see.seq.push(seq.handle());
         see.step.push(s.step);
         see.slot.push(s.seat.map_or(u32::MAX, |(_, slot)| slot.ix));
         see.ready.push(s.touched.0);
@@ -296,20 +296,11 @@ impl Core {
         said: Result<Vec<Admission>, Fault>,
         out: &mut Vec<Effect>,
     ) {
-        let answers = match said {
-            Ok(answers) if answers.len() <= round.keys.len() => answers,
-            Ok(_) => return self.admit_fault(now, load, Fault::TooMany, out),
-            Err(fault) => return self.admit_fault(now, load, fault, out),
-        };
-        let instances = self.load(load).map_or(0, |l| l.instances.len());
-        let unknown = |a: &Admission| match a {
-            Admission::Evict { victim } => *victim as usize >= round.victims.len(),
-            Admission::Take { instance } => usize::from(*instance) >= instances,
-            Admission::Defer | Admission::Reject(_) => false,
-        };
-        if answers.iter().any(unknown) {
-            return self.admit_fault(now, load, Fault::Index, out);
+        let said = Said::Admit(said);
+        if let Err(fault) = round.check(&said) {
+            return self.admit_fault(now, load, fault, out);
         }
+        let Said::Admit(Ok(answers)) = said else { return };
         let mut stale = 0;
         for (candidate, answer) in round.keys.iter().zip(answers) {
             if !self.admit_one(now, load, candidate, answer, &round.victims, out) {
@@ -317,13 +308,13 @@ impl Core {
             }
         }
         if stale > 0 {
-            self.note(load, Note::Stale(stale), out);
+            self.note(load, Note::Stale(load, stale), out);
         }
     }
 
     fn admit_fault(&mut self, now: Time, load: Load, fault: Fault, out: &mut Vec<Effect>) {
-        self.note(load, Note::Fault(fault), out);
-        self.note(load, Note::Fallback, out);
+        self.note(load, Note::Fault(load, fault), out);
+        self.note(load, Note::Fallback(load), out);
         self.admit_in_order(now, load, out);
     }
 
@@ -370,28 +361,4 @@ impl Core {
         self.unbacklog(load, seq);
         self.seat(now, seq, of, out)
     }
-}
-
-/// Holds an answer against what was shown.
-fn check(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), Fault> {
-    let mut seen = vec![false; keys.len()];
-    for i in picks.fire.iter().chain(&picks.reject) {
-        let place = seen.get_mut(*i as usize).ok_or(Fault::Index)?;
-        if std::mem::replace(place, true) {
-            return Err(Fault::Repeat);
-        }
-    }
-    let mut fired = picks.fire.iter().filter_map(|i| keys.get(*i as usize));
-    let Some(first) = fired.next() else { return Ok(()) };
-    let mut rows = first.rows;
-    for candidate in fired {
-        if candidate.shape != first.shape && !fault(Planted::ShapesMixed) {
-            return Err(Fault::Shapes);
-        }
-        rows = rows.saturating_add(candidate.rows);
-        if rows > max_batch {
-            return Err(Fault::TooMany);
-        }
-    }
-    Ok(())
 }

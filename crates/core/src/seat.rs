@@ -36,7 +36,7 @@ impl Core {
             self.admit_in_order(now, load, out);
         } else if self.admits_at(load).is_some_and(|at| at <= now) {
             // The policy has let the head wait for too long: it goes in as it would without the policy.
-            self.note(load, Note::Fallback, out);
+            self.note(load, Note::Fallback(load), out);
             self.admit_in_order(now, load, out);
         } else {
             self.announce_consult(load, out);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::Why;
+use crate::event::{FEATURES, Why};
 use crate::ids::{Id, Load, Req, Seq, Slot};
 use crate::list::List;
 use crate::time::Time;
@@ -50,6 +50,8 @@ pub(crate) struct Sequence {
     pub(crate) backlog_until: Time,
     pub(crate) state_shape: u64,
     pub(crate) state_bytes: u64,
+    /// Key features of the request that began it.
+    pub(crate) keys: [u64; FEATURES],
     pub(crate) armed: Time,
     /// The next older sequence of the same id: ending, or of another version.
     pub(crate) older: Option<Seq>,

@@ -1,7 +1,7 @@
 //! Admission: from a submitted request to its place in the queue of a sequence or of a load.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Note, Refusal, Submit, Tombstone, Why};
+use crate::event::{Effect, FEATURES, Note, Refusal, Submit, Tombstone, Why};
 use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load, Seq};
 use crate::list::List;
@@ -281,6 +281,7 @@ impl Core {
             backlog_until: Time::NEVER,
             state_shape: state.spec.initial_state_shape,
             state_bytes: 0,
+            keys: [0; FEATURES],
             armed: Time::NEVER,
             older,
         };

@@ -221,7 +221,7 @@ fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
     round.picks.fire = vec![0, 3];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
-    assert!(out.contains(&Effect::Note(Note::Fault(Fault::Index))), "{out:?}");
+    assert!(out.contains(&Effect::Note(Note::Fault(Load(0), Fault::Index))), "{out:?}");
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 
@@ -236,6 +236,6 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
     round.picks.fire = vec![0, 1];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
-    assert_eq!(out, [Effect::Note(Note::Stale(1))]);
+    assert_eq!(out, [Effect::Note(Note::Stale(Load(0), 1))]);
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }

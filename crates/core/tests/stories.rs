@@ -43,12 +43,12 @@ fn a_moot_question_is_asked_anew_for_the_next() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let first = rig.submit(1, true, false);
     rig.apply(Event::Cancel(key(first)));
-    assert!(rig.core.consult(rig.now).is_none());
+    assert!(rig.core.consult(rig.now, Load(0)).is_none());
     rig.seen.clear();
     rig.submit(2, true, false);
-    assert!(rig.seen.contains(&Effect::Consult), "{:?}", rig.seen);
-    let round = rig.core.consult(rig.now).expect("a question");
-    assert_eq!((round.see.backlog, round.see.live, rig.core.consult(rig.now).is_none()), (1, 1, true));
+    assert!(rig.seen.contains(&Effect::Consult(Load(0))), "{:?}", rig.seen);
+    let round = rig.core.consult(rig.now, Load(0)).expect("a question");
+    assert_eq!((round.see.backlog, round.see.live, rig.core.consult(rig.now, Load(0)).is_none()), (1, 1, true));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::data;
 use super::form::Form;
 use super::refusal::BAD_INPUT;
-use super::shared_memory::Window;
 use crate::api::{Code, Status};
 use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
 
@@ -76,12 +75,12 @@ fn write_output(out: &mut Vec<u8>, output: Named, form: &Form) -> Result<Option<
     member(out, "datatype", &tensor.dtype.name().into());
     out.push(b',');
     member(out, "shape", &tensor.shape.0.into());
-    out.push(b',');
-    if let Some(window) = window {
-        member(out, "parameters", &region(window));
+    if window.is_some() {
+        // Nothing says where it lies: Triton's C++ client takes any parameters for those of bytes that follow.
         out.push(b'}');
         return Ok(None);
     }
+    out.push(b',');
     if as_bytes {
         member(out, "parameters", &json!({ "binary_data_size": tensor.data.len() }));
     } else {
@@ -94,15 +93,6 @@ fn write_output(out: &mut Vec<u8>, output: Named, form: &Form) -> Result<Option<
     }
     out.push(b'}');
     Ok(as_bytes.then_some(tensor.data))
-}
-
-/// Where an output lies instead of in the answer.
-fn region(window: &Window) -> Value {
-    let mut said = json!({ "shared_memory_region": window.region().name, "shared_memory_byte_size": window.size });
-    if let (Some(said), 1..) = (said.as_object_mut(), window.offset) {
-        said.insert("shared_memory_offset".to_owned(), window.offset.into());
-    }
-    said
 }
 
 /// A `Vec` takes everything that is written to it.

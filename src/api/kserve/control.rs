@@ -106,7 +106,7 @@ pub(crate) async fn unload(api: &Api, model: String, parameters: Parameters) -> 
 }
 
 /// Does what takes its time where no socket waits for it. It is done to its end, whether or not the client waits for that.
-async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
 ) -> Result<T, Status> {
     match tokio::task::spawn_blocking(work).await {

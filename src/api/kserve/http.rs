@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use serde_json::json;
 use super::compress::{self, Packing};
 use super::form::Form;
 use super::json::Head;
+use super::path::Path;
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::Call;
 use crate::api::{Api, Code, Status};
@@ -180,10 +181,17 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {
 }
 
 async fn collect(body: Body, limit: usize) -> Result<bytes::Bytes, Status> {
+    let too_large = || {
+        let text = format!("the request is larger than {limit} bytes (limits.request)");
+        Status::new(Code::TooLarge, "bad_input", text)
+    };
+    // What says that it will be too large is not waited for.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     Limited::new(body, limit).collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
-            let text = format!("the request is larger than {limit} bytes (limits.request)");
-            return Status::new(Code::TooLarge, "bad_input", text);
+            return too_large();
         }
         Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
     })

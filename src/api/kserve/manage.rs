@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::http::Named;
+use super::path::Path;
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::{control, statistics};

@@ -5,7 +5,7 @@
 //! - [`grpc`]: the service; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
 //!   [`line`] its answers on their way.
 //! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
-//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators.
+//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name.
 //! - `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
@@ -27,6 +27,7 @@ pub mod http;
 pub mod json;
 pub mod line;
 mod manage;
+mod path;
 pub mod refusal;
 mod refused_region;
 pub(crate) mod settings;
@@ -58,6 +59,9 @@ pub(crate) const LONGEST_ID: usize = 128;
 
 /// What proxies hash, and what stands in for the parameter of that meaning.
 pub(crate) const SEQUENCE_HEADER: &str = "x-sequence-id";
+
+/// The gRPC path that is called most.
+pub const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// The gRPC path whose calls live as long as their connection.
 pub const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
-use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::{Extension, extract::rejection::ExtensionRejection};
@@ -17,6 +18,8 @@ use serde_json::json;
 
 use super::form::Form;
 use super::http::{Named, read_body};
+use super::path::Path;
+use super::refusal::BAD_INPUT;
 use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::{Call, Underway};
@@ -31,8 +34,9 @@ pub(super) async fn open(
     Path(named): Path<Named>,
     headers: HeaderMap,
     upgrades: Result<Extension<Upgrades>, ExtensionRejection>,
-    upgrade: WebSocketUpgrade,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Status> {
+    let upgrade = upgrade.map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))?;
     api.find(&named.model, &named.version)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let limit = api.limits().request;

@@ -26,6 +26,7 @@ pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
     if let Some(loaded) = loaded.as_ref() {
         return same(loaded, path);
     }
+    no_telemetry();
     let environment = ort::init_from(path)
         .map_err(|error| not_loaded(path, &error))?
         .with_name("sequor")
@@ -37,6 +38,13 @@ pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
     environment.set_log_level(LogLevel::Error);
     *loaded = Some(Loaded { path: path.to_owned(), environment: environment.clone() });
     Ok(environment)
+}
+
+/// Builds of ONNX Runtime that are distributed keep a journal of their use in the home directory, and a thread to send it, from the moment
+/// their library is loaded; that the environment is told to have no telemetry comes too late for it.
+fn no_telemetry() {
+    // SAFETY: who reads the environment at this time does so by Rust's library, which locks it; ONNX Runtime, which does not, is not loaded.
+    unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
 }
 
 fn same(loaded: &Loaded, path: &Path) -> Result<Environment, BackendError> {

@@ -32,6 +32,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &GraphSignature) {
         }
     }
     constants(report, graph);
+    super::features::check(report);
 }
 
 /// Every input of the graph must come from somewhere, and from one place.

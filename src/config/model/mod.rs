@@ -6,7 +6,7 @@
 //!
 //! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand.
 //! - [`sequor_toml`]: what config.pbtxt cannot say.
-//! - [`versions`]: version directories.
+//! - [`versions`]: version directories · `features`: what schedulers see, and which one decides.
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`place`]: which instances run on which GPU.
@@ -16,6 +16,7 @@ mod complete;
 mod constant;
 pub mod draft;
 mod dtype;
+mod features;
 mod fit;
 pub mod json;
 pub mod locate;
@@ -37,4 +38,5 @@ pub mod versions;
 mod tests;
 
 pub use draft::{ConfigSource, Draft, Options, Sources, read};
+pub use features::is_name as is_plugin_name;
 pub use signature::{GraphPort, GraphSignature};

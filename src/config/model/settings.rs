@@ -8,6 +8,7 @@ use std::time::Duration;
 use sequor_core::{DataType, Dialect, Dim, Dims, Limits, Shape};
 
 use crate::config::proto;
+use crate::error::At;
 
 /// Everything about a model but its weights.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct ModelSettings {
     /// Inputs of the graph that are the same in every run; no client sends them.
     pub constants: Vec<Constant>,
     pub scheduling: Scheduling,
+    /// What a scheduler may see of a request, in the order of the file.
+    pub features: Vec<Feature>,
+    /// The plug-in that decides which requests run together, if the model names one.
+    pub scheduler: Option<SchedulerPlugin>,
     /// How many instances there are (the sum of the groups' counts); at least 1.
     pub instances: u16,
     /// Where each of them runs.
@@ -54,6 +59,69 @@ pub enum VersionPolicy {
     Latest(u32),
     All,
     Specific(Vec<u64>),
+}
+
+/// A value of every request that a scheduler may see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Feature {
+    pub name: String,
+    pub from: FeatureFrom,
+    pub kind: FeatureKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FeatureFrom {
+    /// A parameter of the request.
+    Parameter(String),
+    /// The first element of this input, by its place in [`ModelSettings::inputs`].
+    Input(usize),
+    /// An HTTP header or gRPC metadata of this name, in lower case.
+    Header(String),
+}
+
+/// What a request that does not say it has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FeatureKind {
+    /// A text, hashed.
+    Key {
+        default: Option<String>,
+    },
+    Number {
+        default: f64,
+    },
+}
+
+impl ModelSettings {
+    /// Names of the numeric features and of the key features, in the order of their columns.
+    pub fn feature_names(&self) -> (Vec<String>, Vec<String>) {
+        let is_key = |feature: &&Feature| matches!(feature.kind, FeatureKind::Key { .. });
+        let names = |keys: bool| self.features.iter().filter(|f| is_key(f) == keys).map(|f| f.name.clone()).collect();
+        (names(false), names(true))
+    }
+
+    /// The headers that features come from.
+    pub fn feature_headers(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().filter_map(|feature| match &feature.from {
+            FeatureFrom::Header(name) => Some(name.as_str()),
+            FeatureFrom::Parameter(_) | FeatureFrom::Input(_) => None,
+        })
+    }
+}
+
+/// `[plugins.scheduler]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchedulerPlugin {
+    pub name: String,
+    /// Of the file, in hex, if it must be that one.
+    pub sha256: Option<String>,
+    /// CPU time of a call, in place of the server's.
+    pub time: Option<Duration>,
+    /// Bytes of its memory, in place of the server's.
+    pub memory: Option<u64>,
+    /// JSON, a table.
+    pub config: String,
+    /// Where the file names it.
+    pub at: At,
 }
 
 /// A tensor a client sends. `dims` leave the batch dimension out when the model batches.

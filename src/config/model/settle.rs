@@ -13,7 +13,7 @@ use super::settings::{
     Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::GraphSignature;
-use super::{constant, dtype, fit};
+use super::{constant, dtype, features, fit};
 use crate::config::proto::model_instance_group::Kind as InstanceKind;
 use crate::config::proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
@@ -36,6 +36,8 @@ pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettin
         outputs: outputs(report, graph),
         constants: constants(report, graph),
         scheduling: scheduling(report),
+        features: features::features(report),
+        scheduler: features::scheduler(report),
         instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
         processors,
         proto: Arc::new(config.clone()),

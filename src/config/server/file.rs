@@ -28,8 +28,8 @@ pub struct File {
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
-    pub(super) admin: Option<Admin>,
-    pub(super) tls: Option<Tls>,
+    pub admin: Admin,
+    pub tls: Tls,
     pub(super) auth: Option<Auth>,
     pub(super) state: Option<State>,
     pub(super) plugins: Option<Plugins>,
@@ -87,6 +87,30 @@ pub struct Metrics {
     pub triton_names: bool,
 }
 
+/// The operators' own listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    pub enabled: bool,
+    pub address: String,
+    pub port: u16,
+    /// Empty is none.
+    pub keys_file: PathBuf,
+    /// Whether plug-ins may come over the wire.
+    pub upload: bool,
+    pub(super) peek: Option<bool>,
+}
+
+/// Of the listeners for clients and operators; empty paths are none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// With it, clients must show a certificate of this authority.
+    pub client_ca: PathBuf,
+}
+
 /// What may be held at most.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -94,7 +118,8 @@ pub struct Limits {
     /// One request.
     pub request: Size,
     pub in_flight: u32,
-    pub(super) queued: Option<Size>,
+    /// Inputs of requests in flight.
+    pub queued: Size,
     /// States of all models; without it three quarters of the machine's memory.
     pub state: Option<Size>,
     pub stream_unread: Size,
@@ -151,8 +176,8 @@ impl Default for File {
             drain: Drain::default(),
             runtime: Runtime::default(),
             log: Log::default(),
-            admin: None,
-            tls: None,
+            admin: Admin::default(),
+            tls: Tls::default(),
             auth: None,
             state: None,
             plugins: None,
@@ -196,9 +221,22 @@ impl Default for Metrics {
     }
 }
 
+impl Default for Admin {
+    fn default() -> Self {
+        let address = "127.0.0.1".to_owned();
+        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: None }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Limits { request: Size(64 << 20), in_flight: 65536, queued: None, state: None, stream_unread: Size(8 << 20) }
+        Limits {
+            request: Size(64 << 20),
+            in_flight: 65536,
+            queued: Size(4 << 30),
+            state: None,
+            stream_unread: Size(8 << 20),
+        }
     }
 }
 
@@ -221,24 +259,6 @@ impl Default for Log {
 }
 
 // === not served yet ===
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Admin {
-    address: Option<String>,
-    port: Option<u16>,
-    keys_file: Option<PathBuf>,
-    upload: Option<bool>,
-    peek: Option<bool>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Tls {
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -8,15 +8,17 @@
 //! - [`flags`]: the keys as flags of `sequor serve`.
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
-//! - [`settings`]: what they say together.
+//! - [`settings`]: what they say together · [`shown`]: the same for operators to read.
 
 pub mod file;
 pub mod flags;
 pub mod keys;
 pub mod layers;
 pub mod settings;
+pub mod shown;
 pub mod triton;
 
 pub use flags::{Given, args};
 pub use layers::Origin;
 pub use settings::{Host, Settings, config_path, load};
+pub use shown::Shown;

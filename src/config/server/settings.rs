@@ -1,11 +1,13 @@
 //! What the server's layers say together, in the host's terms.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Drain, File, Grpc, Http, Log, Metrics, Model, Runtime};
+use super::file::{Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
+use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::units::Size;
 
@@ -28,12 +30,17 @@ pub struct Settings {
     pub http: Http,
     pub grpc: Grpc,
     pub metrics: Metrics,
+    pub admin: Admin,
+    /// `None` is no TLS.
+    pub tls: Option<Tls>,
     pub limits: Limits,
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
     /// Who set what; a key that is not here has its default.
     pub origins: BTreeMap<&'static str, Origin>,
+    /// Every key that is served, with its value and who set it, as operators are shown it.
+    pub shown: Vec<Shown>,
 }
 
 /// Bytes and counts that may be held at most.
@@ -41,6 +48,8 @@ pub struct Settings {
 pub struct Limits {
     pub request: u64,
     pub in_flight: u32,
+    /// Of the inputs of those.
+    pub queued: u64,
     /// `None` is no limit: neither given, nor is the memory known.
     pub state: Option<u64>,
     pub stream_unread: u64,
@@ -90,6 +99,7 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("http.port", open(said.http.enabled, said.http.port)),
         ("grpc.port", open(said.grpc.enabled, said.grpc.port)),
         ("metrics.port", open(said.metrics.enabled, said.metrics.port)),
+        ("admin.port", open(said.admin.enabled, said.admin.port)),
     ];
     for (n, (path, port)) in ports.iter().enumerate() {
         let earlier = ports.iter().take(n).find(|(_, p)| p == port && *port != 0);
@@ -99,9 +109,19 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
             faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
         }
     }
+    faults.extend(unsafe_admin(said, layers));
+    faults.extend(half_a_tls(said, layers));
     if said.record_max.0 < LEAST_RECORD {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
+    }
+    if said.limits.queued.0 < said.limits.request.0 {
+        let key = if layers.origin("limits.queued") == Origin::Default { "limits.request" } else { "limits.queued" };
+        let (queued, request) = (said.limits.queued, said.limits.request);
+        let what = format!(
+            "limits.queued ({queued}) must be at least limits.request ({request}), or such a request never fits"
+        );
+        faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
     }
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
@@ -118,7 +138,41 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
     faults
 }
 
+/// An operators' listener that anybody could reach.
+fn unsafe_admin(said: &File, layers: &Layers) -> Option<Fault> {
+    let Admin { enabled, address, port, keys_file, .. } = &said.admin;
+    let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
+    // What is no address is told where it is to be bound.
+    let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if !enabled || is_local || is_guarded {
+        return None;
+    }
+    let what = format!(
+        "admin on {address}:{port} without keys or client certificates would let anyone load code. \
+         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\"."
+    );
+    Some(Fault { at: layers.origin("admin.address").at(), code: code::VALUE, what })
+}
+
+/// A certificate without its key, or the other way round.
+fn half_a_tls(said: &File, layers: &Layers) -> Option<Fault> {
+    let Tls { cert, key, client_ca } = &said.tls;
+    let [has_cert, has_key, has_ca] = [cert, key, client_ca].map(|path| !path.as_os_str().is_empty());
+    let (there, lacks) = match (has_cert, has_key, has_ca) {
+        (true, false, _) => ("tls.cert", "tls.key"),
+        (false, true, _) => ("tls.key", "tls.cert"),
+        (false, false, true) => ("tls.client_ca", "tls.cert and tls.key"),
+        _ => return None,
+    };
+    Some(Fault {
+        at: layers.origin(there).at(),
+        code: code::VALUE,
+        what: format!("{there} is of no use without {lacks}"),
+    })
+}
+
 fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> Settings {
+    let shown = shown(&said, &origins);
     let limits = said.limits;
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
@@ -129,9 +183,12 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         http: said.http,
         grpc: said.grpc,
         metrics: said.metrics,
+        admin: said.admin,
+        tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
         limits: Limits {
             request: limits.request.0,
             in_flight: limits.in_flight,
+            queued: limits.queued.0,
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
         },
@@ -139,6 +196,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         runtime: said.runtime,
         log: said.log,
         origins,
+        shown,
     }
 }
 
@@ -214,10 +272,36 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[tls]\n[admin]\nport = 8003\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));
+    }
+
+    #[test]
+    fn an_open_admin_needs_keys_or_client_certificates() {
+        let open = ["--admin-address", "0.0.0.0"];
+        let said = "--admin-address: admin on 0.0.0.0:8003 without keys or client certificates would let anyone load code. \
+            Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".";
+        assert_eq!(settings("", &[], &open).unwrap_err(), [said]);
+        let with = |more: &[&str]| settings("", &[], &[&open[..], more].concat()).map(|s| s.admin.address);
+        assert_eq!(with(&["--admin-keys-file", "k"]), Ok("0.0.0.0".to_owned()));
+        let mutual = ["--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"];
+        assert_eq!(with(&mutual), Ok("0.0.0.0".to_owned()));
+        assert_eq!(with(&["--admin-enabled=false"]), Ok("0.0.0.0".to_owned()));
+        assert!(settings("", &[], &["--admin-address", "::1"]).is_ok());
+        assert!(with(&["--tls-cert", "c", "--tls-key", "k"]).is_err(), "a server's certificate lets nobody in or out");
+    }
+
+    #[test]
+    fn tls_is_whole_or_not_at_all() {
+        let tls = |args: &[&str]| settings("", &[], args).map(|s| s.tls.is_some());
+        assert_eq!((tls(&[]), tls(&["--tls-cert", "c", "--tls-key", "k"])), (Ok(false), Ok(true)));
+        assert_eq!(
+            tls(&["--tls-cert", "c"]),
+            Err(vec!["--tls-cert: tls.cert is of no use without tls.key".to_owned()])
+        );
+        assert!(tls(&["--tls-key", "k"]).is_err() && tls(&["--tls-client-ca", "a"]).is_err());
     }
 
     #[test]

@@ -63,7 +63,7 @@ const fn refused_unless(name: &'static str, unless: &'static [&'static str], ins
 }
 
 const NO: &[&str] = &["false", "0"];
-const NO_TLS: &str = "TLS is not served yet; put a proxy with TLS in front";
+const NO_TLS: &str = "TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca";
 const NO_KEYS: &str = "nothing is restricted yet; let a proxy in front decide who may call what";
 const NO_PINGS: &str = "connections are not closed for their pings; --grpc-keepalive says when silent ones are asked";
 const NO_TRACE: &str = "requests are recorded with --record FILE";

@@ -107,8 +107,16 @@ fn aside(report: &Report, run: &Outcome) -> String {
             some(run.unanswered, "request")
         );
     }
+    if let Some(rounds) = run.rounds.filter(|r| r.mean_us > 0.0) {
+        let (mean, most) = (span(rounds.mean_us), span(rounds.most_us));
+        let questions = some(rounds.questions, "question");
+        let _ = writeln!(out, "{name}: {questions}, {mean} each on the average, {most} at most");
+    }
     if let Some(rounds) = run.rounds.filter(|r| r.faults > 0) {
         let _ = writeln!(out, "{name}: {} of the policy's answers were at fault", count(rounds.faults));
+    }
+    for told in &run.told {
+        let _ = writeln!(out, "{name}: {told}");
     }
     out
 }

@@ -122,7 +122,7 @@ impl World {
             self.admits()?;
             nothing = false;
         }
-        self.consults = 0;
+        self.consults.clear();
         Ok(nothing)
     }
 }

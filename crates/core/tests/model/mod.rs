@@ -9,6 +9,7 @@
 //! - [`workload`], [`policy`]: random loads, requests and policies.
 //! - [`world`], [`steps`], [`threads`], [`ending`]: the driver: virtual time, sockets that cancel, stages that answer late, instance threads
 //!   that sleep until woken.
+//! - [`news`]: what policies are told, held against what happened.
 //! - [`store`]: the state store, obeying slot operations as an instance thread would.
 //! - [`witness`]: what must hold whatever the model thinks: order, owners, answers, batches.
 //! - [`outcome`]: what was counted, and the table of arrows.
@@ -21,6 +22,7 @@
 #![allow(clippy::indexing_slicing, clippy::expect_used, reason = "a test may panic")]
 
 pub mod ending;
+pub mod news;
 pub mod outcome;
 pub mod policy;
 pub mod refer;

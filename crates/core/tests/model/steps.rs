@@ -2,10 +2,11 @@
 
 use sequor_core::*;
 
+use super::news::News;
 use super::refer::{N, Shown};
 use super::threads::{Hand, Thread};
 use super::world::{Question, World};
-use super::{Checked, broken, policy, workload};
+use super::{Checked, broken, news, policy, workload};
 use crate::hold;
 
 impl World {
@@ -38,6 +39,7 @@ impl World {
         if stateless {
             submit.traits.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
         }
+        submit.traits.keys = news::keys(submit.req);
         self.witness.sends(&submit);
         self.counts.requests += 1;
         self.apply(Event::Submit(submit))
@@ -99,7 +101,7 @@ impl World {
                 let hand = *self.rng.pick(&pondering);
                 self.ponder(hand)
             }
-            3 if self.consults > 0 => self.consult(),
+            3 if !self.consults.is_empty() => self.consult(),
             4 if !self.questions.is_empty() => self.admits(),
             _ if !self.prepares.is_empty() => {
                 let (req, seq) = self.prepares.swap_remove(self.rng.index(self.prepares.len()));
@@ -115,6 +117,7 @@ impl World {
         };
         let mut traits = workload::traits(&mut self.rng, &self.taste);
         traits.rows = sent.rows;
+        traits.keys = news::keys(req);
         let fails = self.rng.percent(self.taste.fails);
         let adopts = self.refer.req(req).and_then(|r| r.seq).filter(|_| !sent.start).map(|n| self.refer.seq(n).clone());
         let adopts = adopts.filter(|s| s.adopted && !s.announced && s.key == seq);
@@ -136,11 +139,8 @@ impl World {
     }
 
     fn consult(&mut self) -> Checked {
-        let Some(round) = self.core.consult(self.now) else {
-            self.consults = 0;
-            return self.consulted();
-        };
-        self.consults -= 1;
+        let load = self.consults.swap_remove(self.rng.index(self.consults.len()));
+        let Some(round) = self.core.consult(self.now, load) else { return self.consulted() };
         let Asked::Admit { load, room, victims } = &round.asked else {
             return broken("a policy that admits is asked", format!("{:?}", round.asked));
         };
@@ -159,18 +159,9 @@ impl World {
         hold!(got == want, "a policy sees who waits", "{got:?}, model {want:?}");
         let shown: Vec<Shown> = heads.iter().map(|r| self.refer.show(*r)).collect();
         self.same_heads(&round, &shown, load)?;
-        self.same_notes(&round, load)?;
+        self.same_news(&round, load)?;
         self.asked[load] = Some(self.news(load));
         self.questions.push(Question { round, load, heads, victims: idle, old: false });
-        Ok(())
-    }
-
-    /// A policy that listens is told everything once, in order.
-    pub fn same_notes(&mut self, round: &Round, load: usize) -> Checked {
-        let told = |n: &&Note| matches!(n, Note::Started(..) | Note::Slotted(..) | Note::Ended(..));
-        let got: Vec<Note> = round.notes.iter().filter(told).copied().collect();
-        let want = std::mem::take(&mut self.notes[load]);
-        hold!(got == want, "a policy is told what happened", "{got:?}, but {want:?} has");
         Ok(())
     }
 
@@ -254,11 +245,11 @@ impl World {
         // What expires now is told to the old policy.
         self.apply(Event::Tick)?;
         self.asked[load] = None;
-        self.notes[load].clear();
         for question in self.questions.iter_mut().filter(|q| q.load == load) {
             question.old = true;
         }
-        self.apply(Event::Attach(Load(load as u16), hooks))
+        self.apply(Event::Attach(Load(load as u16), hooks))?;
+        self.comes_anew(load)
     }
 
     pub fn loads(&mut self) -> Checked {
@@ -280,7 +271,7 @@ impl World {
         self.hands.extend((0..spec.instances).map(|n| Hand::new(Instance { load: key, n })));
         self.specs.push(spec.clone());
         self.asked.push(None);
-        self.notes.push(Vec::new());
+        self.news.push(News::default());
         self.trace(|| format!("{key:?} is {spec:?}"));
         self.apply(Event::Loaded(key, spec))
     }

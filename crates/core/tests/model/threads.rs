@@ -93,7 +93,7 @@ impl World {
             }
             (Next::Ask(round), RNext::Ask(shown)) => {
                 self.same_view(&round, &shown)?;
-                self.same_notes(&round, usize::from(who.load.0))?;
+                self.same_news(&round, usize::from(who.load.0))?;
                 self.hands[hand].thread = Thread::Pondering;
                 self.hands[hand].round = Some((round, shown));
                 Ok(())

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash};
 
 use sequor_core::*;
 
+use super::news::News;
 use super::outcome::{Outcome, count, kind};
 use super::refer::{N, Out, Refer};
 use super::rng::Rng;
@@ -34,17 +35,19 @@ pub struct World {
     pub store: Store,
     pub hands: Vec<Hand>,
     pub specs: Vec<LoadSpec>,
-    names: HashMap<Seq, (N, Id, usize)>,
+    pub names: HashMap<Seq, (N, Id, usize)>,
     pub prepares: Vec<(Req, Option<Seq>)>,
     pub posts: Vec<Req>,
     pub seals: Vec<BatchId>,
     /// Admission questions that were announced and not fetched.
-    pub consults: u32,
+    pub consults: Vec<Load>,
+    /// Loads whose policies are to be told without a question.
+    pub tells: Vec<Load>,
     pub questions: Vec<Question>,
     /// What each load's policy was last asked about: the latest arrival in the backlog, the latest idle sequence, free slots.
     pub asked: Vec<Option<(u64, u64, u32)>>,
-    /// What each load's policy, if it listens, has not been told of yet: starts, slots and ends.
-    pub notes: Vec<Vec<Note>>,
+    /// What each load's policy, if it listens, has not been told of yet.
+    pub news: Vec<News>,
     pub fresh: u64,
     /// Ticks that may still change nothing.
     credit: i64,
@@ -73,10 +76,11 @@ impl World {
             prepares: Vec::new(),
             posts: Vec::new(),
             seals: Vec::new(),
-            consults: 0,
+            consults: Vec::new(),
+            tells: Vec::new(),
             questions: Vec::new(),
             asked: Vec::new(),
-            notes: Vec::new(),
+            news: Vec::new(),
             fresh: 1 << 40,
             credit: 0,
             winding_down: false,
@@ -207,6 +211,7 @@ impl World {
         self.tombs(out)?;
         self.same_state()?;
         self.sleepers()?;
+        self.told_at_last()?;
         self.consulted()
     }
 
@@ -244,12 +249,7 @@ impl World {
     }
 
     fn act(&mut self, effect: &Effect, restarted: &[Seq]) -> Checked {
-        if let Effect::Note(note @ (Note::Started(seq, _) | Note::Slotted(seq, ..) | Note::Ended(seq, _))) = effect
-            && let Some((_, _, load)) = self.names.get(seq)
-            && self.refer.loads[*load].external.is_some_and(|h| h.observe)
-        {
-            self.notes[*load].push(*note);
-        }
+        self.overhear(effect);
         match effect {
             Effect::Refuse(_, refusal) => count(&mut self.counts.refused, kind(refusal), 1),
             Effect::Replay(..) => count(&mut self.counts.refused, "(Replay)", 1),
@@ -266,7 +266,8 @@ impl World {
                 );
                 hand.thread = Thread::Awake;
             }
-            Effect::Consult => self.consults += 1,
+            Effect::Consult(load) => self.consults.push(*load),
+            Effect::Tell(load) => self.tells.push(*load),
             Effect::Note(Note::Ended(seq, why)) => {
                 let ix = Why::ALL.iter().position(|w| w == why).unwrap_or(0);
                 self.counts.ended[ix] += 1;
@@ -276,9 +277,9 @@ impl World {
                     self.store.ended(*seq, &id, *why, initial);
                 }
             }
-            Effect::Note(Note::Fault(fault)) => count(&mut self.counts.faults, format!("{fault:?}").as_str(), 1),
-            Effect::Note(Note::Fallback) => count(&mut self.counts.faults, "Fallback", 1),
-            Effect::Note(Note::Stale(_)) => count(&mut self.counts.faults, "Stale", 1),
+            Effect::Note(Note::Fault(_, fault)) => count(&mut self.counts.faults, format!("{fault:?}").as_str(), 1),
+            Effect::Note(Note::Fallback(_)) => count(&mut self.counts.faults, "Fallback", 1),
+            Effect::Note(Note::Stale(..)) => count(&mut self.counts.faults, "Stale", 1),
             Effect::Release(_) | Effect::Note(_) => {}
         }
         Ok(())
@@ -335,10 +336,10 @@ impl World {
                 Out::Slotted(n(seq), usize::from(who.load.0), usize::from(who.n), slot.ix, waited)
             }
             Effect::Note(Note::Ended(seq, why)) => Out::Ended(n(seq), *why),
-            Effect::Note(Note::Fault(fault)) => Out::Fault(*fault),
-            Effect::Note(Note::Fallback) => Out::Fallback,
-            Effect::Note(Note::Stale(n)) => Out::Stale(*n),
-            Effect::Wake(_) | Effect::Consult => return None,
+            Effect::Note(Note::Fault(_, fault)) => Out::Fault(*fault),
+            Effect::Note(Note::Fallback(_)) => Out::Fallback,
+            Effect::Note(Note::Stale(_, n)) => Out::Stale(*n),
+            Effect::Wake(_) | Effect::Consult(_) | Effect::Tell(_) => return None,
         })
     }
 
@@ -366,7 +367,12 @@ impl World {
         let mut due = Vec::new();
         for load in 0..self.refer.loads.len() {
             let l = &self.refer.loads[load];
-            if l.gone || !self.refer.asks_admit(load) || self.questions.iter().any(|q| q.load == load && !q.old) {
+            let announced = self.consults.contains(&Load(load as u16));
+            if announced
+                || l.gone
+                || !self.refer.asks_admit(load)
+                || self.questions.iter().any(|q| q.load == load && !q.old)
+            {
                 continue;
             }
             let (last, idle, free) = self.news(load);
@@ -381,8 +387,7 @@ impl World {
                 due.push(load);
             }
         }
-        let announced = self.consults > 0 || due.is_empty();
-        hold!(announced, "a policy that admits is asked", "loads {due:?} have news and no question is announced");
+        hold!(due.is_empty(), "a policy that admits is asked", "loads {due:?} have news and no question is announced");
         Ok(())
     }
 

@@ -20,8 +20,8 @@ pub struct Keys {
     pub(super) output: BTreeMap<String, Output>,
     pub(super) durability: Option<Durability>,
     pub(super) reload: Option<Reload>,
-    pub(super) feature: Vec<Feature>,
-    pub(super) plugins: Option<Plugins>,
+    pub feature: Vec<Feature>,
+    pub plugins: Plugins,
     pub(super) model: Option<Model>,
 }
 
@@ -169,51 +169,49 @@ pub(super) enum Then {
     Carry,
 }
 
+/// What a scheduler may see of a request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Feature {
-    pub(super) name: String,
-    pub(super) from: From,
-    pub(super) key: String,
-    pub(super) r#type: FeatureType,
-    pub(super) default: Option<toml::Value>,
+pub struct Feature {
+    pub name: String,
+    pub from: From,
+    pub key: String,
+    pub r#type: FeatureType,
+    pub default: Option<toml::Value>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum From {
+pub enum From {
     Parameter,
     Input,
     Header,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum FeatureType {
+pub enum FeatureType {
     Key,
     Number,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Plugins {
-    pub(super) scheduler: Option<Plugin>,
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plugins {
+    pub scheduler: Option<Plugin>,
     pub(super) initializer: Option<Plugin>,
-    #[serde(default)]
     pub(super) processor: Vec<Plugin>,
 }
 
+/// A plug-in and what it is told.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code)]
-pub(super) struct Plugin {
-    pub(super) r#use: String,
-    pub(super) sha256: Option<String>,
-    pub(super) time: Option<Span>,
-    pub(super) memory: Option<Size>,
-    pub(super) config: Option<toml::Table>,
+pub struct Plugin {
+    pub r#use: String,
+    pub sha256: Option<String>,
+    pub time: Option<Span>,
+    pub memory: Option<Size>,
+    pub config: Option<toml::Table>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -9,7 +9,10 @@ use crate::config::toml_file;
 use crate::config::units::SpanOrNever;
 use crate::error::At;
 
-pub use keys::{Backlog, Input, Keys, OnCancel, Queue, Rules, Sequence, State, Storage, WhenExpired};
+pub use keys::{
+    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rules, Sequence, State, Storage,
+    WhenExpired,
+};
 
 /// The file, read. Without a file: nothing said.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +29,7 @@ impl SequorToml {
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
         let mut faults = file.refused();
         faults.extend(file.out_of_range());
+        faults.extend(super::features::wrong(&file));
         if faults.is_empty() { Ok(file) } else { Err(faults) }
     }
 
@@ -54,14 +58,14 @@ impl SequorToml {
 
     /// The keys that are there and not served.
     fn not_served(&self) -> Vec<Vec<&str>> {
-        let Keys { sequence, state, input, output, durability, reload, feature, plugins, model, .. } = &self.keys;
+        let Keys { sequence, state, input, output, durability, reload, plugins, model, .. } = &self.keys;
         let single: [(bool, &[&str]); 7] = [
             (sequence.client_state, &["sequence", "client_state"]),
             (sequence.watch.is_some(), &["sequence", "watch"]),
             (durability.is_some(), &["durability"]),
             (reload.is_some(), &["reload"]),
-            (!feature.is_empty(), &["feature"]),
-            (plugins.is_some(), &["plugins"]),
+            (plugins.initializer.is_some(), &["plugins", "initializer"]),
+            (!plugins.processor.is_empty(), &["plugins", "processor"]),
             (model.is_some(), &["model"]),
         ];
         let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();

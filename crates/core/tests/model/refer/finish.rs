@@ -120,6 +120,7 @@ impl Refer {
             match result {
                 Ok(()) => self.durable(now, req),
                 Err(refusal) => {
+                    self.tell(req, false);
                     let r = self.reqs[req.ix as usize].take().expect("a sealing request");
                     self.out.push(Out::Refuse(req, refusal));
                     self.turn_done(&r, false);
@@ -132,7 +133,16 @@ impl Refer {
         }
     }
 
+    fn tell(&mut self, req: Req, done: bool) {
+        let r = self.req(req).expect("a request that ran");
+        let told = (r.load, r.seq, done, req, r.traits.rows);
+        if self.loads[r.load].external.is_some_and(|h| h.observe) {
+            self.ran.push(told);
+        }
+    }
+
     fn durable(&mut self, now: u64, req: Req) {
+        self.tell(req, true);
         let load = self.req(req).expect("a committed request").load;
         if !self.loads[load].spec.stages.post {
             return self.answer(now, req);
@@ -148,6 +158,7 @@ impl Refer {
     }
 
     fn row_failed(&mut self, now: u64, req: Req) {
+        self.tell(req, false);
         let r = self.req(req).cloned().expect("a running request");
         if let Some(n) = r.seq {
             if r.start && !r.dialect.keep_failed_start {

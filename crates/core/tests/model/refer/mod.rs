@@ -161,6 +161,8 @@ pub struct Refer {
     pub batches: Vec<RBatch>,
     pub stones: Vec<Stone>,
     pub out: Vec<Out>,
+    /// Requests that ran where a policy listens: the load, the sequence, whether for good, and the rows.
+    pub ran: Vec<(usize, Option<N>, bool, Req, u32)>,
     /// The keys that the core gave, by number; kept for ever.
     pub keys: Vec<Option<Seq>>,
     pub seq_born: u64,

@@ -1,0 +1,130 @@
+//! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in. The guest is
+//! `edf` of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; its folder is `SEQUOR_GUESTS`, or `.sequor/guests`.
+//! `cargo bench --bench plugin`. Numbers are the best of many runs, in the thread's own time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sequor::plugin::cache::Cache;
+use sequor::plugin::guest::{Guest as _, Limits, ModelFacts, Services, Source as _};
+use sequor::plugin::instance::Instance;
+use sequor::plugin::{Component, Engine, Grants, Mode};
+use sequor_core::policy::columns;
+use sequor_core::{Columns, Decision, Fault, Picks};
+
+const CANDIDATES: [u32; 4] = [1, 64, 256, 1024];
+/// Each is run again and again for so long; the best run counts.
+const LONG: Duration = Duration::from_millis(400);
+/// Calls of one run: the clock is not read for each.
+const CALLS: u32 = 64;
+
+type Told<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Told<()> {
+    let file = folder().join("edf.wasm");
+    let bytes = std::fs::read(&file).map_err(|e| {
+        format!("{}: {e}. sequor plugin build --out .sequor/guests plugins/guests/* makes it", file.display())
+    })?;
+    let [serving, counting] = [Mode::Serving, Mode::Simulation].map(Engine::new);
+    let (serving, counting) = (Arc::new(serving?), Arc::new(counting?));
+    let component = Component::new(&serving, "edf.wasm", &bytes, Grants::default(), None)?;
+    let mut guest = start(&component)?;
+    let mut counted = start(&Component::new(&counting, "edf.wasm", &bytes, Grants::default(), None)?)?;
+    println!("plan of edf   native us   plug-in us   instructions   a us");
+    for len in CANDIDATES {
+        let see = see(len, component.manifest().hooks.columns);
+        let mut picks = Picks::default();
+        let native = best(CALLS, || drop(edf(&see, &mut picks)));
+        let plugin = best(CALLS, || drop(guest.plan(0, &see, &mut picks)));
+        counted.plan(0, &see, &mut picks)?;
+        let fuel = counted.fuel();
+        println!("{len:>11}{native:>12.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
+    }
+    loads(&serving, &component, &bytes)
+}
+
+/// Taking a component in, and starting an instance.
+fn loads(engine: &Arc<Engine>, component: &Component, bytes: &[u8]) -> Told<()> {
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::new(&folder.path().join("code"))?;
+    let load = |cache: Option<&Cache>| Component::new(engine, "edf.wasm", bytes, Grants::default(), cache);
+    let cold = best(1, || drop(load(None)));
+    load(Some(&cache))?;
+    let cached = best(1, || drop(load(Some(&cache))));
+    let started = best(1, || drop(start(component)));
+    println!(
+        "a component of {} KB: compiled in {:.1} ms, from the cache in {:.2} ms",
+        bytes.len() / 1000,
+        cold / 1e3,
+        cached / 1e3
+    );
+    println!("an instance: started and configured in {started:.0} us");
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
+    std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Services for Nobody {
+    fn log(&self, _: u32, _: &str) {}
+    fn metric_add(&self, _: &str, _: f64) {}
+    fn key_text(&self, _: u64) -> Option<String> {
+        None
+    }
+    fn sequence_text(&self, _: u64) -> Option<String> {
+        None
+    }
+}
+
+fn start(component: &Component) -> Told<Instance> {
+    let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
+    guest.configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, ..ModelFacts::default() })??;
+    Ok(guest)
+}
+
+/// Candidates with deadlines in no order, in the columns that are wanted.
+fn see(len: u32, wanted: u32) -> Columns {
+    let n = if wanted & columns::DEADLINE == 0 { 0 } else { len };
+    let deadline = (0..n).map(|i| 2_000_000_000 + u64::from(i.wrapping_mul(2_654_435_761)) % 1_000_000_000).collect();
+    let n = len as usize;
+    let (shape, rows) = (if wanted & columns::SHAPE == 0 { vec![] } else { vec![0; n] }, vec![1; n]);
+    let rows = if wanted & columns::ROWS == 0 { vec![] } else { rows };
+    Columns { now: 1_000_000_000, max_batch: 32, free_instances: 1, len, deadline, shape, rows, ..Columns::default() }
+}
+
+/// What the guest does, in Rust: refuses the late, fires the most urgent of the first one's shape.
+fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    picks.clear();
+    let due = |i: &u32| see.deadline.get(*i as usize).copied().unwrap_or(u64::MAX);
+    let shape = |i: &u32| see.shape.get(*i as usize).copied();
+    let (late, mut order): (Vec<u32>, Vec<u32>) = (0..see.len).partition(|i| due(i) < see.now);
+    order.sort_by_key(due);
+    let first = order.first().and_then(shape);
+    picks.fire.extend(order.into_iter().filter(|i| shape(i) == first).take(see.max_batch as usize));
+    picks.reject = late;
+    Ok(Decision::Fire)
+}
+
+/// Microseconds of a call in the fastest run.
+fn best(calls: u32, mut call: impl FnMut()) -> f64 {
+    let (began, mut best) = (Instant::now(), f64::MAX);
+    while began.elapsed() < LONG {
+        let (start, wall) = (own_time(), Instant::now());
+        (0..calls).for_each(|_| call());
+        let took = start.zip(own_time()).map_or_else(|| wall.elapsed(), |(from, to)| to.saturating_sub(from));
+        best = best.min(took.as_secs_f64() * 1e6 / f64::from(calls));
+    }
+    best
+}
+
+/// Time this thread has had a core, on Linux.
+fn own_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}

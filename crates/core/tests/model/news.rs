@@ -1,0 +1,154 @@
+//! What policies are told: everything that happens while they listen, once and in order, and nothing that does not fit to who lives.
+
+use std::collections::BTreeMap;
+
+use sequor_core::event::FEATURES;
+use sequor_core::*;
+
+use super::Checked;
+use super::world::World;
+use crate::hold;
+
+/// What a load's policy is to be told, and what it knows.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Starts, slots and ends, in order.
+    sequences: Vec<Observed>,
+    /// Runs, in any order.
+    runs: Vec<Observed>,
+    /// The serial number of what comes next.
+    next: u64,
+    /// Who lives, as far as it was told.
+    knows: BTreeMap<u64, [u64; FEATURES]>,
+}
+
+/// The key features of a request, whatever it is.
+pub fn keys(req: Req) -> [u64; FEATURES] {
+    [u64::from(req.ix) + 1, u64::from(req.generation.get()), 0, 0]
+}
+
+fn of(seq: Seq, what: What) -> Observed {
+    Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
+}
+
+impl World {
+    /// Notes what the policy of a sequence's load is to be told.
+    pub fn overhear(&mut self, effect: &Effect) {
+        let Effect::Note(note) = effect else { return };
+        let (seq, told) = match note {
+            Note::Started(seq, req) => (*seq, Observed { keys: keys(*req), ..of(*seq, What::Began { steps: 0 }) }),
+            Note::Slotted(seq, _, _, waited) => (*seq, of(*seq, What::Slotted { waited: *waited })),
+            Note::Ended(seq, why) => (*seq, of(*seq, What::Ended(*why))),
+            _ => return,
+        };
+        let Some((_, _, load)) = self.names.get(&seq) else { return };
+        if self.listens(*load) {
+            self.news[*load].sequences.push(told);
+        }
+    }
+
+    pub fn listens(&self, load: usize) -> bool {
+        self.refer.loads[load].external.is_some_and(|h| h.observe)
+    }
+
+    /// The model's runs become what is to be told of them.
+    fn overhear_runs(&mut self) {
+        for (load, n, done, req, rows) in std::mem::take(&mut self.refer.ran) {
+            let key = n.and_then(|n| self.names.iter().find(|(_, (m, ..))| *m == n)).map(|(key, _)| *key);
+            let what = if done { What::Done { rows } } else { What::Failed { rows } };
+            self.news[load].runs.push(Observed { seq: key.map_or(0, Seq::handle), what, keys: keys(req) });
+        }
+    }
+
+    /// A policy that listens is told everything once, in order.
+    pub fn same_news(&mut self, round: &Round, load: usize) -> Checked {
+        self.told(load, round.first, &round.news, round.lost)
+    }
+
+    /// Where so much has happened that the policy is told without a question.
+    pub fn told_at_last(&mut self) -> Checked {
+        for load in std::mem::take(&mut self.tells) {
+            let (first, news, lost) = self.core.observed(load);
+            hold!(news.len() >= 1000, "a policy is told what happened", "{} are not many", news.len());
+            self.told(usize::from(load.0), first, &news, lost)?;
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, load: usize, first: u64, news: &[Observed], lost: bool) -> Checked {
+        self.overhear_runs();
+        if !self.listens(load) {
+            hold!(news.is_empty(), "a policy is told what happened", "it does not listen, and is told {news:?}");
+            return Ok(());
+        }
+        let mine = &mut self.news[load];
+        hold!(!lost && first == mine.next, "a policy is told what happened", "from {first}, not {}", mine.next);
+        mine.next += news.len() as u64;
+        let runs = |o: &&Observed| matches!(o.what, What::Done { .. } | What::Failed { .. });
+        let plain = |o: &Observed| match o.what {
+            What::Began { .. } => Observed { what: What::Began { steps: 0 }, ..*o },
+            _ => *o,
+        };
+        let got: Vec<Observed> = news.iter().filter(|o| !runs(o)).map(plain).collect();
+        let want = std::mem::take(&mut mine.sequences);
+        hold!(got == want, "a policy is told what happened", "{got:?}, but {want:?} has");
+        let sorted = |all: Vec<Observed>| {
+            let mut all: Vec<String> = all.iter().map(|o| format!("{o:?}")).collect();
+            all.sort_unstable();
+            all
+        };
+        let (got, want) = (sorted(news.iter().filter(runs).copied().collect()), sorted(std::mem::take(&mut mine.runs)));
+        hold!(got == want, "a policy is told what ran", "{got:?}, but {want:?} has");
+        for one in news {
+            self.learns(load, one)?;
+        }
+        // Slow, and what is wrong stays wrong.
+        if self.counts.calls.is_multiple_of(4) { self.knows_who_lives(load) } else { Ok(()) }
+    }
+
+    fn learns(&mut self, load: usize, one: &Observed) -> Checked {
+        let knows = &mut self.news[load].knows;
+        let known = one.seq == 0 || knows.contains_key(&one.seq);
+        match one.what {
+            What::Began { .. } => {
+                hold!(!known, "a policy is told in order", "{one:?} lives already");
+                knows.insert(one.seq, one.keys);
+            }
+            What::Ended(_) => {
+                hold!(known && knows.remove(&one.seq).is_some(), "a policy is told in order", "{one:?} is unknown");
+            }
+            _ => hold!(known, "a policy is told in order", "{one:?} is unknown"),
+        }
+        Ok(())
+    }
+
+    /// Whoever has been told everything knows whom [`Core::live`] names, and with the same key features.
+    fn knows_who_lives(&self, load: usize) -> Checked {
+        let live = self.core.live(Load(load as u16));
+        let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|o| (o.seq, o.keys)).collect();
+        let knows = &self.news[load].knows;
+        hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
+        hold!(live.next == self.news[load].next, "nothing is told twice", "the next is {}", live.next);
+        for one in &live.began {
+            let s = self.refer.seqs.iter().find(|s| s.key.is_some_and(|key| key.handle() == one.seq));
+            let steps = s.map(|s| What::Began { steps: s.step });
+            hold!(steps == Some(one.what), "the live ones are those that were told", "{one:?}, model {steps:?}");
+        }
+        Ok(())
+    }
+
+    /// A policy that comes now is told who lives, and then what happens.
+    pub fn comes_anew(&mut self, load: usize) -> Checked {
+        self.overhear_runs();
+        if self.refer.loads[load].gone {
+            return Ok(());
+        }
+        let live = self.core.live(Load(load as u16));
+        // What nobody was told yet is told to whoever listens now, and is in what lives already.
+        let (first, news, _) = self.core.observed(Load(load as u16));
+        hold!(first + news.len() as u64 == live.next, "nothing is told twice", "{first} + {}", news.len());
+        let knows = live.began.iter().map(|o| (o.seq, o.keys)).collect();
+        self.news[load] = News { next: live.next, knows, ..News::default() };
+        Ok(())
+    }
+}

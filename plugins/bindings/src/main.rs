@@ -1,0 +1,73 @@
+//! Writes the code between the contract in `wit/` and a guest, for Rust and for C; or, with `--check`, says whether what is checked in is it.
+//! It is checked in so that a guest needs neither a generator nor the macros of one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use wit_bindgen_core::{Files, WorldGenerator, wit_parser::Resolve};
+
+const WORLD: &str = "scheduler-plugin";
+
+/// A generated file and what it shall hold.
+type Made = (PathBuf, Vec<u8>);
+
+fn main() -> ExitCode {
+    let check = std::env::args().any(|argument| argument == "--check");
+    let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let wit = plugins.join("../wit/0.1.0");
+    let made = rust(&wit).into_iter().chain(c(&wit)).chain(copies(&wit));
+    let mut stale = 0;
+    for (to, content) in made {
+        let to = plugins.join(to);
+        if std::fs::read(&to).is_ok_and(|is| is == content) {
+            continue;
+        }
+        stale += 1;
+        if check {
+            eprintln!("{} is not what wit/ says; run: cargo run -p sequor-plugin-bindings (in plugins/)", to.display());
+            continue;
+        }
+        std::fs::create_dir_all(to.parent().unwrap_or(&plugins)).expect("a folder for generated code");
+        std::fs::write(&to, content).expect("generated code is written");
+        println!("wrote {}", to.display());
+    }
+    if check && stale > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn rust(wit: &Path) -> Vec<Made> {
+    let options = wit_bindgen_rust::Opts {
+        format: true,
+        generate_all: true,
+        pub_export_macro: true,
+        default_bindings_module: Some("sequor_plugin::bindings".into()),
+        ..Default::default()
+    };
+    let files = generate(wit, Box::new(options.build()));
+    files.into_iter().map(|(_, content)| (PathBuf::from("sdk/src/bindings.rs"), content)).collect()
+}
+
+fn c(wit: &Path) -> Vec<Made> {
+    // The type of the component is put into the module by `sequor plugin build`: no object file in the tree.
+    let options = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
+    let files = generate(wit, options.build());
+    files.into_iter().map(|(name, content)| (Path::new("sdk-c").join(name), content)).collect()
+}
+
+/// Each SDK carries the contract it is made for.
+fn copies(wit: &Path) -> Vec<Made> {
+    let mut made = Vec::new();
+    for entry in std::fs::read_dir(wit).expect("wit/0.1.0 is there").flatten() {
+        let content = std::fs::read(entry.path()).expect("a file of the contract");
+        made.push((Path::new("sdk/wit").join(entry.file_name()), content));
+    }
+    made
+}
+
+fn generate(wit: &Path, mut generator: Box<dyn WorldGenerator>) -> Vec<(String, Vec<u8>)> {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(wit).expect("the contract is valid WIT");
+    let world = resolve.select_world(&[package], Some(WORLD)).expect("the world is in it");
+    let mut files = Files::default();
+    generator.generate(&mut resolve, world, &mut files).expect("code for the world");
+    files.iter().map(|(name, content)| (name.to_owned(), content.to_vec())).collect()
+}

@@ -1,0 +1,56 @@
+//! Earliest deadline first, with shedding: what cannot be answered in time any more is refused at once, so that it takes no place in a batch
+//! from those that still can. Requests without a deadline come last, in the order in which they became ready.
+
+use sequor_plugin::scheduler::*;
+
+/// The code that clients of refused requests are given: too late.
+pub const TOO_LATE: u32 = 1;
+
+#[derive(Debug, Default)]
+pub struct EarliestDeadline {
+    margin_us: u64,
+}
+
+impl Scheduler for EarliestDeadline {
+    fn configure(&mut self, config: &Config, _: &Model) -> Result<(), String> {
+        self.margin_us = config.get_or("margin_us", 0)?;
+        Ok(())
+    }
+
+    fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
+        let needed = round.now_us.saturating_add(self.margin_us);
+        let (late, mut order): (Vec<u32>, Vec<u32>) = ready.indices().partition(|&i| ready.deadline_us(i) < needed);
+        order.sort_by_key(|&i| ready.deadline_us(i));
+        if !late.is_empty() {
+            host::metric_add("shed", late.len() as f64);
+        }
+        Plan::fire(ready.batch(order, round)).reject_all(late, TOO_LATE)
+    }
+}
+
+sequor_plugin::export!(EarliestDeadline);
+
+#[cfg(test)]
+mod tests {
+    use sequor_plugin::testing::{Bench, Candidate};
+
+    use super::*;
+
+    fn due(at: u64) -> Candidate {
+        Candidate::new().deadline_us(at)
+    }
+
+    #[test]
+    fn the_most_urgent_go_first_and_the_late_are_refused() {
+        let mut bench = Bench::<EarliestDeadline>::new().config(r#"{"margin_us": 10}"#).max_batch(2);
+        bench.round.now_us = 100;
+        let said = bench.plan(&[Candidate::new(), due(500), due(109), due(110)]);
+        assert_eq!((said.fire, said.reject, said.reject_code), (vec![3, 1], vec![2], TOO_LATE));
+    }
+
+    #[test]
+    fn the_most_urgent_says_which_shape_runs() {
+        let mut bench = Bench::<EarliestDeadline>::new();
+        assert_eq!(bench.plan(&[due(9).shape(1), due(5).shape(2), due(7).shape(2)]).fire, [1, 2]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Fair shares by tenant: whoever has had the least for its weight goes first, so that a tenant with many requests delays its own, not those
+//! of others. What a tenant has had is measured in *turns*: rows over weight.
+
+use sequor_plugin::scheduler::*;
+
+#[derive(Debug, Default)]
+pub struct FairShare {
+    burst: f64,
+    weights: Map<Key, f64>,
+    /// Turns of each tenant.
+    had: Map<Key, f64>,
+    /// Turns of whoever went first in the last round: nobody who comes back claims more than a burst from before.
+    clock: f64,
+}
+
+impl Scheduler for FairShare {
+    fn configure(&mut self, config: &Config, _: &Model) -> Result<(), String> {
+        self.burst = config.get_or("burst", 4.0)?;
+        for (tenant, weight) in config.get_or("weights", Map::<String, f64>::new())? {
+            if weight.is_nan() || weight <= 0.0 {
+                return Err(format!("weights.{tenant} must be above 0"));
+            }
+            self.weights.insert(key_of(&tenant), weight);
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
+        let mut arrived: Vec<u32> = ready.indices().collect();
+        arrived.sort_by_key(|&i| ready.arrival_us(i));
+        // Each candidate's turn, as if those of its tenant before it had run.
+        let mut next: Map<Key, f64> = Map::new();
+        let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
+        for i in arrived {
+            let tenant = ready.key("tenant", i);
+            let turn = next.entry(tenant).or_insert_with(|| self.turn(tenant));
+            order.push((*turn, i));
+            *turn += f64::from(ready.rows(i)) / self.weight(tenant);
+        }
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
+        Plan::fire(ready.batch(order.into_iter().map(|(_, i)| i), round))
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        if let Event::Done { rows, keys, .. } = event {
+            let tenant = keys.get("tenant");
+            let turn = self.turn(tenant) + *rows as f64 / self.weight(tenant);
+            self.had.insert(tenant, turn);
+            if self.had.len() > 4096 {
+                let least = self.clock - self.burst;
+                self.had.retain(|_, turn| *turn > least);
+            }
+        }
+    }
+}
+
+impl FairShare {
+    fn turn(&self, tenant: Key) -> f64 {
+        let least = self.clock - self.burst / self.weight(tenant);
+        self.had.get(&tenant).copied().unwrap_or(self.clock).max(least)
+    }
+
+    fn weight(&self, tenant: Key) -> f64 {
+        self.weights.get(&tenant).copied().unwrap_or(1.0)
+    }
+}
+
+sequor_plugin::export!(FairShare);
+
+#[cfg(test)]
+mod tests {
+    use sequor_plugin::testing::{Bench, Candidate};
+
+    use super::*;
+
+    fn of(tenant: &str) -> Candidate {
+        Candidate::new().key("tenant", tenant)
+    }
+
+    fn bench() -> Bench<FairShare> {
+        Bench::new().keys(&["tenant"]).max_batch(4)
+    }
+
+    #[test]
+    fn a_loud_tenant_does_not_starve_a_quiet_one() {
+        let mut bench = bench();
+        let loud = [of("loud"), of("loud"), of("loud"), of("loud"), of("loud"), of("quiet")];
+        assert_eq!(bench.plan(&loud).fire, [0, 5, 1, 2]);
+        bench.done(&loud[..4]);
+        assert_eq!(bench.plan(&loud).fire, [5, 0, 1, 2]);
+    }
+
+    #[test]
+    fn weights_are_shares() {
+        let mut bench = bench().config(r#"{"weights": {"gold": 3}}"#);
+        let candidates: Vec<Candidate> = (0..4).flat_map(|_| [of("gold"), of("free")]).collect();
+        assert_eq!(bench.plan(&candidates).fire, [0, 1, 2, 4], "three of gold's and one of the other's");
+        let mut bench = self::bench().config(r#"{"weights": {"gold": 0}}"#);
+        assert_eq!(bench.configure().unwrap_err(), "weights.gold must be above 0");
+    }
+
+    #[test]
+    fn whoever_was_away_claims_no_more_than_a_burst() {
+        let mut bench = bench().config(r#"{"burst": 2}"#).max_batch(8);
+        bench.plan(&[of("back")]);
+        bench.done(&[vec![of("back")], vec![of("busy"); 100]].concat());
+        bench.plan(&[of("busy")]);
+        let mut candidates = vec![of("busy"), of("busy")];
+        candidates.extend(vec![of("back"); 6]);
+        let fire = bench.plan(&candidates).fire;
+        assert_eq!(fire.iter().position(|i| *i == 0), Some(2), "{fire:?}");
+    }
+}

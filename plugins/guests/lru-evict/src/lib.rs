@@ -1,0 +1,28 @@
+//! A new sequence that finds no free slot takes that of the sequence which is idle for longest. What runs when stays the server's business.
+
+use sequor_plugin::scheduler::*;
+
+#[derive(Debug, Default)]
+pub struct LruEvict;
+
+impl Scheduler for LruEvict {
+    fn admit(&mut self, _: &Round, waiting: &Ready<'_>, room: &[u32], victims: &Ready<'_>) -> Vec<Admission> {
+        let mut said = Admission::in_order(waiting.len(), room);
+        let mut idle: Vec<u32> = victims.indices().collect();
+        idle.sort_by_key(|&i| victims.ready_us(i));
+        let evicted = idle.into_iter().take(waiting.len() - said.len());
+        said.extend(evicted.map(Admission::Evict));
+        said
+    }
+}
+
+sequor_plugin::export!(LruEvict);
+
+#[test]
+fn free_slots_first_then_whoever_is_idle_for_longest() {
+    use sequor_plugin::testing::{Bench, Candidate};
+    let idle_since = |at| Candidate::new().ready_us(at);
+    let waiting = vec![Candidate::new(); 4];
+    let said = Bench::<LruEvict>::new().admit(&waiting, &[0, 1], &[idle_since(9), idle_since(3)]);
+    assert_eq!(said, [Admission::Take(1), Admission::Evict(1), Admission::Evict(0)]);
+}

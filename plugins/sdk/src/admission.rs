@@ -1,0 +1,39 @@
+//! What becomes of one sequence that waits for a slot.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It gets a free slot of this instance.
+    Take(u32),
+    /// It gets the slot of this victim (an index), whose sequence ends as evicted.
+    Evict(u32),
+    /// It waits on.
+    Defer,
+    /// It is refused, with the plug-in's own number for why.
+    Reject(u32),
+}
+
+impl Admission {
+    /// Whoever waits longest takes what is free, from the instance with the most room.
+    #[must_use]
+    pub fn in_order(waiting: usize, room: &[u32]) -> Vec<Admission> {
+        let mut room = room.to_vec();
+        let take = |_| {
+            let (instance, most) = room.iter_mut().enumerate().max_by_key(|(i, free)| (**free, usize::MAX - i))?;
+            *most = most.checked_sub(1)?;
+            Some(Admission::Take(instance as u32))
+        };
+        (0..waiting).map_while(take).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Admission::{self, Take};
+
+    #[test]
+    fn free_slots_go_to_those_who_wait_longest() {
+        assert_eq!(Admission::in_order(5, &[1, 2]), [Take(1), Take(0), Take(1)]);
+        assert_eq!(Admission::in_order(1, &[1, 2]), [Take(1)]);
+        assert_eq!(Admission::in_order(1, &[]), []);
+    }
+}

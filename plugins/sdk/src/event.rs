@@ -1,0 +1,105 @@
+//! What happened, one event at a time.
+
+use crate::model::{Key, Model, Sequence};
+
+/// Events in columns, as the contract has them: entry `i` of each is of event `i`; `keys` row by row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events {
+    pub kind: Vec<u32>,
+    pub sequence: Vec<Sequence>,
+    pub amount: Vec<u64>,
+    pub keys: Vec<Key>,
+}
+
+/// One event. `sequence` is 0 for requests without one.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A sequence began, or lives already and the plug-in is new.
+    Began { sequence: Sequence, steps: u64, keys: KeysOf<'a> },
+    /// It got a slot.
+    Seated { sequence: Sequence, waited_us: u64 },
+    /// A request ran, and its state is committed.
+    Done { sequence: Sequence, rows: u64, keys: KeysOf<'a> },
+    /// A request failed.
+    Failed { sequence: Sequence, rows: u64, keys: KeysOf<'a> },
+    /// A sequence ended.
+    Ended { sequence: Sequence, why: Ending },
+    /// A kind of a later server.
+    Other { kind: u32, sequence: Sequence, amount: u64 },
+}
+
+/// Why a sequence ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    End,
+    Idle,
+    Restarted,
+    Cancelled,
+    Evicted,
+    Drained,
+    Fenced,
+    Unsealed,
+    Dropped,
+    Rejected,
+    Failed,
+    /// A reason of a later server.
+    Other(u64),
+}
+
+/// The key features of the request an event is about.
+#[derive(Debug, Clone, Copy)]
+pub struct KeysOf<'a> {
+    names: &'a [String],
+    row: &'a [Key],
+}
+
+impl KeysOf<'_> {
+    /// The key of this feature; 0 if the model has none of this name.
+    #[must_use]
+    pub fn get(&self, feature: &str) -> Key {
+        let at = self.names.iter().position(|name| name == feature);
+        at.and_then(|at| self.row.get(at)).copied().unwrap_or(0)
+    }
+}
+
+impl Events {
+    /// One after the other.
+    pub fn each<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Event<'a>> {
+        let keys = model.keys.len();
+        self.kind.iter().enumerate().map(move |(i, kind)| {
+            let row = self.keys.get(i * keys..(i + 1) * keys).unwrap_or_default();
+            let of = |column: &[u64]| column.get(i).copied().unwrap_or(0);
+            event(*kind, of(&self.sequence), of(&self.amount), KeysOf { names: &model.keys, row })
+        })
+    }
+}
+
+fn event(kind: u32, sequence: Sequence, amount: u64, keys: KeysOf<'_>) -> Event<'_> {
+    match kind {
+        1 => Event::Began { sequence, steps: amount, keys },
+        2 => Event::Seated { sequence, waited_us: amount },
+        3 => Event::Done { sequence, rows: amount, keys },
+        4 => Event::Failed { sequence, rows: amount, keys },
+        5 => Event::Ended { sequence, why: ending(amount) },
+        _ => Event::Other { kind, sequence, amount },
+    }
+}
+
+fn ending(code: u64) -> Ending {
+    match code {
+        1 => Ending::End,
+        2 => Ending::Idle,
+        3 => Ending::Restarted,
+        4 => Ending::Cancelled,
+        5 => Ending::Evicted,
+        6 => Ending::Drained,
+        7 => Ending::Fenced,
+        8 => Ending::Unsealed,
+        9 => Ending::Dropped,
+        10 => Ending::Rejected,
+        11 => Ending::Failed,
+        _ => Ending::Other(code),
+    }
+}

@@ -1,0 +1,53 @@
+//! A plug-in as the server sees it: the functions of the contract, over plain data. The component is a thin coat over this, and so is a native
+//! twin: both run the same lines.
+
+use crate::admission::Admission;
+use crate::config::Config;
+use crate::event::Events;
+use crate::model::Model;
+use crate::plan::Decision;
+use crate::ready::{Columns, Ready};
+use crate::round::Round;
+use crate::scheduler::Scheduler;
+
+/// One instance: the author's type and the model it decides for.
+#[derive(Debug, Default)]
+pub struct Instance<P> {
+    pub plugin: P,
+    model: Model,
+}
+
+impl<P: Scheduler> Instance<P> {
+    pub fn configure(&mut self, config: &str, model: Model) -> Result<(), String> {
+        self.model = model;
+        self.plugin.configure(&Config::from_json(config)?, &self.model)
+    }
+
+    pub fn plan(&mut self, round: &Round, ready: &Columns) -> Option<Decision> {
+        self.plugin.plan(round, &Ready::new(ready, &self.model)).decide(round.now_us)
+    }
+
+    pub fn admit(&mut self, round: &Round, waiting: &Columns, room: &[u32], victims: &Columns) -> Vec<Admission> {
+        let (waiting, victims) = (Ready::new(waiting, &self.model), Ready::new(victims, &self.model));
+        self.plugin.admit(round, &waiting, room, &victims)
+    }
+
+    pub fn observe(&mut self, events: &Events) {
+        for event in events.each(&self.model) {
+            self.plugin.observe(&event);
+        }
+    }
+
+    pub fn save(&mut self) -> Vec<u8> {
+        self.plugin.save()
+    }
+
+    pub fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
+        self.plugin.restore(saved)
+    }
+
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+}

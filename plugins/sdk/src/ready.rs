@@ -1,0 +1,195 @@
+//! The candidates: columns of numbers, and one candidate's number by its index.
+
+use crate::model::{Key, Model, Sequence};
+use crate::round::Round;
+
+/// The candidates in columns: entry `i` of each is of candidate `i`. A column that `plugin.toml` does not name is empty.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Columns {
+    pub len: u32,
+    pub sequence: Vec<Sequence>,
+    pub step: Vec<u64>,
+    pub slot: Vec<u32>,
+    pub arrival_us: Vec<u64>,
+    pub ready_us: Vec<u64>,
+    pub deadline_us: Vec<u64>,
+    pub priority: Vec<u32>,
+    pub shape_key: Vec<u64>,
+    pub start_end: Vec<u8>,
+    pub rows: Vec<u32>,
+    pub input_bytes: Vec<u64>,
+    pub state_bytes: Vec<u64>,
+    /// Row by row, as many as the model has numeric features.
+    pub numbers: Vec<f64>,
+    /// Row by row, as many as the model has key features.
+    pub keys: Vec<Key>,
+}
+
+/// The candidates, longest ready first. Whoever asks for a number that `plugin.toml` does not ask the server for is told so by a panic.
+#[derive(Debug, Clone, Copy)]
+pub struct Ready<'a> {
+    columns: &'a Columns,
+    model: &'a Model,
+}
+
+impl<'a> Ready<'a> {
+    #[must_use]
+    pub fn new(columns: &'a Columns, model: &'a Model) -> Ready<'a> {
+        Ready { columns, model }
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.columns.len as usize
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.columns.len == 0
+    }
+
+    /// Every candidate, in the order in which they became ready.
+    pub fn indices(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + use<> {
+        0..self.columns.len
+    }
+
+    /// All columns, for loops that want no index checked.
+    #[must_use]
+    pub fn columns(&self) -> &'a Columns {
+        self.columns
+    }
+
+    /// Of these, in this order, those that one batch can take: of the first one's shape, and no more rows than the round has.
+    pub fn batch(&self, order: impl IntoIterator<Item = u32>, round: &Round) -> Vec<u32> {
+        let mut left = round.max_rows;
+        let mut shape = None;
+        let alike = order.into_iter().filter(|&i| {
+            let rows = self.columns.rows.get(i as usize).copied().unwrap_or(1);
+            let of = self.columns.shape_key.get(i as usize).copied().unwrap_or(0);
+            // A request larger than a batch is the server's to refuse; alone it may be tried.
+            let fits = rows <= left || left == round.max_rows;
+            let takes = fits && left > 0 && *shape.get_or_insert(of) == of;
+            left = if takes { left.saturating_sub(rows) } else { left };
+            takes
+        });
+        alike.collect()
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn sequence(&self, i: u32) -> Sequence {
+        self.at("sequence", &self.columns.sequence, i)
+    }
+
+    /// The step of its sequence that waits, counted from 1.
+    #[track_caller]
+    #[must_use]
+    pub fn step(&self, i: u32) -> u64 {
+        self.at("step", &self.columns.step, i)
+    }
+
+    /// Its slot; none where it has none yet.
+    #[track_caller]
+    #[must_use]
+    pub fn slot(&self, i: u32) -> Option<u32> {
+        Some(self.at("slot", &self.columns.slot, i)).filter(|slot| *slot != u32::MAX)
+    }
+
+    /// When it came.
+    #[track_caller]
+    #[must_use]
+    pub fn arrival_us(&self, i: u32) -> u64 {
+        self.at("arrival-us", &self.columns.arrival_us, i)
+    }
+
+    /// When its turn had come. Of a victim: since when it is idle.
+    #[track_caller]
+    #[must_use]
+    pub fn ready_us(&self, i: u32) -> u64 {
+        self.at("ready-us", &self.columns.ready_us, i)
+    }
+
+    /// When its client loses interest; `u64::MAX` if never.
+    #[track_caller]
+    #[must_use]
+    pub fn deadline_us(&self, i: u32) -> u64 {
+        self.at("deadline-us", &self.columns.deadline_us, i)
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn priority(&self, i: u32) -> u32 {
+        self.at("priority", &self.columns.priority, i)
+    }
+
+    /// Candidates with unlike numbers here cannot be in one batch.
+    #[track_caller]
+    #[must_use]
+    pub fn shape_key(&self, i: u32) -> u64 {
+        self.at("shape-key", &self.columns.shape_key, i)
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn starts(&self, i: u32) -> bool {
+        self.at("start-end", &self.columns.start_end, i) & 1 != 0
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn ends(&self, i: u32) -> bool {
+        self.at("start-end", &self.columns.start_end, i) & 2 != 0
+    }
+
+    /// Rows it takes of a batch.
+    #[track_caller]
+    #[must_use]
+    pub fn rows(&self, i: u32) -> u32 {
+        self.at("rows", &self.columns.rows, i)
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn input_bytes(&self, i: u32) -> u64 {
+        self.at("input-bytes", &self.columns.input_bytes, i)
+    }
+
+    #[track_caller]
+    #[must_use]
+    pub fn state_bytes(&self, i: u32) -> u64 {
+        self.at("state-bytes", &self.columns.state_bytes, i)
+    }
+
+    /// A numeric feature; 0 if the model has none of this name.
+    #[track_caller]
+    #[must_use]
+    pub fn number(&self, feature: &str, i: u32) -> f64 {
+        self.feature("numbers", &self.columns.numbers, &self.model.numbers, feature, i)
+    }
+
+    /// A key feature; 0 if the model has none of this name.
+    #[track_caller]
+    #[must_use]
+    pub fn key(&self, feature: &str, i: u32) -> Key {
+        self.feature("keys", &self.columns.keys, &self.model.keys, feature, i)
+    }
+
+    #[track_caller]
+    fn feature<T: Copy + Default>(&self, name: &str, column: &[T], names: &[String], feature: &str, i: u32) -> T {
+        match names.iter().position(|n| n == feature) {
+            Some(at) => self.at(name, column, i * names.len() as u32 + at as u32),
+            None => T::default(),
+        }
+    }
+
+    #[track_caller]
+    fn at<T: Copy>(&self, name: &str, column: &[T], i: u32) -> T {
+        match column.get(i as usize) {
+            Some(value) => *value,
+            None if column.is_empty() && !self.is_empty() => {
+                panic!("the server was not asked for this column; add \"{name}\" to `columns` of plugin.toml")
+            }
+            None => panic!("index {i} of {} candidates", self.columns.len),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Who changed what: a line of the log for each change that was asked for, done or refused, and the last of them for the status page.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::Caller;
+use crate::api::Status;
+
+/// Changes that are kept for the page.
+const KEPT: usize = 50;
+
+/// A change that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// As RFC 3339 has it.
+    pub at: String,
+    pub by: String,
+    /// `plugin replace`, `model load`, `drain`.
+    pub what: &'static str,
+    /// The plug-in or model.
+    pub on: String,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Changes(Mutex<VecDeque<Change>>);
+
+impl Changes {
+    pub(super) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
+        let Caller { name, address } = caller;
+        match outcome {
+            Ok(()) => tracing::info!(target: "sequor::audit", by = %name, from = %address, what, on, "done"),
+            Err(status) => {
+                let (code, why) = (status.code.name(), &status.message);
+                tracing::warn!(target: "sequor::audit", by = %name, from = %address, what, on, code, why, "refused");
+            }
+        }
+        let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let refused = outcome.err().map(|status| status.message.clone());
+        let mut changes = self.0.lock();
+        changes.truncate(KEPT - 1);
+        changes.push_front(Change { at, by: name.clone(), what, on: on.to_owned(), refused });
+    }
+
+    /// The newest first.
+    pub(super) fn last(&self) -> Vec<Change> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Code;
+
+    #[test]
+    fn the_last_changes_are_kept_the_newest_first() {
+        let changes = Changes::default();
+        let caller = Caller { name: "anna".to_owned(), address: ([127, 0, 0, 1], 9).into() };
+        for n in 0..60 {
+            changes.note(&caller, "plugin load", &format!("p{n}"), Ok(()));
+        }
+        let why = Status::new(Code::Conflict, "conflict", "no");
+        changes.note(&caller, "plugin park", "p", Err(&why));
+        let kept = changes.last();
+        assert_eq!((kept.len(), kept[0].refused.as_deref(), kept[1].on.as_str()), (KEPT, Some("no"), "p59"));
+        assert_eq!((kept[1].by.as_str(), kept[1].refused.as_deref()), ("anna", None));
+    }
+}

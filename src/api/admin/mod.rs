@@ -1,0 +1,98 @@
+//! What operators ask of a running server, over HTTP and gRPC alike: plug-ins, models, status, drain. Who may ask is the server's to say; it
+//! puts a [`Caller`] into every request it lets through.
+//!
+//! # Layout
+//!
+//! - [`caller`]: who asks · `audit`: what of it is written down.
+//! - `plugins`, `models`: what is asked, in no protocol's words · `refused`: why it was not done.
+//! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `told`: numbers and spans in it.
+//! - [`http`], [`grpc`]: the two protocols · [`generated`]: the messages of `proto/sequor/v1`.
+
+mod audit;
+pub mod caller;
+#[rustfmt::skip]
+#[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
+pub mod generated;
+pub mod grpc;
+pub mod http;
+mod models;
+mod page;
+mod plugins;
+mod rates;
+mod refused;
+pub mod status;
+mod told;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+pub use caller::Caller;
+
+use super::Api;
+use crate::config::server::Shown;
+use crate::plugin::report::Plugins;
+
+/// `proto/sequor/v1`, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!("../../../proto/sequor/v1/descriptors.bin");
+
+/// The most bytes a component may have: the largest that language tool chains make have a third of it.
+pub const LARGEST_COMPONENT: usize = 128 << 20;
+
+/// What is served to operators.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Without them, calls about plug-ins are refused.
+    pub plugins: Option<Arc<dyn Plugins>>,
+    /// Where `from` looks for components.
+    pub plugins_dir: Option<PathBuf>,
+    /// Whether components may come over the wire.
+    pub upload: bool,
+    pub node: String,
+    /// What runs the models, with its version.
+    pub runtime: String,
+    /// The settings the server was started with.
+    pub settings: Vec<Shown>,
+}
+
+/// Everything the admin surface needs. Cheap to clone; all clones are the same server.
+#[derive(Debug, Clone)]
+pub struct Admin(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    api: Api,
+    options: Options,
+    began: Instant,
+    drain: Arc<Notify>,
+    changes: audit::Changes,
+    rates: rates::Rates,
+}
+
+impl Admin {
+    /// `drain` is told when an operator wants the server to go out of service.
+    pub fn new(api: &Api, options: Options, drain: Arc<Notify>) -> Admin {
+        let (changes, rates) = (audit::Changes::default(), rates::Rates::default());
+        Admin(Arc::new(Shared { api: api.clone(), options, began: Instant::now(), drain, changes, rates }))
+    }
+
+    pub fn api(&self) -> &Api {
+        &self.0.api
+    }
+
+    fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    fn changes(&self) -> &audit::Changes {
+        &self.0.changes
+    }
+
+    /// Takes the server out of service, as a signal would.
+    fn drain(&self, caller: &Caller) {
+        self.changes().note(caller, "drain", "server", Ok(()));
+        self.0.drain.notify_one();
+    }
+}

@@ -1,0 +1,26 @@
+//! What operators ask of models: the same as the repository's extension of KServe, noted as a change of the server.
+
+use super::{Admin, Caller};
+use crate::api::Status;
+use crate::api::kserve::control;
+use crate::model::VersionOverview;
+
+impl Admin {
+    /// Reads folders, and so may take its time.
+    pub(super) async fn models(&self) -> Result<Vec<VersionOverview>, Status> {
+        let repository = self.api().repository().clone();
+        control::aside(move || Ok(repository.overview())).await
+    }
+
+    pub(super) async fn load_model(&self, caller: &Caller, model: String) -> Result<(), Status> {
+        let outcome = control::load(self.api(), model.clone(), Vec::new()).await;
+        self.changes().note(caller, "model load", &model, outcome.as_ref().copied());
+        outcome
+    }
+
+    pub(super) async fn unload_model(&self, caller: &Caller, model: String) -> Result<(), Status> {
+        let outcome = control::unload(self.api(), model.clone(), Vec::new()).await;
+        self.changes().note(caller, "model unload", &model, outcome.as_ref().copied());
+        outcome
+    }
+}

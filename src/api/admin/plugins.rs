@@ -1,0 +1,161 @@
+//! What operators do with plug-ins, in no protocol's words: each change on a thread where it may take its time, and each noted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+
+use super::{Admin, Caller, LARGEST_COMPONENT, refused};
+use crate::api::{Code, Phase, Status};
+use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
+
+/// How often those who follow a log look whether there is more of it.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where a component comes from.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    Bytes(Bytes),
+    /// A file of `plugins.dir`.
+    File(String),
+}
+
+impl Admin {
+    fn plugins(&self) -> Result<Arc<dyn Plugins>, Status> {
+        self.options().plugins.clone().ok_or_else(|| Status::unimplemented("this server takes no plug-ins"))
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<Summary>, Status> {
+        let plugins = self.plugins()?;
+        aside(move || Ok(plugins.list())).await
+    }
+
+    pub(super) async fn show(&self, name: String) -> Result<Summary, Status> {
+        let plugins = self.plugins()?;
+        aside(move || plugins.show(&name)).await
+    }
+
+    /// Makes a change and notes who wanted it, and what came of it.
+    async fn change<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        what: &'static str,
+        name: &str,
+        work: impl FnOnce(&dyn Plugins, By<'_>) -> Result<T, PluginError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let by = caller.name.clone();
+        let outcome = match self.plugins() {
+            Ok(plugins) => aside(move || work(&*plugins, By(&by))).await,
+            Err(status) => Err(status),
+        };
+        self.changes().note(caller, what, name, outcome.as_ref().map(|_| ()));
+        outcome
+    }
+
+    pub(super) async fn load(&self, caller: &Caller, name: String, source: Source) -> Result<Summary, Status> {
+        let component = self.component(caller, "plugin load", &name, source).await?;
+        let plugin = name.clone();
+        self.change(caller, "plugin load", &name, move |plugins, by| plugins.load(&plugin, component, by)).await
+    }
+
+    pub(super) async fn replace(&self, caller: &Caller, name: String, source: Source) -> Result<Summary, Status> {
+        let component = self.component(caller, "plugin replace", &name, source).await?;
+        let plugin = name.clone();
+        self.change(caller, "plugin replace", &name, move |plugins, by| plugins.replace(&plugin, component, by)).await
+    }
+
+    pub(super) async fn attach(&self, caller: &Caller, how: Attach) -> Result<Summary, Status> {
+        let name = how.plugin.clone();
+        self.change(caller, "plugin attach", &name, move |plugins, by| plugins.attach(&how, by)).await
+    }
+
+    pub(super) async fn detach(&self, caller: &Caller, name: String, model: String) -> Result<Summary, Status> {
+        let plugin = name.clone();
+        self.change(caller, "plugin detach", &name, move |plugins, by| plugins.detach(&plugin, &model, by)).await
+    }
+
+    pub(super) async fn rollback(&self, caller: &Caller, name: String) -> Result<Summary, Status> {
+        let plugin = name.clone();
+        self.change(caller, "plugin rollback", &name, move |plugins, by| plugins.rollback(&plugin, by)).await
+    }
+
+    pub(super) async fn park(&self, caller: &Caller, name: String) -> Result<Summary, Status> {
+        let plugin = name.clone();
+        self.change(caller, "plugin park", &name, move |plugins, by| plugins.park(&plugin, by)).await
+    }
+
+    pub(super) async fn unpark(&self, caller: &Caller, name: String) -> Result<Summary, Status> {
+        let plugin = name.clone();
+        self.change(caller, "plugin unpark", &name, move |plugins, by| plugins.unpark(&plugin, by)).await
+    }
+
+    pub(super) async fn unload(&self, caller: &Caller, name: String) -> Result<(), Status> {
+        let plugin = name.clone();
+        self.change(caller, "plugin unload", &name, move |plugins, by| plugins.unload(&plugin, by)).await
+    }
+
+    /// The lines after this one; if there are none, those that come within `wait`.
+    pub(super) async fn logs(&self, name: &str, after: u64, wait: Duration) -> Result<Vec<LogLine>, Status> {
+        let (plugins, until) = (self.plugins()?, Instant::now() + wait);
+        loop {
+            let lines = plugins.logs(name, after).map_err(refused::status)?;
+            let closing = *self.api().phases().borrow() == Phase::Closing;
+            if !lines.is_empty() || closing || Instant::now() >= until {
+                return Ok(lines);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The bytes of a component, if they may come from there. A refusal is noted as one of the change they were for.
+    async fn component(
+        &self,
+        caller: &Caller,
+        what: &'static str,
+        name: &str,
+        source: Source,
+    ) -> Result<Vec<u8>, Status> {
+        let found = match source {
+            Source::Bytes(_) if !self.options().upload => Err(refused::denied(
+                "components are not taken over the wire: set [admin] upload = true, or put the file into the \
+                 server's plugins.dir and name it with ?from=FILE",
+            )),
+            Source::Bytes(bytes) if bytes.is_empty() => Err(refused::bad_input(
+                "there is no component in the request: its bytes are the body, or ?from=FILE names a file of plugins.dir",
+            )),
+            Source::Bytes(bytes) => Ok(bytes.into()),
+            Source::File(file) => self.file(file).await,
+        };
+        found.inspect_err(|status| self.changes().note(caller, what, name, Err(status)))
+    }
+
+    async fn file(&self, file: String) -> Result<Vec<u8>, Status> {
+        let Some(folder) = &self.options().plugins_dir else {
+            return Err(refused::denied("there is no folder of plug-ins: set [plugins] dir"));
+        };
+        if Path::new(&file).file_name() != Some(file.as_ref()) {
+            return Err(refused::denied(format!("\"{file}\" is no name of a file in plugins.dir")));
+        }
+        let path = folder.join(file);
+        let read = move || match fs_err::metadata(&path) {
+            Err(error) => Err(PluginError::Absent(error.to_string())),
+            Ok(file) if file.len() > LARGEST_COMPONENT as u64 => {
+                Err(PluginError::Invalid(format!("{} is larger than {LARGEST_COMPONENT} bytes", path.display())))
+            }
+            Ok(_) => fs_err::read(&path).map_err(|e| PluginError::Absent(e.to_string())),
+        };
+        aside(read).await
+    }
+}
+
+/// Does what takes its time where no socket waits for it. It is done to its end, whether or not the client waits for that.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, PluginError> + Send + 'static) -> Result<T, Status> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(refused::status),
+        Err(error) => {
+            Err(Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}")))
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How fast counters count: each look at them is held against one that was made a while before. A server that nobody looks at keeps nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Looks that follow each other closer than this are not kept: their rates would be noise.
+const LEAST: Duration = Duration::from_secs(1);
+/// Rates are over no more than this.
+const MOST: Duration = Duration::from_secs(60);
+
+/// A model and its version.
+type Of = (String, u64);
+
+#[derive(Debug, Clone)]
+struct Look {
+    at: Instant,
+    counts: BTreeMap<Of, u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Rates(Mutex<VecDeque<Look>>);
+
+/// Counts per second since an earlier look.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Since {
+    pub(super) seconds: f64,
+    rates: BTreeMap<Of, f64>,
+}
+
+impl Since {
+    pub(super) fn of(&self, model: &str, version: u64) -> f64 {
+        self.rates.get(&(model.to_owned(), version)).copied().unwrap_or(0.0)
+    }
+}
+
+impl Rates {
+    /// What the counters say now, held against the oldest look of the last minute; against nothing counted at `began`, if there is none.
+    pub(super) fn look(&self, began: Instant, at: Instant, counts: BTreeMap<Of, u64>) -> Since {
+        let mut looks = self.0.lock();
+        while looks.len() > 1 && looks.front().is_some_and(|look| at.duration_since(look.at) > MOST) {
+            looks.pop_front();
+        }
+        let too_old = looks.front().is_some_and(|look| at.duration_since(look.at) > MOST);
+        let before = looks.front().cloned().unwrap_or(Look { at: began, counts: BTreeMap::new() });
+        let seconds = at.duration_since(before.at).as_secs_f64();
+        let rate = |of: &Of, count: u64| {
+            let counted = count.saturating_sub(before.counts.get(of).copied().unwrap_or(0));
+            if seconds > 0.0 { counted as f64 / seconds } else { 0.0 }
+        };
+        let rates = counts.iter().map(|(of, count)| (of.clone(), rate(of, *count))).collect();
+        if too_old {
+            looks.clear();
+        }
+        if looks.back().is_none_or(|look| at.duration_since(look.at) >= LEAST) {
+            looks.push_back(Look { at, counts });
+        }
+        Since { seconds, rates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_over_the_last_minute_or_since_the_last_look() {
+        let (rates, began) = (Rates::default(), Instant::now());
+        let look = |after: u64, count: u64| {
+            let counts = BTreeMap::from([(("m".to_owned(), 1), count)]);
+            let since = rates.look(began, began + Duration::from_secs(after), counts);
+            (since.seconds, since.of("m", 1))
+        };
+        assert_eq!(look(10, 100), (10.0, 10.0));
+        assert_eq!(look(12, 140), (2.0, 20.0));
+        assert_eq!(look(20, 140), (10.0, 4.0));
+        assert_eq!(look(71, 649), (59.0, 509.0 / 59.0), "the look at 10 s is too old, the one at 12 s is not");
+        assert_eq!(look(1071, 1649), (1000.0, 1.0), "nobody looked for long");
+        assert_eq!(look(1073, 1649), (2.0, 0.0));
+    }
+}

@@ -1,0 +1,22 @@
+//! From why something was not done to codes and reasons.
+
+use crate::api::{Code, Status};
+use crate::plugin::report::PluginError;
+
+pub(super) fn status(error: PluginError) -> Status {
+    match error {
+        PluginError::Absent(text) => Status::new(Code::NotFound, "absent", text),
+        PluginError::Invalid(text) => Status::new(Code::InvalidArgument, "invalid", text),
+        PluginError::Conflict(text) => Status::new(Code::Conflict, "conflict", text),
+        PluginError::Denied(text) => denied(text),
+        PluginError::Internal(text) => Status::new(Code::Internal, "internal", text),
+    }
+}
+
+pub(super) fn denied(text: impl Into<String>) -> Status {
+    Status::new(Code::Denied, "denied", text)
+}
+
+pub(super) fn bad_input(text: impl Into<String>) -> Status {
+    Status::new(Code::InvalidArgument, "bad_input", text)
+}

@@ -1,0 +1,213 @@
+//! What is so now, as data: what the status page shows, and `/admin/status.json`.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::Admin;
+use super::audit::Change;
+use super::rates::Since;
+use crate::api::{Phase, Status};
+use crate::model::{Counted, VersionOverview};
+use crate::plugin::report::{State, Summary};
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub server: Server,
+    /// What an operator should look at, in sentences.
+    pub warnings: Vec<String>,
+    pub models: Vec<Version>,
+    /// How many sequences ended since the server began, by reason.
+    pub ended: BTreeMap<&'static str, u64>,
+    pub plugins: Vec<Summary>,
+    /// The last changes that operators asked for, the newest first.
+    pub changes: Vec<Change>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Server {
+    pub version: &'static str,
+    pub node: String,
+    pub runtime: String,
+    /// serving, loading, not ready, announcing, finishing, closing
+    pub phase: &'static str,
+    pub ready: bool,
+    /// As RFC 3339 has it.
+    pub now: String,
+    pub up_seconds: f64,
+    pub in_flight: i64,
+    pub live_sequences: i64,
+    pub state_bytes: u64,
+    /// `null` is no limit.
+    pub state_limit: Option<u64>,
+    /// Of this process, as the system sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What rates are over.
+    pub rates_over_seconds: f64,
+}
+
+/// A version of a model; counts are since the server began.
+#[derive(Debug, Clone, Serialize)]
+pub struct Version {
+    pub model: String,
+    /// `null` if nothing is known of its versions.
+    pub version: Option<u64>,
+    /// READY, LOADING, UNLOADING, UNAVAILABLE, or nothing.
+    pub state: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<&'static str>,
+    pub instances: u16,
+    pub slots: u32,
+    pub slots_used: u32,
+    pub live: u32,
+    pub backlog: u32,
+    pub sequence_bytes: u64,
+    pub state_bytes: u64,
+    pub requests: u64,
+    pub failures: u64,
+    pub batches: u64,
+    pub rows: u64,
+    pub requests_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_p50: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_max: Option<u32>,
+    /// At most; bounds double.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_p99_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_p50_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_p99_seconds: Option<f64>,
+}
+
+impl Admin {
+    /// Everything there is to tell.
+    pub(super) async fn report(&self) -> Result<Report, Status> {
+        let overview = self.models().await?;
+        let since = self.rates(&overview);
+        let mut ended = BTreeMap::new();
+        for (reason, count) in overview.iter().filter_map(|v| v.counted.as_ref()).flat_map(|c| &c.ended) {
+            *ended.entry(*reason).or_default() += count;
+        }
+        let models: Vec<Version> = overview.into_iter().map(|v| version(v, &since)).collect();
+        // A server that takes no plug-ins has none.
+        let plugins = self.list().await.unwrap_or_default();
+        let warnings = models.iter().filter_map(of_model).chain(plugins.iter().flat_map(of_plugin)).collect();
+        let changes = self.changes().last();
+        Ok(Report { server: self.server(since.seconds), warnings, models, ended, plugins, changes })
+    }
+
+    /// The versions alone, with their rates.
+    pub(super) async fn versions(&self) -> Result<Vec<Version>, Status> {
+        let overview = self.models().await?;
+        let since = self.rates(&overview);
+        Ok(overview.into_iter().map(|v| version(v, &since)).collect())
+    }
+
+    fn rates(&self, overview: &[VersionOverview]) -> Since {
+        let counted = overview.iter().filter_map(|v| {
+            let of = (v.index.model.clone(), v.index.version?);
+            Some((of, v.counted.as_ref()?.statistics.success.count))
+        });
+        self.0.rates.look(self.0.began, Instant::now(), counted.collect())
+    }
+
+    fn server(&self, rates_over_seconds: f64) -> Server {
+        let (api, options) = (self.api(), self.options());
+        let (state_bytes, limit) = api.repository().state_bytes();
+        let ready = api.ready();
+        Server {
+            version: env!("CARGO_PKG_VERSION"),
+            node: options.node.clone(),
+            runtime: options.runtime.clone(),
+            phase: match *api.phases().borrow() {
+                Phase::Serving if ready => "serving",
+                Phase::Serving => "not ready",
+                Phase::Announcing => "announcing",
+                Phase::Finishing => "finishing",
+                Phase::Closing => "closing",
+            },
+            ready,
+            now: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            up_seconds: self.0.began.elapsed().as_secs_f64(),
+            in_flight: api.metrics().in_flight().get(),
+            live_sequences: api.metrics().live_sequences(),
+            state_bytes,
+            state_limit: (limit != u64::MAX).then_some(limit),
+            memory_bytes: resident(),
+            rates_over_seconds,
+        }
+    }
+}
+
+fn version(of: VersionOverview, since: &Since) -> Version {
+    let VersionOverview { index, ready, usage, state_bytes, counted } = of;
+    let rate = since.of(&index.model, index.version.unwrap_or_default());
+    let statistics = counted.as_ref().map(|c| c.statistics.clone()).unwrap_or_default();
+    let batches = counted.as_ref().and_then(Counted::batches);
+    let total = counted.as_ref().and_then(|c| c.total);
+    Version {
+        model: index.model,
+        version: index.version,
+        state: index.state,
+        reason: index.reason,
+        strategy: ready.as_ref().map(|r| r.strategy),
+        instances: ready.as_ref().map_or(0, |r| r.instances),
+        slots: usage.slots,
+        slots_used: usage.slots_used,
+        live: usage.live,
+        backlog: usage.backlog,
+        sequence_bytes: ready.as_ref().map_or(0, |r| r.state_bytes),
+        state_bytes,
+        requests: statistics.success.count,
+        failures: statistics.fail.count,
+        batches: statistics.execution_count,
+        rows: statistics.inference_count,
+        requests_per_second: rate,
+        batch_p50: batches.map(|(median, _)| median),
+        batch_max: batches.map(|(_, most)| most),
+        // What lies beyond the last bound has none, and JSON no infinity.
+        queue_p99_seconds: counted.as_ref().and_then(|c| c.queue_p99).filter(|s| s.is_finite()),
+        request_p50_seconds: total.map(|(half, _)| half).filter(|s| s.is_finite()),
+        request_p99_seconds: total.map(|(_, most)| most).filter(|s| s.is_finite()),
+    }
+}
+
+/// Bytes of memory this process holds.
+fn resident() -> Option<u64> {
+    let status = fs_err::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+// === what to look at ===
+
+fn of_model(version: &Version) -> Option<String> {
+    let Version { model, state, reason, slots, slots_used, backlog, .. } = version;
+    if *state == "UNAVAILABLE" && reason != "unloaded" {
+        return Some(format!("{model}: not served: {reason}"));
+    }
+    (*backlog > 0).then(|| format!("{model}: {backlog} sequences wait for a slot ({slots_used}/{slots} slots used)"))
+}
+
+fn of_plugin(plugin: &Summary) -> Vec<String> {
+    let name = &plugin.name;
+    let of = |attached: &crate::plugin::report::Attached| {
+        let state = match attached.state {
+            State::Parked => "parked",
+            State::Recovering => "being started anew",
+            State::Active | State::Shadow if attached.strikes > 0 => "struck",
+            State::Active | State::Shadow => return None,
+        };
+        let (model, strikes) = (&attached.model, attached.strikes);
+        let last = attached.last_fault.as_ref().map(|f| format!(", last: {} {}", f.kind, f.what)).unwrap_or_default();
+        let s = if strikes == 1 { "" } else { "s" };
+        Some(format!("{name}: {state} on {model} after {strikes} strike{s}{last} -> sequor plugin logs {name}"))
+    };
+    plugin.attached.iter().filter_map(of).collect()
+}

@@ -1,0 +1,22 @@
+//! What a path names, and an answer like all others for one that names nothing that can be read.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use super::refusal::BAD_INPUT;
+use crate::api::{Code, Status};
+
+/// As axum's, but that its refusal is one of ours.
+#[derive(Debug, Clone)]
+pub(super) struct Path<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Status;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Status> {
+        let read = axum::extract::Path::from_request_parts(parts, state).await;
+        read.map(|axum::extract::Path(named)| Path(named))
+            .map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))
+    }
+}

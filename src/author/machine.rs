@@ -1,0 +1,78 @@
+//! This machine, as far as building a plug-in goes: where fetched tools are kept, what the author wants used, other programs.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::Problem;
+
+/// What is told of this machine by its environment, and who is told what is going on.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// What is fetched lies here, a folder a tool.
+    pub cache: PathBuf,
+    /// `SEQUOR_WASM_TOOLCHAIN`: `rustup` or `debian`, and no other.
+    pub toolchain: Option<String>,
+    /// Nothing may be installed into rustup (`RUSTUP_AUTO_INSTALL=0`).
+    pub frozen_rustup: bool,
+    /// Compilers print their errors alone.
+    pub quiet: bool,
+    /// Prints one line of what is being done.
+    pub say: fn(&str),
+}
+
+impl Machine {
+    /// As the environment says, asked through this look-up.
+    pub fn new(variable: impl Fn(&str) -> Option<String>, say: fn(&str)) -> Machine {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let home = || set("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+        let cache = set("SEQUOR_CACHE").map(PathBuf::from);
+        let cache = cache.or_else(|| set("XDG_CACHE_HOME").map(|dir| PathBuf::from(dir).join("sequor")));
+        Machine {
+            cache: cache.unwrap_or_else(|| home().join(".cache/sequor")),
+            toolchain: set("SEQUOR_WASM_TOOLCHAIN"),
+            frozen_rustup: set("RUSTUP_AUTO_INSTALL").is_some_and(|value| value == "0"),
+            quiet: false,
+            say,
+        }
+    }
+}
+
+/// What a program prints, or none if it is not there or fails.
+pub(crate) fn ask(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// Runs a program whose output is its user's to see, on standard error.
+pub(crate) fn run(command: &mut Command, hint: &str) -> Result<(), Problem> {
+    let program = name(command.get_program());
+    let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
+    let status = status.map_err(|e| Problem::Missing(format!("cannot start {program}: {e}{hint}")))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Problem::Failed { program, status: status.to_string(), hint: hint.to_owned() })
+}
+
+pub(crate) fn name(program: &OsStr) -> String {
+    std::path::Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_environment_says() {
+        let cache = |set: &[(&str, &str)]| {
+            let found = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+            Machine::new(found, |_| ()).cache
+        };
+        let home = ("HOME", "/h");
+        assert_eq!(cache(&[home]), PathBuf::from("/h/.cache/sequor"));
+        assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "/x")]), PathBuf::from("/x/sequor"));
+        assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "/x"), ("SEQUOR_CACHE", "/s")]), PathBuf::from("/s"));
+    }
+}

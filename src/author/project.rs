@@ -1,0 +1,126 @@
+//! A plug-in's folder: its manifest, and the language it is written in.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::Problem;
+
+/// What a plug-in may be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    Rust,
+    Python,
+    C,
+    JavaScript,
+}
+
+impl Language {
+    pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::C, Language::JavaScript];
+
+    /// What `--lang` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Rust => "rust",
+            Language::Python => "python",
+            Language::C => "c",
+            Language::JavaScript => "js",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Language> {
+        Language::ALL.into_iter().find(|language| language.name() == name)
+    }
+
+    /// The file that tells it.
+    fn source(self) -> &'static str {
+        match self {
+            Language::Rust => "Cargo.toml",
+            Language::Python => "plugin.py",
+            Language::C => "plugin.c",
+            Language::JavaScript => "plugin.js",
+        }
+    }
+}
+
+/// The lines of a plugin.toml that building needs; the rest is for whoever loads the component.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Header {
+    name: String,
+    world: String,
+}
+
+/// A manifest: the name of the plug-in, and the text that goes into its component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub path: PathBuf,
+    pub name: String,
+    pub text: String,
+}
+
+/// A plug-in's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    pub folder: PathBuf,
+    pub language: Language,
+    /// One component each; usually its plugin.toml alone.
+    pub manifests: Vec<Manifest>,
+}
+
+impl Project {
+    /// The folder with its own plugin.toml.
+    pub fn open(folder: &Path) -> Result<Project, Problem> {
+        Project::with_manifests(folder, &[folder.join("plugin.toml")])
+    }
+
+    /// One module that becomes several plug-ins, told apart by their manifests.
+    pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, Problem> {
+        let language = Language::ALL.into_iter().find(|language| folder.join(language.source()).is_file());
+        let language = language.ok_or_else(|| {
+            let names: Vec<&str> = Language::ALL.into_iter().map(Language::source).collect();
+            Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
+        })?;
+        let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?;
+        Ok(Project { folder: folder.to_owned(), language, manifests })
+    }
+}
+
+fn manifest(path: &Path) -> Result<Manifest, Problem> {
+    let text = std::fs::read_to_string(path).map_err(|e| Problem::file(path, e))?;
+    let header: Header = toml::from_str(&text).map_err(|e| Problem::file(path, e.message()))?;
+    if !is_name(&header.name) {
+        return Err(Problem::file(path, format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name)));
+    }
+    if header.world != "scheduler" {
+        return Err(Problem::file(path, format!("there is no world \"{}\"; there is scheduler", header.world)));
+    }
+    Ok(Manifest { path: path.to_owned(), name: header.name, text })
+}
+
+/// Names stand in file names, metrics and TOML keys.
+pub fn is_name(name: &str) -> bool {
+    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    plain && name.len() <= 63 && name.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_plug_in_by_its_sources_and_its_manifest() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Project::open(folder.path()).map_err(|e| e.to_string());
+        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.c, no plugin.js"));
+        std::fs::write(folder.path().join("plugin.py"), "").unwrap();
+        assert!(open().unwrap_err().contains("plugin.toml: "));
+        let manifest = |text: &str| std::fs::write(folder.path().join("plugin.toml"), text).unwrap();
+        manifest("name = \"Fair\"\nworld = \"scheduler\"\n");
+        assert!(open().unwrap_err().contains("\"Fair\" is no name"));
+        manifest("name = \"fair\"\nworld = \"processor\"\n");
+        assert!(open().unwrap_err().contains("there is no world \"processor\""));
+        manifest("name = \"fair\"\nworld = \"scheduler\"\nversion = \"1\"\n");
+        let project = open().unwrap();
+        assert_eq!((project.language, project.manifests[0].name.as_str()), (Language::Python, "fair"));
+    }
+}

@@ -1,0 +1,126 @@
+//! A module from Rust: with rustup's compiler and its target for WebAssembly if it has it or may have it, else with Debian's.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::debian::{self, Debian};
+use super::machine::{Machine, ask, run};
+use super::{Problem, machine};
+
+pub const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What compiles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Toolchain {
+    /// The target is there.
+    Installed {
+        rustc: String,
+    },
+    /// Rustup has just fetched the target.
+    Added {
+        rustc: String,
+    },
+    Debian(Debian),
+}
+
+impl std::fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Toolchain::Installed { rustc } => write!(f, "{rustc}, target {TARGET} installed"),
+            Toolchain::Added { rustc } => write!(f, "{rustc}, target {TARGET} added by rustup"),
+            Toolchain::Debian(debian) => write!(f, "{debian}"),
+        }
+    }
+}
+
+/// Finds what compiles, in the order: an installed target; `rustup target add`; Debian's packages.
+pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, Problem> {
+    match machine.toolchain.as_deref() {
+        Some("debian") => return Ok(Toolchain::Debian(debian::ensure(folder, machine)?)),
+        Some("rustup") | None => {}
+        Some(other) => {
+            return Err(Problem::Missing(format!("SEQUOR_WASM_TOOLCHAIN is \"{other}\"; it may be rustup or debian")));
+        }
+    }
+    let rustc = ask(Command::new("rustc").arg("--version").current_dir(folder)).ok_or_else(|| {
+        Problem::Missing("there is no rustc; https://rustup.rs installs it for you, without root".to_owned())
+    })?;
+    if installed(folder) {
+        return Ok(Toolchain::Installed { rustc });
+    }
+    if !machine.frozen_rustup {
+        (machine.say)(&format!("rustup target add {TARGET}"));
+        let mut add = Command::new("rustup");
+        if run(add.args(["target", "add", TARGET]).current_dir(folder), "").is_ok() && installed(folder) {
+            return Ok(Toolchain::Added { rustc });
+        }
+    }
+    if machine.toolchain.is_some() {
+        return Err(Problem::Missing(format!("rustup has no target {TARGET}: rustup target add {TARGET}")));
+    }
+    debian::ensure(folder, machine).map(Toolchain::Debian)
+}
+
+/// Whether rustc's own folder holds a standard library for the target.
+pub(crate) fn installed(folder: &Path) -> bool {
+    sysroot(folder).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir())
+}
+
+pub(crate) fn sysroot(folder: &Path) -> Option<PathBuf> {
+    ask(Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder)).map(PathBuf::from)
+}
+
+/// Compiles the package of this folder and says where its module lies.
+pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, Problem> {
+    let toolchain = find(folder, machine)?;
+    (machine.say)(&toolchain.to_string());
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(folder);
+    cargo.args(["build", "--release", "--lib", "--target", TARGET, "--message-format=json-render-diagnostics"]);
+    cargo.args(machine.quiet.then_some("--quiet"));
+    // SIMD is in every engine that runs components; a guest's loops over columns gain by it.
+    cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", "-C target-feature=+simd128");
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    if let Toolchain::Debian(debian) = &toolchain {
+        debian.set(&mut cargo);
+    }
+    let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|e| Problem::Missing(format!("cannot start cargo: {e}")))?;
+    if !output.status.success() {
+        let program = machine::name(cargo.get_program());
+        return Err(Problem::Failed { program, status: output.status.to_string(), hint: String::new() });
+    }
+    let module = module_of(&String::from_utf8_lossy(&output.stdout));
+    module.ok_or_else(|| {
+        Problem::file(
+            folder.join("Cargo.toml"),
+            "no module was built; [lib] must say crate-type = [\"cdylib\", \"rlib\"]",
+        )
+    })
+}
+
+/// The last module that cargo says it made: the package's own comes after what it depends on.
+fn module_of(messages: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let modules = artifacts.filter_map(|message| {
+        let files = message.get("filenames")?.as_array()?.clone();
+        files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+    });
+    modules.last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_says_where_the_module_is() {
+        let messages = r#"{"reason":"compiler-artifact","filenames":["/t/libserde.rlib"]}
+{"reason":"compiler-artifact","filenames":["/t/fair_share.wasm","/t/libfair_share.rlib"]}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(module_of(messages), Some(PathBuf::from("/t/fair_share.wasm")));
+        assert_eq!(module_of("noise"), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! `sequor plugin build`: components from folders.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::{Failed, failed, machine};
+use crate::author::{self, Machine, Project};
+
+pub(super) fn command() -> Command {
+    let path = || value_parser!(PathBuf);
+    Command::new("build")
+        .about("Compile plug-ins into components: NAME.wasm beside plugin.toml")
+        .arg(
+            Arg::new("folder")
+                .value_name("FOLDER")
+                .value_parser(path())
+                .num_args(1..)
+                .default_value(".")
+                .help("Folders of plug-ins"),
+        )
+        .arg(Arg::new("out").long("out").value_name("DIR").value_parser(path()).help("Where the components go"))
+        .arg(
+            Arg::new("manifest")
+                .long("manifest")
+                .value_name("FILE")
+                .value_parser(path())
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .help("In place of plugin.toml; one module becomes as many plug-ins as there are manifests"),
+        )
+        .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Print only what goes wrong"))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let manifests: Vec<PathBuf> = matches.get_many("manifest").into_iter().flatten().cloned().collect();
+    let folders: Vec<&PathBuf> = matches.get_many("folder").into_iter().flatten().collect();
+    let quiet = matches.get_flag("quiet");
+    let machine = if quiet { Machine { say: |_| (), quiet, ..machine() } } else { machine() };
+    for folder in folders {
+        let project = match manifests.as_slice() {
+            [] => Project::open(folder),
+            given => Project::with_manifests(folder, given),
+        };
+        let project = project.map_err(failed)?;
+        let out = matches.get_one::<PathBuf>("out").unwrap_or(folder);
+        for built in author::build(&project, out, &machine).map_err(failed)? {
+            if !quiet {
+                println!("{}   {:.0} KB", built.path.display(), built.bytes as f64 / 1e3);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
+//! `cli/remote`.
+
+mod build;
+
+use clap::{ArgMatches, Command};
+
+use super::{Failed, remote};
+use crate::author::{Machine, Problem};
+
+type Run = fn(&ArgMatches) -> Result<(), Failed>;
+
+/// The verbs: how each is called, and what runs it.
+fn verbs() -> Vec<(Command, Run)> {
+    let here: [(Command, Run); 1] = [(build::command(), build::run)];
+    here.into_iter().chain(remote::plugin::verbs()).collect()
+}
+
+pub(super) fn command() -> Command {
+    Command::new("plugin")
+        .about("Plug-ins: write, build and try them; hand them to a running server")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(verbs().into_iter().map(|(command, _)| command))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
+    match verbs().into_iter().find(|(command, _)| command.get_name() == verb) {
+        Some((_, run)) => run(matches),
+        None => Ok(()),
+    }
+}
+
+/// This machine, whose news go to standard error.
+fn machine() -> Machine {
+    Machine::new(super::variable, |line| eprintln!("{line}"))
+}
+
+/// What is wrong with a file is its author's to mend; the rest did not work out.
+fn failed(problem: Problem) -> Failed {
+    match problem {
+        Problem::File { .. } => Failed::Configuration(problem.to_string()),
+        _ => Failed::Failed(problem.to_string()),
+    }
+}

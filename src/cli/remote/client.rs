@@ -1,0 +1,217 @@
+//! A request to the admin listener of a server, and its answer or why there is none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::ArgMatches;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+
+use super::tls;
+use crate::cli::Failed;
+
+/// How long a server may take to take a connection, and to answer: a plug-in is compiled and tried before it is.
+const CONNECT: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(120);
+
+/// A server that is talked to.
+pub(crate) struct Client {
+    runtime: Runtime,
+    host: String,
+    port: u16,
+    tls: Option<Arc<ClientConfig>>,
+    key: Option<String>,
+}
+
+/// What a request brings.
+pub(crate) enum Body {
+    Nothing,
+    Json(Value),
+    Bytes(Vec<u8>),
+}
+
+impl Client {
+    /// The server that these arguments name.
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Client, Failed> {
+        let path = |name: &str| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
+        let said = super::text(matches, "server");
+        let (is_https, rest) = match (said.strip_prefix("https://"), said.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => (false, said),
+        };
+        let (host, port) = address(rest.trim_end_matches('/'))
+            .ok_or_else(|| Failed::Configuration(format!("\"{said}\" is no HOST:PORT of a server")))?;
+        let own = path("tls-cert").zip(path("tls-key"));
+        let tls = match path("tls-ca") {
+            Some(ca) => Some(tls::config(ca, own).map_err(Failed::Configuration)?),
+            None if is_https || own.is_some() => {
+                let what = "TLS needs --tls-ca FILE: the authority that the server's certificate comes from";
+                return Err(Failed::Configuration(what.to_owned()));
+            }
+            None => None,
+        };
+        let key = path("key-file").map(key).transpose()?;
+        let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))?;
+        Ok(Client { runtime, host, port, tls, key })
+    }
+
+    /// Whether it is on this machine, so that files can be handed over by name.
+    pub(crate) fn is_here(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failed> {
+        self.ask(&Method::GET, path, Body::Nothing)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: Body) -> Result<Value, Failed> {
+        self.ask(&Method::POST, path, body)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Result<Value, Failed> {
+        self.ask(&Method::DELETE, path, Body::Nothing)
+    }
+
+    /// Whether somebody listens there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.runtime.block_on(self.connect()).is_ok()
+    }
+
+    fn ask(&self, method: &Method, path: &str, body: Body) -> Result<Value, Failed> {
+        let request = self.request(method, path, body)?;
+        let answered = async {
+            let exchanged = tokio::time::timeout(ANSWER, self.exchange(request)).await;
+            exchanged.map_err(|_| self.unreachable(&format!("no answer within {} s", ANSWER.as_secs())))?
+        };
+        let (status, bytes) = self.runtime.block_on(answered)?;
+        let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
+        if (200..300).contains(&status) {
+            return Ok(answer.unwrap_or(Value::Null));
+        }
+        let told = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
+        Err(Failed::Refused(told.map_or_else(|| format!("the server answers with status {status}"), str::to_owned)))
+    }
+
+    fn request(&self, method: &Method, path: &str, body: Body) -> Result<Request<Full<Bytes>>, Failed> {
+        let mut builder =
+            Request::builder().method(method).uri(path).header(HOST, format!("{}:{}", self.host, self.port));
+        if let Some(key) = &self.key {
+            builder = builder.header(AUTHORIZATION, format!("Bearer {key}"));
+        }
+        let bytes = match body {
+            Body::Nothing => Bytes::new(),
+            Body::Bytes(bytes) => bytes.into(),
+            Body::Json(value) => {
+                builder = builder.header(CONTENT_TYPE, "application/json");
+                value.to_string().into()
+            }
+        };
+        builder.body(Full::new(bytes)).map_err(|e| Failed::Failed(format!("{path} cannot be asked for: {e}")))
+    }
+
+    async fn connect(&self) -> Result<TcpStream, Failed> {
+        let connecting = TcpStream::connect((self.host.trim_matches(['[', ']']), self.port));
+        match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(self.unreachable(&error.to_string())),
+            Err(_) => Err(self.unreachable(&format!("no connection within {} s", CONNECT.as_secs()))),
+        }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(u16, Bytes), Failed> {
+        let stream = self.connect().await?;
+        let Some(tls) = &self.tls else { return self.talk(stream, request).await };
+        let name = ServerName::try_from(self.host.trim_matches(['[', ']']).to_owned());
+        let name = name.map_err(|e| Failed::Configuration(format!("{}: {e}", self.host)))?;
+        let shaken = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+        self.talk(shaken.map_err(|e| self.unreachable(&format!("no TLS: {e}")))?, request).await
+    }
+
+    async fn talk<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<(u16, Bytes), Failed>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let broken = |e: hyper::Error| {
+            let hint = if self.tls.is_none() { "; if it speaks TLS, --tls-ca is needed" } else { "" };
+            self.unreachable(&format!("{e}{hint}"))
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let answer: Response<Incoming> = sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.map_err(broken)?;
+        Ok((status, body.to_bytes()))
+    }
+
+    fn unreachable(&self, why: &str) -> Failed {
+        let (host, port) = (&self.host, self.port);
+        Failed::Unreachable(format!("no answer from the admin listener {host}:{port}: {why} (--server HOST:PORT)"))
+    }
+}
+
+/// Host (an IPv6 address in its brackets) and port.
+fn address(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_host = !host.is_empty() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')));
+    Some((host.to_owned(), port.parse().ok()?)).filter(|_| is_host)
+}
+
+/// The key of a file: all of its first line, or what stands behind the name.
+fn key(path: &Path) -> Result<String, Failed> {
+    let text = fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let line = lines.next().unwrap_or_default();
+    let key = line.split_once(':').map_or(line, |(_, key)| key.trim());
+    if key.is_empty() {
+        return Err(Failed::Configuration(format!("{} holds no key", path.display())));
+    }
+    Ok(key.to_owned())
+}
+
+/// A name as a part of a path.
+pub(crate) fn segment(name: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
+    name.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_are_read() {
+        assert_eq!(address("127.0.0.1:8003"), Some(("127.0.0.1".to_owned(), 8003)));
+        assert_eq!(address("[::1]:8003"), Some(("[::1]".to_owned(), 8003)));
+        for wrong in ["localhost", "::1:8003", ":8003", "a:99999", ""] {
+            assert_eq!(address(wrong), None, "{wrong}");
+        }
+        assert_eq!(segment("a b/ä.wasm"), "a%20b%2F%C3%A4.wasm");
+    }
+
+    #[test]
+    fn a_key_is_the_line_or_what_stands_behind_the_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            fs_err::write(file.path(), text).unwrap();
+            key(file.path()).ok()
+        };
+        assert_eq!(read("s3cret\n").as_deref(), Some("s3cret"));
+        assert_eq!(read("# mine\nanna:s3cret:1\nbert:x\n").as_deref(), Some("s3cret:1"));
+        assert_eq!((read(""), read("anna:")), (None, None));
+    }
+}

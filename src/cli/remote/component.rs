@@ -1,0 +1,43 @@
+//! How the file of a plug-in gets to the server: laid into its folder, where that is on this machine, or sent.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::client::{Body, Client, segment};
+use crate::cli::Failed;
+
+/// Asks for `path` with the component of this file, which is to be the plug-in's from then on; without a file, with what lies in the
+/// server's folder under the plug-in's name.
+pub(super) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>) -> Result<Value, Failed> {
+    let Some(file) = file else { return named(client, path, &format!("{name}.wasm")) };
+    let bytes = fs_err::read(file).map_err(|e| Failed::Failed(e.to_string()))?;
+    let Some(folder) = folder(client) else { return client.post(path, Body::Bytes(bytes)) };
+    // What the server refuses shall not be what it finds at its next start.
+    let (tried, kept) = (format!(".{name}.{}.new", std::process::id()), folder.join(format!("{name}.wasm")));
+    let beside = folder.join(&tried);
+    if fs_err::write(&beside, &bytes).is_err() {
+        return client.post(path, Body::Bytes(bytes));
+    }
+    let answer = named(client, path, &tried);
+    let settled = if answer.is_ok() { fs_err::rename(&beside, &kept) } else { fs_err::remove_file(&beside) };
+    settled.map_err(|e| Failed::Failed(e.to_string()))?;
+    answer
+}
+
+fn named(client: &Client, path: &str, file: &str) -> Result<Value, Failed> {
+    client.post(&format!("{path}?from={}", segment(file)), Body::Nothing)
+}
+
+/// The folder of the server's plug-ins, if it has one and that is here.
+fn folder(client: &Client) -> Option<PathBuf> {
+    if !client.is_here() {
+        return None;
+    }
+    let settings = client.get("/admin/config").ok()?;
+    let of = |row: &Value| row.get("key").and_then(Value::as_str) == Some("plugins.dir");
+    let value = settings.as_array()?.iter().find(|row| of(row))?.get("value")?.as_str()?;
+    // As the file would write it: in quotation marks.
+    let folder = PathBuf::from(value.parse::<toml::Value>().ok()?.as_str()?);
+    (folder.is_absolute() && folder.is_dir()).then_some(folder)
+}

@@ -1,0 +1,76 @@
+//! What the commands share that talk to a running server: which server, with which key, and how its answers are printed.
+//!
+//! # Layout
+//!
+//! - [`client`]: a request and its answer · `tls`: whom it trusts.
+//! - [`plugin`], [`model`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
+
+pub(super) mod client;
+mod component;
+pub(super) mod drain;
+pub(super) mod model;
+pub(super) mod plugin;
+mod table;
+mod tls;
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, value_parser};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Failed;
+
+/// Where an admin listener is if nobody says otherwise.
+pub(super) const SERVER: &str = "127.0.0.1:8003";
+
+/// Which server is asked, and how its answer is printed.
+fn args() -> Vec<Arg> {
+    let file = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
+    };
+    vec![
+        Arg::new("server")
+            .long("server")
+            .value_name("HOST:PORT")
+            .env("SEQUOR_SERVER")
+            .hide_env_values(true)
+            .default_value(SERVER)
+            .help("The server's admin listener"),
+        file("key-file", "File that holds the key to show: KEY or NAME:KEY"),
+        file("tls-ca", "Certificate (PEM) of the authority that the server's own comes from; the server speaks TLS"),
+        file("tls-cert", "Certificate (PEM) to show to the server").requires("tls-key"),
+        file("tls-key", "Its private key (PEM)").requires("tls-cert"),
+        Arg::new("output")
+            .long("output")
+            .value_name("FORM")
+            .value_parser(["table", "json"])
+            .default_value("table")
+            .help("What is printed"),
+    ]
+}
+
+fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
+    matches.get_one::<String>(name).map_or("", String::as_str)
+}
+
+fn wants_json(matches: &ArgMatches) -> bool {
+    text(matches, "output") == "json"
+}
+
+/// Prints an answer as it came, or as `told` says it.
+fn print<T: DeserializeOwned>(
+    matches: &ArgMatches,
+    answer: &Value,
+    told: impl FnOnce(T) -> String,
+) -> Result<(), Failed> {
+    if wants_json(matches) {
+        println!("{}", serde_json::to_string_pretty(answer).unwrap_or_default());
+        return Ok(());
+    }
+    let read = T::deserialize(answer).map_err(|e| {
+        Failed::Failed(format!("the server's answer is not understood, it may be of another version: {e}"))
+    })?;
+    print!("{}", told(read));
+    Ok(())
+}

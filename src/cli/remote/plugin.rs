@@ -1,0 +1,286 @@
+//! The verbs of `sequor plugin` that talk to a running server.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value, json};
+
+use super::client::{Body, Client, segment};
+use super::table::{pair, rate, table};
+use super::{args, component, print, text, wants_json};
+use crate::cli::Failed;
+use crate::config::units::{Span, human};
+use crate::plugin::report::{Attached, LogLine, State, Summary};
+
+type Run = fn(&ArgMatches) -> Result<(), Failed>;
+
+/// The verbs: how each is called, and what runs it.
+pub(in crate::cli) fn verbs() -> Vec<(Command, Run)> {
+    let from = || option("from", "FILE", "The component").value_parser(value_parser!(PathBuf));
+    let model = || option("model", "MODEL", "The model").required(true);
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let after = option("after", "N", "Only lines after this one").value_parser(value_parser!(u64)).default_value("0");
+    let follow = flag("follow", "Go on with lines as they come").short('f');
+    let set = option("set", "KEY=VALUE", "An entry of its configuration; KEY may be a path: weights.gold=4")
+        .action(ArgAction::Append)
+        .value_parser(entry);
+    let time = option("time", "DURATION", "CPU time of a call, in place of the server's limit")
+        .value_parser(value_parser!(Span));
+    let attach = verb("attach", "Let a plug-in decide for a model")
+        .arg(model())
+        .arg(flag("shadow", "Only count where it would decide otherwise"))
+        .arg(flag("save", "Write it to the model's sequor.toml"))
+        .args([set, time]);
+    let load = verb("load", "Hand a plug-in to a server; it decides nothing until it is attached")
+        .arg(from().help("The component; without it, NAME.wasm of the server's plugins.dir"));
+    let replace = verb("replace", "Put a new version in the place of the one that serves").arg(from().required(true));
+    vec![
+        (Command::new("list").about("The plug-ins of a server").args(args()), list),
+        (verb("show", "One plug-in, with what it is doing"), show),
+        (load, load_one),
+        (attach, attach_one),
+        (replace, replace_one),
+        (verb("rollback", "Back to the version before"), rollback),
+        (verb("detach", "Let the built-in policy decide for a model again").arg(model()), detach),
+        (verb("park", "The built-in policy at once, everywhere"), park),
+        (verb("unpark", "Let it decide again"), unpark),
+        (verb("unload", "Forget a plug-in that is attached nowhere"), unload),
+        (verb("logs", "What a plug-in and the server wrote about it").args([follow, after]), logs),
+    ]
+}
+
+fn verb(name: &'static str, about: &'static str) -> Command {
+    let plugin = Arg::new("name").value_name("NAME").required(true).help("The plug-in");
+    Command::new(name).about(about).arg(plugin).args(args())
+}
+
+fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+fn path(matches: &ArgMatches, verb: &str) -> String {
+    let name = segment(text(matches, "name"));
+    if verb.is_empty() { format!("/admin/plugins/{name}") } else { format!("/admin/plugins/{name}/{verb}") }
+}
+
+// === what is there ===
+
+fn list(matches: &ArgMatches) -> Result<(), Failed> {
+    print(matches, &Client::of(matches)?.get("/admin/plugins")?, |plugins: Vec<Summary>| rows(&plugins))
+}
+
+fn show(matches: &ArgMatches) -> Result<(), Failed> {
+    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |plugin: Summary| {
+        let mut out = rows(std::slice::from_ref(&plugin));
+        for attached in &plugin.attached {
+            let Attached { model, version, calls, stale, strikes, .. } = attached;
+            let s = if *strikes == 1 { "" } else { "s" };
+            out += &format!("{model} {version}: {calls} calls, {stale} picks came too late, {strikes} strike{s}\n");
+            if let Some(fault) = &attached.last_fault {
+                let at = humantime::format_rfc3339_seconds(fault.at);
+                out += &format!("  last fault at {at}: {} {}\n", fault.kind, fault.what);
+            }
+        }
+        out + &format!("sha256 {}\n", plugin.sha256)
+    })
+}
+
+fn rows(plugins: &[Summary]) -> String {
+    let heads = [
+        "NAME",
+        "VERSION",
+        "SHA256",
+        "WORLD",
+        "ATTACHED",
+        "STATE",
+        "CALLS/S",
+        "p50/p99",
+        "FALLBACKS",
+        "MEMORY",
+        "ORIGIN",
+    ];
+    let of = |plugin: &Summary| {
+        let rows: Vec<[String; 11]> = plugin.attached.iter().map(|attached| row(plugin, Some(attached))).collect();
+        if rows.is_empty() { vec![row(plugin, None)] } else { rows }
+    };
+    table(heads, &plugins.iter().flat_map(of).collect::<Vec<_>>())
+}
+
+fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {
+    let first = [plugin.name.clone(), plugin.version.clone(), head(&plugin.sha256), plugin.world.clone()];
+    let last = match attached {
+        None => ["-", "loaded", "0", "-", "0", "-", ""].map(str::to_owned),
+        Some(a) => [
+            format!("{}{}", a.model, if a.state == State::Shadow { " (shadow)" } else { "" }),
+            match a.state {
+                State::Active => "active",
+                State::Shadow => "shadow",
+                State::Recovering => "recovering",
+                State::Parked => "PARKED",
+            }
+            .to_owned(),
+            rate(a.calls_per_second),
+            pair(a.p50_us, a.p99_us),
+            a.fallbacks.to_string(),
+            format!("{} / {}", human(a.memory), human(a.memory_limit)),
+            origin(a),
+        ],
+    };
+    let [name, version, sha, world] = first;
+    let [at, state, calls, times, fallbacks, memory, origin] = last;
+    [name, version, sha, world, at, state, calls, times, fallbacks, memory, origin]
+}
+
+fn origin(attached: &Attached) -> String {
+    let mut said = if attached.from_file { "file" } else { "runtime (not in sequor.toml)" }.to_owned();
+    if let Some((differing, all)) = attached.differs.filter(|(_, all)| *all > 0) {
+        said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
+    }
+    if attached.state == State::Parked {
+        let s = if attached.strikes == 1 { "" } else { "s" };
+        let what = attached.last_fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
+        said += &format!("; {} strike{s}{what}", attached.strikes);
+    }
+    said
+}
+
+fn head(sha256: &str) -> String {
+    sha256.get(..7).unwrap_or(sha256).to_owned()
+}
+
+// === changes ===
+
+/// Prints what a plug-in is now, and what was done with it.
+fn done(matches: &ArgMatches, answer: &Value, what: &str) -> Result<(), Failed> {
+    print(matches, answer, |plugin: Summary| {
+        format!("{} {} ({}) {what}\n", plugin.name, plugin.version, head(&plugin.sha256))
+    })
+}
+
+fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
+    let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
+    let answer = component::bring(&Client::of(matches)?, &path(matches, ""), text(matches, "name"), file)?;
+    done(matches, &answer, "is loaded; it decides nothing until it is attached")
+}
+
+fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
+    let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
+    let answer = component::bring(&Client::of(matches)?, &path(matches, "replace"), text(matches, "name"), file)?;
+    done(matches, &answer, "has taken over")
+}
+
+fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
+    let (model, shadow, save) = (text(matches, "model"), matches.get_flag("shadow"), matches.get_flag("save"));
+    let mut body = json!({ "model": model, "shadow": shadow, "save": save });
+    let entries: Vec<&(String, Value)> = matches.get_many("set").into_iter().flatten().collect();
+    if let Some(fields) = body.as_object_mut() {
+        if !entries.is_empty() {
+            fields.insert("config".to_owned(), config(&entries)?);
+        }
+        if let Some(time) = matches.get_one::<Span>("time") {
+            fields.insert("time".to_owned(), time.to_string().into());
+        }
+    }
+    let answer = Client::of(matches)?.post(&path(matches, "attach"), Body::Json(body))?;
+    let how = if shadow { "watches" } else { "decides for" };
+    let saved = if save { ", and its sequor.toml says so" } else { "" };
+    done(matches, &answer, &format!("{how} {model} now{saved}"))
+}
+
+fn detach(matches: &ArgMatches) -> Result<(), Failed> {
+    let model = text(matches, "model");
+    let answer = Client::of(matches)?.post(&path(matches, "detach"), Body::Json(json!({ "model": model })))?;
+    done(matches, &answer, &format!("is detached from {model}"))
+}
+
+fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
+    let answer = Client::of(matches)?.post(&path(matches, "rollback"), Body::Nothing)?;
+    done(matches, &answer, "is back")
+}
+
+fn park(matches: &ArgMatches) -> Result<(), Failed> {
+    let answer = Client::of(matches)?.post(&path(matches, "park"), Body::Nothing)?;
+    done(matches, &answer, "is parked: the built-in policy decides")
+}
+
+fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
+    let answer = Client::of(matches)?.post(&path(matches, "unpark"), Body::Nothing)?;
+    done(matches, &answer, "decides again")
+}
+
+fn unload(matches: &ArgMatches) -> Result<(), Failed> {
+    let answer = Client::of(matches)?.delete(&path(matches, ""))?;
+    let name = text(matches, "name");
+    print(matches, &answer, |_: Value| format!("{name} is forgotten\n"))
+}
+
+/// `weights.gold=4`: a path and what is JSON, or else text.
+fn entry(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
+    if key.split('.').any(str::is_empty) {
+        return Err(format!("\"{key}\" is no name of an entry"));
+    }
+    Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
+/// The entries, as one table.
+fn config(entries: &[&(String, Value)]) -> Result<Value, Failed> {
+    let mut config = Map::new();
+    for (key, value) in entries {
+        let (mut at, mut rest) = (&mut config, key.as_str());
+        while let Some((first, more)) = rest.split_once('.') {
+            let inner = at.entry(first).or_insert_with(|| Value::Object(Map::new()));
+            let other = || Failed::Failed(format!("--set {key}: \"{first}\" is a value and cannot have entries"));
+            (at, rest) = (inner.as_object_mut().ok_or_else(other)?, more);
+        }
+        at.insert(rest.to_owned(), value.clone());
+    }
+    Ok(Value::Object(config))
+}
+
+// === logs ===
+
+fn logs(matches: &ArgMatches) -> Result<(), Failed> {
+    let (client, follow) = (Client::of(matches)?, matches.get_flag("follow"));
+    let mut after = matches.get_one::<u64>("after").copied().unwrap_or(0);
+    let mut wait = "0s";
+    loop {
+        let answer = client.get(&format!("{}?after={after}&wait={wait}", path(matches, "logs")))?;
+        let lines: Vec<LogLine> = serde_json::from_value(answer).map_err(|e| Failed::Failed(e.to_string()))?;
+        for line in &lines {
+            after = line.serial;
+            tell(line, wants_json(matches));
+        }
+        if !follow {
+            return Ok(());
+        }
+        wait = "20s";
+    }
+}
+
+/// A line of its own for each, so that programs can follow too.
+fn tell(line: &LogLine, as_json: bool) {
+    if as_json {
+        println!("{}", serde_json::to_string(line).unwrap_or_default());
+        return;
+    }
+    let at = humantime::format_rfc3339_millis(line.at);
+    println!("{at} {:<5} {}", line.level.to_uppercase(), line.message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_make_one_table() {
+        let entries: Vec<_> = ["burst=4", "weights.gold=4", "weights.free=1", "name=a b", "list=[1,2]"]
+            .map(|text| entry(text).unwrap())
+            .into();
+        let made = config(&entries.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(made, json!({"burst": 4, "weights": {"gold": 4, "free": 1}, "name": "a b", "list": [1, 2]}));
+        let clash: Vec<_> = ["a=1", "a.b=2"].map(|text| entry(text).unwrap()).into();
+        assert!(config(&clash.iter().collect::<Vec<_>>()).is_err());
+        assert!(entry("burst").is_err() && entry("=4").is_err() && entry("a..b=4").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Columns for people.
+
+/// Lines of columns that are as wide as their widest cell, two spaces apart; the last one is as long as it is.
+pub(super) fn table<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> String {
+    let mut out = String::new();
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(heads.get(column).map(|head| head.len())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(widest).collect();
+    let mut line = |cells: [&str; N]| {
+        let text: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        out.push_str(text.join("  ").trim_end());
+        out.push('\n');
+    };
+    line(heads);
+    for row in rows {
+        line(row.each_ref().map(String::as_str));
+    }
+    out
+}
+
+/// `9 / 80 us`, `0.6 / 1.9 ms`: both in the unit of the larger.
+pub(super) fn pair(first_us: f64, second_us: f64) -> String {
+    let (unit, name) = match first_us.max(second_us) {
+        us if us < 1e3 => (1.0, "us"),
+        us if us < 1e6 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    };
+    let in_unit = |us: f64| {
+        let value = us / unit;
+        if value >= 10.0 || value.fract() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") }
+    };
+    format!("{} / {} {name}", in_unit(first_us), in_unit(second_us))
+}
+
+/// `0.4`, `180`, `12.1k`.
+pub(super) fn rate(of: f64) -> String {
+    match of {
+        n if n < 0.05 => "0".to_owned(),
+        n if n < 10.0 => format!("{n:.1}"),
+        n if n < 10_000.0 => format!("{n:.0}"),
+        n => format!("{:.1}k", n / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let rows = [["a".to_owned(), "long cell".to_owned()], ["longer".to_owned(), "b".to_owned()]];
+        assert_eq!(table(["X", "Y"], &rows), "X       Y\na       long cell\nlonger  b\n");
+        assert_eq!(table(["X", "Y"], &[]), "X  Y\n");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([pair(9.0, 80.0), pair(600.0, 1900.0), pair(0.0, 0.0)], ["9 / 80 us", "0.6 / 1.9 ms", "0 / 0 us"]);
+        assert_eq!([0.0, 0.44, 410.0, 12_100.0].map(rate), ["0", "0.4", "410", "12.1k"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Who decides in a simulation: the names of built-in policies and the files of plug-ins, with the settings that `--set` gives.
+
+use std::path::Path;
+
+use crate::plugin::guest::Limits;
+use crate::simulate::{Contender, Plug, Problem, Serving};
+
+/// The contender of this name; a plug-in is tried out.
+pub(super) fn contender(name: &str, set: &[String], serving: &Serving) -> Result<Contender, Problem> {
+    if !name.ends_with(".wasm") {
+        return Contender::named(name).map_err(Problem::Given);
+    }
+    let path = Path::new(name);
+    let bytes = std::fs::read(path).map_err(|e| super::unreadable(path, &e))?;
+    let file = file_name(path);
+    let plug = Plug::new(&file, &bytes, &config(set)?, Limits::default()).map_err(Problem::Given)?;
+    let instances = serving.instances.first().copied().unwrap_or(1);
+    plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{file}: {what}")))?;
+    Ok(Contender::plugin(&file, plug))
+}
+
+/// A file as it is called in a sentence: without its folders.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// `burst=4`, `weights.gold=4`, `name=anna` as a table in JSON.
+pub(super) fn config(set: &[String]) -> Result<String, Problem> {
+    let wrong = |text: &str| Problem::Given(format!("--set {text}: KEY=VALUE is wanted, as burst=4"));
+    let mut document = String::new();
+    for text in set {
+        let (key, value) = text.split_once('=').ok_or_else(|| wrong(text))?;
+        let line = format!("{key} = {value}\n");
+        // What is no number, list or the like is a text.
+        let line = match line.parse::<toml::Table>() {
+            Ok(_) => line,
+            Err(_) => format!("{key} = {}\n", toml::Value::String(value.to_owned())),
+        };
+        document += &line;
+    }
+    let table: toml::Table = document.parse().map_err(|_| wrong(&set.join(" --set ")))?;
+    serde_json::to_string(&table).map_err(|_| wrong(&set.join(" --set ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(texts: &[&str]) -> Result<String, String> {
+        config(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn settings_are_numbers_lists_and_else_texts() {
+        assert_eq!(set(&[]).unwrap(), "{}");
+        assert_eq!(
+            set(&["burst=4", "weights.gold=2.5", "weights.free=1", "on=true", "name=anna b", "list=[1, 2]"]).unwrap(),
+            "{\"burst\":4,\"list\":[1,2],\"name\":\"anna b\",\"on\":true,\"weights\":{\"free\":1,\"gold\":2.5}}"
+        );
+        assert_eq!(set(&["burst"]).unwrap_err(), "--set burst: KEY=VALUE is wanted, as burst=4");
+        assert!(set(&["a b=1"]).is_err());
+        assert!(set(&["a=1", "a=2"]).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! `sequor simulate --replay-round FILE`: a question that went wrong in a server, put again to a plug-in, and what the core says of the answer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Failed;
+use super::contenders::file_name;
+use crate::plugin::guest::{Services, Source as _};
+use crate::plugin::round_file::{Again, Answer, Question, RoundFile};
+use crate::plugin::{Component, Engine, Grants, Mode, word};
+
+/// Indices of a list that are shown.
+const SHOWN: usize = 16;
+
+/// Puts the question of `file` to the plug-in at `policy`. Fails where it still goes wrong.
+pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
+    let said = |e: String| Failed::Configuration(format!("{}: {e}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| said(e.to_string()))?;
+    let round = RoundFile::read(&text).map_err(said)?;
+    let component = component(Path::new(policy))?;
+    print!("{}", before(&round, &component));
+    let mut guest =
+        component.instance(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
+    match round.put(&mut guest) {
+        Again::Unconfigured(what) => Err(Failed::Failed(format!("now   configure: {what}"))),
+        Again::Struck(struck) => Err(Failed::Failed(format!("now   {}: {}", word(struck.fault), struck.what))),
+        Again::Answered(answer, Err(struck)) => {
+            println!("now   {}", sentence(&answer, &round.question));
+            Err(Failed::Failed(format!("now   {}: {}", word(struck.fault), struck.what)))
+        }
+        Again::Answered(answer, Ok(())) => {
+            println!("now   {}; the core takes it", sentence(&answer, &round.question));
+            Ok(())
+        }
+    }
+}
+
+fn component(path: &Path) -> Result<Component, Failed> {
+    let bytes = std::fs::read(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))?;
+    let engine = Engine::new(Mode::Simulation).map_err(|e| Failed::Failed(e.to_string()))?;
+    let grants = Grants { clock: true, random: true, sequence_text: true };
+    let loaded = Component::new(&Arc::new(engine), &file_name(path), &bytes, grants, None);
+    loaded.map_err(|refused| Failed::Configuration(refused.to_string()))
+}
+
+/// What was asked, and what went wrong.
+fn before(round: &RoundFile, component: &Component) -> String {
+    let RoundFile { plugin, version, sha256, model, fault, what, answer, .. } = round;
+    let shown = round.question.shown().candidates();
+    let asked = match &round.question {
+        Question::Plan { .. } => format!("plan of {shown} candidates, at most {} a batch", model.max_batch),
+        Question::Admit { .. } => format!("admit of {shown} sequences"),
+    };
+    let sha = sha256.get(..7).unwrap_or_default();
+    let mut text =
+        format!("{plugin} {version} ({sha}) on {} {}: {asked}\nthen  {fault}: {what}\n", model.name, model.version);
+    if let Some(answer) = answer {
+        text += &format!("then  {}\n", sentence(answer, &round.question));
+    }
+    if component.manifest().hooks.observe {
+        text += "note  a fresh instance: it has observed nothing\n";
+    }
+    text
+}
+
+fn sentence(answer: &Answer, question: &Question) -> String {
+    let of = question.shown().candidates();
+    match answer {
+        Answer::Default => "left it to the built-in policy".to_owned(),
+        Answer::Wait { reject, code, .. } => format!("fired nothing{}", refused(reject, *code)),
+        Answer::Fire { fire, reject, code } => {
+            format!("fired {} of {of}: {}{}", fire.len(), listed(fire), refused(reject, *code))
+        }
+        Answer::Admit(answers) => {
+            let some: Vec<String> = answers.iter().take(SHOWN).map(|a| format!("{a:?}").to_lowercase()).collect();
+            format!("answered {} of {of}: {}", answers.len(), some.join(", "))
+        }
+    }
+}
+
+fn refused(reject: &[u32], code: u32) -> String {
+    if reject.is_empty() { String::new() } else { format!(", refused {} ({code}): {}", reject.len(), listed(reject)) }
+}
+
+fn listed(indices: &[u32]) -> String {
+    let some: Vec<String> = indices.iter().take(SHOWN).map(u32::to_string).collect();
+    some.join(", ") + if indices.len() > SHOWN { ", …" } else { "" }
+}
+
+/// Whoever puts a question again wants to hear what the guest says.
+#[derive(Debug)]
+struct Aloud;
+
+impl Services for Aloud {
+    fn log(&self, level: u32, message: &str) {
+        let level = ["error", "warn", "info"].get(usize::try_from(level).unwrap_or(usize::MAX)).unwrap_or(&"debug");
+        println!("log   {level}: {message}");
+    }
+
+    fn metric_add(&self, _: &str, _: f64) {}
+
+    fn key_text(&self, _: u64) -> Option<String> {
+        None
+    }
+
+    fn sequence_text(&self, _: u64) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,50 @@
+//! The settings as operators read them: every key that is served, its value as the file would write it, and who set it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toml::Value;
+
+use super::file::File;
+use super::keys::KEYS;
+use super::layers::Origin;
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// `http.port`.
+    pub key: &'static str,
+    /// Empty where there is none and the server finds one.
+    pub value: String,
+    /// `default`, a place in the file, a variable or a flag.
+    pub origin: String,
+}
+
+/// Every key that is served.
+pub(super) fn shown(said: &File, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
+    let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
+    let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
+    let keys = KEYS.iter().filter(|key| key.is_served());
+    let row = |path: &'static str| Shown {
+        key: path,
+        value: of(path).map(ToString::to_string).unwrap_or_default(),
+        origin: origins.get(path).unwrap_or(&Origin::Default).to_string(),
+    };
+    keys.map(|key| row(key.path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_value_and_an_origin() {
+        let origins = BTreeMap::from([("http.port", Origin::Flag("--http-port".to_owned()))]);
+        let shown = shown(&File::default(), &origins);
+        let of = |key: &str| shown.iter().find(|s| s.key == key).map(|s| (s.value.as_str(), s.origin.as_str()));
+        assert_eq!(of("http.port"), Some(("8000", "--http-port")));
+        assert_eq!(of("admin.address"), Some(("\"127.0.0.1\"", "default")));
+        assert_eq!(of("limits.state"), Some(("", "default")));
+        assert_eq!(of("auth.keys_file"), None);
+    }
+}

@@ -1,0 +1,316 @@
+//! Plug-ins at whole models: attached by file and by hand, replaced while requests run, through reloads; guests are stand-ins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sequor_core::Hooks;
+use sequor_core::policy::columns;
+
+use super::repository::Availability;
+use super::tests::{House, load};
+use crate::plugin::Rules;
+use crate::plugin::guest::Source;
+use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
+use crate::plugin::stand_in::{Does, Version};
+
+const BY: By<'_> = By("ops-anna");
+
+type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
+
+/// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
+struct Rig {
+    house: House,
+    versions: Versions,
+}
+
+fn hooks(name: &str) -> Hooks {
+    Hooks { plan: true, observe: true, admit: name.starts_with("admit"), columns: columns::ALL, ..Hooks::default() }
+}
+
+fn does(name: &str) -> Option<Does> {
+    Some(match name.split('#').next().unwrap_or(name) {
+        "first" => Does::First,
+        "all" => Does::All,
+        "trap" => Does::Trap,
+        "beyond" => Does::Beyond,
+        "admit" => Does::Admit,
+        "bad" => Does::TrapInConfigure,
+        _ => return None,
+    })
+}
+
+impl Rig {
+    /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
+    fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
+        let house = House::empty(u64::MAX);
+        let dir = house.folder.path().join("plugins");
+        fs_err::create_dir(&dir).unwrap();
+        for name in files {
+            fs_err::write(dir.join(format!("{name}.wasm")), name).unwrap();
+        }
+        let versions = Versions::default();
+        let known = Arc::clone(&versions);
+        let loader = move |name: &str, bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes).unwrap();
+            let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
+            let version = Version::new(&text, hooks(&text));
+            version.does(does(&text).ok_or_else(no)?);
+            known.lock().insert(text, Arc::clone(&version));
+            Ok(version as Arc<dyn Source>)
+        };
+        let mut rules = Rules { dir: Some(dir), ..Rules::default() };
+        change(&mut rules);
+        house.repository.run_plugins(rules, Box::new(loader)).unwrap();
+        Rig { house, versions }
+    }
+
+    fn new(files: &[&str]) -> Rig {
+        let rig = Rig::empty(files, |_| {});
+        rig.load();
+        rig
+    }
+
+    fn load(&self) {
+        load(&self.house.repository, &self.house.model());
+    }
+
+    fn write(&self, sequor_toml: &str) {
+        fs_err::write(self.house.model().join("sequor.toml"), sequor_toml).unwrap();
+    }
+
+    fn plans(&self, version: &str) -> u64 {
+        self.versions.lock()[version].script.lock().plans
+    }
+
+    fn state(&self, name: &str) -> State {
+        self.house.repository.show(name).unwrap().attached[0].state
+    }
+
+    fn refused(&self) -> String {
+        self.house.repository.load(&self.house.model());
+        match self.house.repository.statuses().remove(0).availability {
+            Availability::Failed(faults) => faults[0].to_string(),
+            Availability::Ready(_) => panic!("it is served"),
+        }
+    }
+
+    fn sequence(&self, id: u64) {
+        assert_eq!(self.house.sum(id, 5, |s| s.start = true), 5);
+        assert_eq!(self.house.sum(id, 6, |_| {}), 11);
+        assert_eq!(self.house.sum(id, 7, |s| s.end = true), 18);
+    }
+}
+
+fn attach(plugin: &str) -> Attach {
+    Attach { plugin: plugin.to_owned(), model: "sum".to_owned(), ..Attach::default() }
+}
+
+#[test]
+fn a_plug_in_that_the_file_names_decides_from_the_first_request() {
+    let rig = Rig::empty(&["first"], |_| {});
+    rig.write("[plugins.scheduler]\nuse = \"first\"\nconfig = { burst = 4 }\n");
+    rig.load();
+    rig.sequence(1);
+    assert_eq!(rig.plans("first"), 3);
+    let shown = rig.house.repository.show("first").unwrap();
+    assert_eq!((shown.attached[0].from_file, shown.attached[0].fallbacks, shown.attached[0].calls), (true, 0, 3));
+}
+
+#[test]
+fn what_is_wrong_with_it_is_told_at_its_line() {
+    let rig = Rig::empty(&["bad", "first"], |rules| rules.require_sha256 = true);
+    let told = |toml: &str| {
+        rig.write(toml);
+        let text = rig.refused();
+        text.strip_prefix(&format!("{}/", rig.house.folder.path().display())).unwrap_or(&text).to_owned()
+    };
+    let missing = told("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
+    assert!(missing.starts_with("sum/sequor.toml:3:1: there is no plug-in \"none\": "), "{missing}");
+    assert!(missing.ends_with("plugins/none.wasm does not exist"), "{missing}");
+    assert_eq!(
+        told("[plugins.scheduler]\nuse = \"first\"\n"),
+        "sum/sequor.toml:2:1: plugins.require_sha256 is set: add  sha256 = \"first\""
+    );
+    let hash = "a".repeat(64);
+    assert_eq!(
+        told(&format!("[plugins.scheduler]\nuse = \"first\"\nsha256 = \"{hash}\"\n")),
+        format!("sum/sequor.toml:2:1: first has the hash first, and sha256 = \"{hash}\" is wanted")
+    );
+    assert_eq!(
+        told("[plugins.scheduler]\nuse = \"../first\"\n"),
+        "sum/sequor.toml:2:1: use: a plug-in's name is of letters, digits, '-', '_' and '.', as its file in plugins.dir \
+         without .wasm"
+    );
+}
+
+#[test]
+fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    rig.house.sum(7, 1, |s| s.start = true);
+    let shown = repository.attach(&attach("first"), BY).unwrap();
+    assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (State::Active, false));
+    assert_eq!(rig.house.sum(7, 1, |_| {}), 2);
+    // It was told of the sequence that lived before it came.
+    assert_eq!(rig.versions.lock()["first"].script.lock().told.kind[..1], [1]);
+    repository.replace("first", b"all".to_vec(), BY).unwrap();
+    assert_eq!(rig.house.sum(7, 1, |_| {}), 3);
+    assert_eq!((rig.plans("first"), repository.show("first").unwrap().sha256.as_str()), (1, "all"));
+    let error = repository.replace("first", b"bad".to_vec(), BY).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "not replaced: first (bad) failed its dry run on sum (configure: index out of bounds, src/lib.rs:41). all goes on \
+         serving."
+    );
+    assert_eq!(rig.house.sum(7, 1, |_| {}), 4);
+    repository.rollback("first", BY).unwrap();
+    assert_eq!(rig.house.sum(7, 1, |_| {}), 5);
+    assert!(rig.plans("first") >= 3, "one at least on trial");
+    repository.park("first", BY).unwrap();
+    assert_eq!((rig.house.sum(7, 1, |_| {}), rig.state("first")), (6, State::Parked));
+    repository.unpark("first", BY).unwrap();
+    assert_eq!((rig.house.sum(7, 1, |_| {}), rig.state("first")), (7, State::Active));
+    assert!(matches!(repository.unload("first", BY), Err(PluginError::Conflict(_))));
+    assert!(repository.detach("first", "sum", BY).unwrap().attached.is_empty());
+    let plans = rig.plans("first");
+    assert_eq!((rig.house.sum(7, 1, |s| s.end = true), rig.plans("first")), (8, plans));
+    assert!(matches!(repository.detach("first", "sum", BY), Err(PluginError::Absent(_))));
+    repository.unload("first", BY).unwrap();
+    assert!(repository.list().is_empty());
+}
+
+#[test]
+fn one_that_traps_is_made_anew_by_the_keeper() {
+    let rig = Rig::new(&["trap"]);
+    rig.house.repository.attach(&attach("trap"), BY).unwrap();
+    assert_eq!(rig.house.sum(1, 5, |s| s.start = true), 5);
+    rig.versions.lock()["trap"].does(Does::First);
+    // The keeper needs its back-off; requests do not wait for it.
+    while rig.state("trap") != State::Active {
+        rig.house.sum(2, 1, |s| s.start = true);
+    }
+    let plans = rig.plans("trap");
+    assert_eq!((rig.house.sum(1, 6, |s| s.end = true), rig.plans("trap")), (11, plans + 1));
+}
+
+#[test]
+fn who_gets_a_slot_is_asked_by_an_instances_thread() {
+    let rig = Rig::new(&["admit"]);
+    rig.house.repository.attach(&attach("admit"), BY).unwrap();
+    (1..=3).for_each(|id| rig.sequence(id));
+    let shown = rig.house.repository.show("admit").unwrap().attached.remove(0);
+    assert_eq!((shown.fallbacks, shown.strikes, shown.calls >= 12), (0, 0, true));
+}
+
+#[test]
+fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
+    let rig = Rig::new(&["first", "all"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    repository.attach(&attach("first"), BY).unwrap();
+    rig.house.sum(7, 1, |s| s.start = true);
+    rig.write("[sequence]\nidle = \"60s\"\n");
+    rig.load();
+    assert_eq!(repository.show("first").unwrap().attached.len(), 2, "the old load keeps its own");
+    assert_eq!(rig.house.sum(7, 1, |s| s.end = true), 2);
+    rig.sequence(8);
+    assert_eq!(rig.plans("first"), 5);
+    let how = Attach { save: true, config: r#"{"burst":4}"#.to_owned(), ..attach("all") };
+    let shown = repository.attach(&how, BY).unwrap();
+    assert!(shown.attached[0].from_file);
+    let text = fs_err::read_to_string(rig.house.model().join("sequor.toml")).unwrap();
+    assert_eq!(
+        text,
+        "[sequence]\nidle = \"60s\"\n\n[plugins.scheduler]\nuse = \"all\"\nsha256 = \"all\"\nconfig = { burst = 4 }\n"
+    );
+    assert!(repository.show("first").unwrap().attached.iter().all(|a| a.version == 1));
+    rig.sequence(9);
+    assert_eq!((rig.plans("all") > 0, rig.plans("first")), (true, 5));
+}
+
+#[test]
+fn a_shadow_is_nobodys_decision() {
+    let rig = Rig::new(&["all", "first"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap();
+    rig.sequence(1);
+    let shown = repository.show("all").unwrap().attached.remove(0);
+    assert_eq!((shown.state, shown.differs), (State::Shadow, Some((0, 3))));
+    // Whoever decides takes its place; it is no shadow of another's then.
+    repository.attach(&attach("first"), BY).unwrap();
+    let error = repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap_err();
+    assert_eq!(error.to_string(), "first decides for sum; detach it before another is its shadow");
+    let error = repository.attach(&Attach { save: true, shadow: true, ..attach("first") }, BY).unwrap_err();
+    assert_eq!(error.to_string(), "a shadow cannot be saved: sequor.toml names who decides");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    let error = |how: &Attach| repository.attach(how, BY).unwrap_err().to_string();
+    assert_eq!(error(&Attach { model: "none".to_owned(), ..attach("first") }), "no model \"none\" is served");
+    assert!(error(&attach("none")).starts_with("there is no plug-in \"none\""));
+    assert!(error(&Attach { config: "[]".to_owned(), ..attach("first") }).starts_with("config is no JSON table"));
+    repository.load("other", b"first#2".to_vec(), BY).unwrap();
+    assert_eq!(
+        repository.load("other", b"first#3".to_vec(), BY).unwrap_err().to_string(),
+        "other is loaded already (first#2); sequor plugin replace other"
+    );
+    assert_eq!(repository.rollback("other", BY).unwrap_err().to_string(), "other has no version before first#2");
+    let error = repository.load("x/y", Vec::new(), BY).unwrap_err().to_string();
+    assert!(error.contains("no name of a plug-in"), "{error}");
+    assert_eq!(repository.logs("none", 0).unwrap_err(), PluginError::Absent("there is no plug-in \"none\"".to_owned()));
+}
+
+#[test]
+fn a_model_without_plug_ins_refuses_them_by_name() {
+    let house = House::empty(u64::MAX);
+    fs_err::write(house.model().join("sequor.toml"), "[plugins.scheduler]\nuse = \"first\"\n").unwrap();
+    house.repository.load(&house.model());
+    let Availability::Failed(faults) = house.repository.statuses().remove(0).availability else { panic!() };
+    assert!(faults[0].to_string().ends_with("sequor.toml:2:1: this server runs no plug-ins"), "{}", faults[0]);
+    assert!(house.repository.list().is_empty());
+    assert!(house.repository.find("sum", "").is_err());
+}
+
+/// Versions come and go while clients send: every sum is right.
+#[test]
+fn replaced_and_detached_while_requests_run() {
+    let rig = Rig::new(&["first", "admit"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    for name in ["first", "admit"] {
+        repository.load(name, name.as_bytes().to_vec(), BY).unwrap();
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3u64)
+            .map(|client| {
+                scope.spawn({
+                    let rig = &rig;
+                    move || (0..60).for_each(|n| rig.sequence(client * 1000 + n + 1))
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let mut n = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                n += 1;
+                repository.attach(&attach(if n % 2 == 0 { "first" } else { "admit" }), BY).unwrap();
+                repository.replace("first", format!("all#{n}").into_bytes(), BY).unwrap();
+                repository.replace("admit", format!("admit#{n}").into_bytes(), BY).unwrap();
+                if n % 3 == 0 {
+                    let name = if n % 2 == 0 { "first" } else { "admit" };
+                    repository.park(name, BY).unwrap();
+                    repository.unpark(name, BY).unwrap();
+                    repository.detach(name, "sum", BY).unwrap();
+                }
+            }
+        });
+        for client in clients {
+            client.join().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(rig.house.repository.live(), 0);
+}

@@ -1,0 +1,344 @@
+//! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
+//! audit line a change.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{Hooks, Live, Load, Seq, Time};
+
+use crate::config::fault::code;
+use crate::config::model::settings::SchedulerPlugin;
+use crate::error::LoadError;
+use crate::plugin::guest::{Limits, ModelFacts};
+use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
+use crate::plugin::{self, Attachment, MakeSource, Registry, Rules, Terms};
+
+use super::clock::Clock;
+use super::driver::Model;
+use super::fingerprint::Fingerprint;
+use super::loaded::Loaded;
+use super::loading::strategy_name;
+use super::repository::Repository;
+use super::schedule_file::{self, Says};
+
+/// Who says which plug-in decides for a model.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Decides {
+    /// Its `sequor.toml`.
+    #[default]
+    File,
+    /// An operator, until the server ends: this one, or none.
+    Runtime(Option<Attach>),
+}
+
+impl plugin::Clock for Clock {
+    fn now(&self) -> Time {
+        Clock::now(self)
+    }
+}
+
+/// A model, as its plug-ins reach it.
+#[derive(Debug)]
+struct Desk(Weak<Model>);
+
+impl plugin::Driver for Desk {
+    fn attach(&self, load: Load, hooks: Option<Hooks>) {
+        if let Some(model) = self.0.upgrade() {
+            model.attach(load, hooks);
+        }
+    }
+
+    fn is_there(&self, load: Load) -> bool {
+        self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
+    }
+
+    fn live(&self, load: Load) -> Option<Live> {
+        self.0.upgrade()?.live_on(load)
+    }
+
+    fn sequence_text(&self, handle: u64) -> Option<String> {
+        self.0.upgrade()?.id_of(Seq::of_handle(handle)?).map(|id| id.to_string())
+    }
+}
+
+impl Repository {
+    /// Says where plug-ins come from. To be called once, before any model is loaded.
+    pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
+        // Where interleavings are tried there are no threads but those of the test.
+        let keeps = cfg!(not(feature = "shuttle"));
+        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), keeps)?;
+        self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
+    }
+
+    /// The plug-ins, if the server has any.
+    pub fn registry(&self) -> Option<&Registry> {
+        self.0.registry.get()
+    }
+
+    fn equipped(&self) -> Result<&Registry, PluginError> {
+        self.registry().ok_or_else(|| PluginError::Denied("this server runs no plug-ins".to_owned()))
+    }
+
+    // === loads ===
+
+    /// Who shall decide for a load that is about to serve, tried. A plug-in that the model's file names must be good; one that an operator
+    /// named is done without if it is not.
+    pub(super) fn scheduler_for(
+        &self,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Option<Arc<Attachment>>, LoadError> {
+        let decides = self.edit(&model.name, |entry| entry.decides.clone());
+        match (decides, &load.settings.scheduler) {
+            (Decides::Runtime(None), _) | (Decides::File, None) => Ok(None),
+            (Decides::Runtime(Some(how)), _) => Ok(self
+                .equipped()
+                .and_then(|registry| self.tried(registry, &how.plugin, self.terms(registry, &how), model, load))
+                .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
+                .ok()),
+            (Decides::File, Some(says)) => {
+                let fault = |what: String| LoadError::Config { at: says.at.clone(), code: code::PLUGIN, what };
+                self.by_file(says, model, load).map(Some).map_err(|error| fault(error.to_string()))
+            }
+        }
+    }
+
+    fn by_file(
+        &self,
+        says: &SchedulerPlugin,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Arc<Attachment>, PluginError> {
+        let registry = self.equipped()?;
+        let source = registry.find(&says.name)?;
+        let is = source.sha256();
+        match &says.sha256 {
+            Some(sha256) if sha256 != is => {
+                let what = format!("{} has the hash {is}, and sha256 = \"{sha256}\" is wanted", says.name);
+                return Err(PluginError::Invalid(what));
+            }
+            None if registry.rules().require_sha256 => {
+                let what = format!("plugins.require_sha256 is set: add  sha256 = \"{is}\"");
+                return Err(PluginError::Denied(what));
+            }
+            _ => {}
+        }
+        let rules = registry.rules();
+        let terms = Terms {
+            config: says.config.clone(),
+            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.unwrap_or(rules.memory) },
+            strikes: rules.strikes,
+            shadow: false,
+            from_file: true,
+        };
+        self.tried(registry, &says.name, terms, model, load)
+    }
+
+    fn terms(&self, registry: &Registry, how: &Attach) -> Terms {
+        let rules = registry.rules();
+        Terms {
+            config: if how.config.is_empty() { "{}".to_owned() } else { how.config.clone() },
+            limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
+            strikes: rules.strikes,
+            shadow: how.shadow,
+            from_file: false,
+        }
+    }
+
+    /// An attachment that can be opened, as far as a trial tells.
+    fn tried(
+        &self,
+        registry: &Registry,
+        plugin: &str,
+        terms: Terms,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Arc<Attachment>, PluginError> {
+        let source = registry.find(plugin)?;
+        let desk = Arc::new(Desk(Arc::downgrade(model)));
+        let attachment = registry.attachment(plugin, facts(load), load.key, desk, terms)?;
+        let unfit = |unfit| PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name));
+        attachment.dry_run(source.as_ref()).map_err(unfit)?;
+        Ok(attachment)
+    }
+
+    /// Lets it decide for a load that the core knows, in place of the one that did.
+    pub(super) fn let_decide(&self, load: &Loaded, attachment: Arc<Attachment>) -> Result<(), LoadError> {
+        let Some(registry) = self.registry() else { return Ok(()) };
+        if let Some(old) = load.attachment.swap(Some(Arc::clone(&attachment))) {
+            registry.dismiss(&old);
+        }
+        if let Err(unfit) = attachment.open() {
+            load.attachment.store(None);
+            registry.dismiss(&attachment);
+            return Err(LoadError::Runtime(format!("{}: {unfit}", attachment.plugin())));
+        }
+        let plugin = attachment.plugin().to_owned();
+        registry.settle(Arc::clone(&attachment));
+        // Another version may have taken its place everywhere while this one was made.
+        if let Ok(current) = registry.find(&plugin)
+            && let Err(unfit) = attachment.keep_to(&current)
+        {
+            tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
+        }
+        Ok(())
+    }
+
+    // === what operators say ===
+
+    /// Every load of a model that takes new sequences, and what keeps it from being loaded or unloaded meanwhile.
+    fn serving(&self, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
+        let models = self.0.models.read();
+        let entry = models.get(name).filter(|entry| entry.open);
+        let absent = || PluginError::Absent(format!("no model \"{name}\" is served"));
+        let model = entry.and_then(|entry| entry.model.clone()).ok_or_else(absent)?;
+        Ok((model, entry.map(|entry| Arc::clone(&entry.gate)).ok_or_else(absent)?))
+    }
+
+    fn attach_now(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
+        let registry = self.equipped()?;
+        check_config(&how.config)?;
+        if how.save && how.shadow {
+            let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
+            return Err(PluginError::Invalid(what));
+        }
+        let (model, gate) = self.serving(&how.model)?;
+        let _held = gate.lock();
+        let loads: Vec<Arc<Loaded>> = model.loads().iter().filter(|l| !l.is_retired()).cloned().collect();
+        let before = loads.first().and_then(|load| load.attachment.load_full());
+        if let Some(other) = before.as_ref().filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
+            let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
+            return Err(PluginError::Conflict(what));
+        }
+        let tried = |load: &Arc<Loaded>| {
+            let terms = self.terms(registry, how);
+            self.tried(registry, &how.plugin, terms, &model, load).map(|at| (Arc::clone(load), at))
+        };
+        let made = loads.iter().map(tried).collect::<Result<Vec<_>, _>>()?;
+        for (load, attachment) in &made {
+            self.let_decide(load, Arc::clone(attachment)).map_err(|e| PluginError::Invalid(e.to_string()))?;
+        }
+        let after = registry.find(&how.plugin)?.sha256().to_owned();
+        let before = before.and_then(|b| registry.show(b.plugin()).ok()).map(|s| s.sha256).unwrap_or_default();
+        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
+        self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
+        if how.save {
+            self.save(how, &after)?;
+            made.iter().for_each(|(_, attachment)| attachment.is_saved());
+            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
+        }
+        Ok(())
+    }
+
+    /// Writes what is so into the model's file.
+    fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
+        let directory = self.edit(&how.model, |entry| entry.directory.clone());
+        let config = if how.config.is_empty() { "{}" } else { &how.config };
+        let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
+        schedule_file::save(&directory.join("sequor.toml"), says)
+            .map_err(|what| PluginError::Internal(format!("attached, and not saved: {what}")))?;
+        // What the file says now is what serves: it is not loaded anew for that.
+        let print = Fingerprint::of(&directory, None).ok();
+        self.edit(&how.model, |entry| {
+            entry.decides = Decides::File;
+            entry.tried.clone_from(&print);
+            entry.served = print;
+        });
+        Ok(())
+    }
+
+    fn detach_now(&self, name: &str, model: &str, by: By<'_>) -> Result<(), PluginError> {
+        let registry = self.equipped()?;
+        let (served, gate) = self.serving(model)?;
+        let _held = gate.lock();
+        let before = registry.show(name)?.sha256;
+        let mut any = false;
+        for load in served.loads().iter() {
+            let Some(attachment) = load.attachment.load_full().filter(|at| at.plugin() == name) else { continue };
+            load.attachment.store(None);
+            registry.dismiss(&attachment);
+            any = true;
+        }
+        if !any {
+            return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
+        }
+        self.edit(model, |entry| entry.decides = Decides::Runtime(None));
+        registry.audit("detach", name, model, by, &before, "");
+        Ok(())
+    }
+}
+
+/// A configuration is a JSON table, or nothing.
+fn check_config(config: &str) -> Result<(), PluginError> {
+    if config.is_empty() {
+        return Ok(());
+    }
+    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(config);
+    parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
+}
+
+fn facts(load: &Loaded) -> ModelFacts {
+    let spec = load.spec();
+    let (numbers, keys) = load.settings.feature_names();
+    ModelFacts {
+        name: load.settings.name.clone(),
+        version: load.version,
+        strategy: match strategy_name(&spec.strategy) {
+            "direct" => "direct",
+            "oldest" => "oldest",
+            _ => "stateless",
+        },
+        max_batch: spec.max_batch,
+        instances: u32::from(spec.instances),
+        slots: spec.slots(),
+        numbers,
+        keys,
+    }
+}
+
+impl Plugins for Repository {
+    fn list(&self) -> Vec<Summary> {
+        self.registry().map(Registry::list).unwrap_or_default()
+    }
+
+    fn show(&self, name: &str) -> Result<Summary, PluginError> {
+        self.equipped()?.show(name)
+    }
+
+    fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.load(name, component, by)
+    }
+
+    fn attach(&self, how: &Attach, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.change(|| self.attach_now(how, by))?;
+        self.show(&how.plugin)
+    }
+
+    fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.replace(name, component, by)
+    }
+
+    fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.rollback(name, by)
+    }
+
+    fn detach(&self, name: &str, model: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.change(|| self.detach_now(name, model, by))?;
+        self.show(name)
+    }
+
+    fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.park(name, by)
+    }
+
+    fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.unpark(name, by)
+    }
+
+    fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
+        self.equipped()?.unload(name, by)
+    }
+
+    fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
+        self.equipped()?.logs(name, after)
+    }
+}

@@ -1,0 +1,116 @@
+//! Writes into a model's `sequor.toml` which plug-in decides, and leaves the rest of the file as it is.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
+
+use crate::config::units::Span;
+
+/// What `[plugins.scheduler]` is to say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Says<'a> {
+    pub(super) plugin: &'a str,
+    pub(super) sha256: &'a str,
+    pub(super) time: Option<Duration>,
+    /// JSON, a table.
+    pub(super) config: &'a str,
+}
+
+/// Writes it to the file, whole or not at all.
+pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
+    let text = match fs_err::read_to_string(file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "schema = 1\n".to_owned(),
+        Err(e) => return Err(e.to_string()),
+    };
+    let text = edited(&text, says).map_err(|e| format!("{}: {e}", file.display()))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let failed = |e: std::io::Error| format!("{}: {e}", file.display());
+    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    new.write_all(text.as_bytes()).map_err(failed)?;
+    new.as_file().sync_all().map_err(failed)?;
+    new.persist(file).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
+    let plugins = document.entry("plugins").or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let plugins = plugins.as_table_like_mut().ok_or("plugins is no table")?;
+    let mut table = plugins.get("scheduler").and_then(Item::as_table).cloned().unwrap_or_default();
+    table.insert("use", toml_edit::value(says.plugin));
+    table.insert("sha256", toml_edit::value(says.sha256));
+    match says.time {
+        Some(time) => table.insert("time", toml_edit::value(Span(time).to_string())),
+        None => table.remove("time"),
+    };
+    let config: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(says.config).map_err(|e| e.to_string())?;
+    match config.is_empty() {
+        true => table.remove("config"),
+        false => table.insert("config", toml_edit::value(inline(&config)?)),
+    };
+    plugins.insert("scheduler", Item::Table(table));
+    Ok(document.to_string())
+}
+
+fn inline(map: &serde_json::Map<String, serde_json::Value>) -> Result<InlineTable, String> {
+    let mut table = InlineTable::new();
+    for (key, json) in map {
+        table.insert(key, value(json).ok_or_else(|| format!("config.{key} is null, which TOML cannot say"))?);
+    }
+    Ok(table)
+}
+
+fn value(json: &serde_json::Value) -> Option<Value> {
+    use serde_json::Value as Json;
+    Some(match json {
+        Json::Null => return None,
+        Json::Bool(is) => Value::from(*is),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Number(n) => n.as_i64().map(Value::from).or_else(|| n.as_f64().map(Value::from))?,
+        Json::Array(list) => Value::from(list.iter().map(value).collect::<Option<toml_edit::Array>>()?),
+        Json::Object(map) => Value::from(inline(map).ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAYS: Says<'_> = Says {
+        plugin: "fair-share",
+        sha256: "3f2a",
+        time: Some(Duration::from_millis(1)),
+        config: r#"{"burst":4,"weights":{"gold":4.5,"names":["a","b"]},"on":true}"#,
+    };
+
+    #[test]
+    fn the_rest_of_the_file_stays_as_it_is() {
+        let file = "# the encoder\nschema = 1\n\n[sequence]   # long calls\nidle = \"5s\"\n";
+        let with = edited(file, SAYS).unwrap();
+        let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nconfig = { burst = 4, \
+                     weights = { gold = 4.5, names = [\"a\", \"b\"] }, on = true }\n";
+        assert_eq!(with, format!("{file}{table}"));
+        let other = Says { plugin: "edf", time: None, config: "{}", ..SAYS };
+        assert_eq!(
+            edited(&with, other).unwrap(),
+            format!("{file}\n[plugins.scheduler]\nuse = \"edf\"\nsha256 = \"3f2a\"\n")
+        );
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = edited("", SAYS).unwrap();
+        let read: toml::Table = text.parse().unwrap();
+        assert_eq!(read["plugins"]["scheduler"]["config"]["weights"]["gold"].as_float(), Some(4.5));
+        assert!(edited("plugins = 3", SAYS).is_err());
+        assert!(edited("", Says { config: r#"{"a":null}"#, ..SAYS }).unwrap_err().contains("null"));
+    }
+}

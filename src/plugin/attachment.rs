@@ -1,0 +1,312 @@
+//! A plug-in at a load, on the way of a request: the question is put to the guest behind its lane, what it answers is held against what it was
+//! shown, and whatever goes wrong costs the guest the round and nobody a request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use sequor_core::{Asked, Decision, Fault, Hooks, Live, Load, Observed, Req, Round, Said, Time};
+
+use super::guest::{Limits, ModelFacts, Source, Struck};
+use super::health::{Health, Verdict};
+use super::inbox::Inbox;
+use super::journal::{Journal, Level};
+use super::lane::Lane;
+use super::meter::Meter;
+use super::nonsense;
+use super::recent::Recent;
+use super::report::LastFault;
+use super::texts::Texts;
+
+/// Nanoseconds of the clock that the core is driven by.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    fn now(&self) -> Time;
+}
+
+/// What a plug-in needs of whoever drives the core. Never called while a lane is taken, but for [`Driver::sequence_text`].
+pub trait Driver: Send + Sync + std::fmt::Debug {
+    /// Tells the core which hooks of an external policy to call for this load; `None` is none. Nothing happens to a load that is gone.
+    fn attach(&self, load: Load, hooks: Option<Hooks>);
+
+    /// Whether the load is there still.
+    fn is_there(&self, load: Load) -> bool;
+
+    /// Who lives on this load; `None` once it is gone.
+    fn live(&self, load: Load) -> Option<Live>;
+
+    /// The client's id of a live sequence.
+    fn sequence_text(&self, handle: u64) -> Option<String>;
+}
+
+/// Tells the keeper that there is something to do.
+pub trait Bell: Send + Sync + std::fmt::Debug {
+    fn ring(&self);
+}
+
+/// How a plug-in decides at a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    /// JSON, a table.
+    pub config: String,
+    pub limits: Limits,
+    /// Strikes within a minute that park it.
+    pub strikes: u32,
+    /// It is asked, and what it says is only counted.
+    pub shadow: bool,
+    /// A table of the model's `sequor.toml` says so.
+    pub from_file: bool,
+}
+
+/// A plug-in at a load.
+#[derive(Debug)]
+pub struct Attachment {
+    pub(super) facts: ModelFacts,
+    pub(super) load: Load,
+    pub(super) terms: Terms,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) bell: Arc<dyn Bell>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) texts: Arc<Texts>,
+    /// The version that shall decide.
+    pub(super) source: Mutex<Arc<dyn Source>>,
+    /// Who decides now. One store puts another in its place; a call that is under way ends where it began.
+    pub(super) lane: ArcSwapOption<Lane>,
+    pub(super) inbox: Mutex<Inbox>,
+    pub(super) health: Mutex<Health>,
+    pub(super) meter: Mutex<Meter>,
+    pub(super) recent: Mutex<Recent>,
+    pub(super) saved: Mutex<Saved>,
+    pub(super) last_fault: Mutex<Option<LastFault>>,
+    /// Held while an instance is made: one after the other.
+    pub(super) making: Mutex<()>,
+    /// What the core calls for.
+    pub(super) attached: Mutex<Option<Hooks>>,
+    /// The guest has grown so much that a new one shall take its place.
+    pub(super) full: AtomicBool,
+    /// It was detached; nothing is made any more.
+    pub(super) closed: AtomicBool,
+    pub(super) from_file: AtomicBool,
+}
+
+/// What a guest left for whoever takes its place.
+#[derive(Debug, Default)]
+pub(super) struct Saved {
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) at: Time,
+}
+
+/// What is said to the core, and, of a shadow, what would have been.
+#[derive(Debug)]
+pub struct Answer {
+    pub said: Said,
+    pub shadow: Option<Shadow>,
+}
+
+/// What a shadow would have had done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shadow {
+    /// What the built-in policy does.
+    Default,
+    /// Nothing now.
+    Wait,
+    /// These run, and whether any are refused.
+    Fire(Vec<Req>, bool),
+}
+
+/// Why the guest gave no answer.
+enum Mute {
+    /// There is none just now.
+    Absent,
+    /// Its lane was taken for too long.
+    Busy,
+    Struck(Struck),
+}
+
+impl Attachment {
+    /// Puts a question to the guest. Takes no longer than a call may, and waits for others no longer than that.
+    pub fn ask(&self, round: &mut Round) -> Answer {
+        let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
+        self.tell(round.first, news, lost);
+        let Some(lane) = self.lane.load_full().filter(|lane| lane.hooks == round.hooks) else {
+            return self.mute(round, Mute::Absent);
+        };
+        let answered = self.put(&lane, round);
+        if lane.hooks.plan && matches!(round.asked, Asked::Plan(_)) {
+            self.recent.lock().keep(self.clock.now(), round);
+        }
+        match answered {
+            Ok(said) => self.heed(&lane, round, said),
+            Err(mute) => {
+                if let Mute::Struck(struck) = &mute {
+                    self.strike(Some(&lane), struck);
+                }
+                self.mute(round, mute)
+            }
+        }
+    }
+
+    /// What happened, from this serial number on; `lost`: something before it is missing for good.
+    pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
+        let mut inbox = self.inbox.lock();
+        inbox.put(first, news, lost);
+        if self.lane.load().is_none() {
+            inbox.clear();
+        } else if inbox.take_lost() {
+            drop(inbox);
+            self.renew();
+        }
+    }
+
+    /// The built-in policy took a round that was the guest's.
+    pub fn fell_back(&self) {
+        self.meter.lock().fallbacks += 1;
+    }
+
+    /// So many picks of the guest did not stand any more.
+    pub fn went_stale(&self, picks: u32) {
+        self.meter.lock().stale += u64::from(picks);
+    }
+
+    /// Holds what a shadow would have had done against what was done; `ran` are the requests that run now, if any do.
+    pub fn compare(&self, shadow: &Shadow, ran: Option<&[Req]>) {
+        let same = match (shadow, ran) {
+            (Shadow::Default, _) | (Shadow::Wait, None) => true,
+            (Shadow::Fire(fire, rejects), ran) => {
+                let ran = ran.unwrap_or_default();
+                !rejects && fire.len() == ran.len() && fire.iter().all(|req| ran.contains(req))
+            }
+            (Shadow::Wait, Some(_)) => false,
+        };
+        let (differs, all) = &mut self.meter.lock().differs;
+        *differs += u64::from(!same);
+        *all += 1;
+    }
+
+    // === inside ===
+
+    fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
+        let mut seat = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
+        seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
+        let began = self.clock.now();
+        let answer = seat.answer(round).ok_or(Mute::Absent)?;
+        let now = self.clock.now();
+        let memory = seat.memory();
+        drop(seat);
+        lane.remember(memory);
+        self.meter.lock().called(now, now - began);
+        if memory >= self.terms.limits.memory / 4 * 3 && memory > lane.at_start {
+            self.outgrown();
+        }
+        answer.map_err(Mute::Struck)
+    }
+
+    fn outgrown(&self) {
+        if !self.full.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+
+    /// Holds an answer against what was shown.
+    fn heed(&self, lane: &Arc<Lane>, round: &mut Round, said: Said) -> Answer {
+        if let Err(fault) = round.check(&said) {
+            let what = nonsense::sentence(round, &said, fault);
+            self.strike(Some(lane), &Struck { fault, what });
+            return self.mute(round, Mute::Struck(Struck { fault, what: String::new() }));
+        }
+        let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
+        if !self.terms.shadow {
+            return Answer { said, shadow: None };
+        }
+        let shadow = match decision {
+            Decision::Default => Shadow::Default,
+            Decision::Wait(_) => Shadow::Wait,
+            Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
+        };
+        round.picks.clear();
+        Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+    }
+
+    /// What is said in the guest's place: the built-in policy decides, in this very round.
+    fn mute(&self, round: &mut Round, why: Mute) -> Answer {
+        round.picks.clear();
+        let fault = match &why {
+            Mute::Absent => None,
+            Mute::Busy => Some(Fault::Busy),
+            Mute::Struck(struck) => Some(struck.fault),
+        };
+        let said = match (&round.asked, fault) {
+            // The core counts the others.
+            (Asked::Plan(_), None) => {
+                self.fell_back();
+                Said::Plan(Ok(Decision::Default))
+            }
+            // A shadow's failure is nobody's round.
+            (Asked::Plan(_), Some(_)) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
+            (Asked::Plan(_), Some(fault)) => Said::Plan(Err(fault)),
+            (Asked::Admit { .. }, fault) => Said::Admit(Err(fault.unwrap_or(Fault::Busy))),
+        };
+        Answer { said, shadow: None }
+    }
+
+    /// A strike against whoever sits in this lane, or who was to sit in a new one. One whose place was taken meanwhile is past that.
+    pub(super) fn strike(&self, lane: Option<&Arc<Lane>>, struck: &Struck) {
+        if struck.fault == Fault::Busy {
+            return;
+        }
+        let serves = self.lane.load();
+        if lane.is_some_and(|lane| !serves.as_ref().is_some_and(|serves| Arc::ptr_eq(serves, lane))) {
+            return;
+        }
+        drop(serves);
+        let now = self.clock.now();
+        let lost = lane.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
+        let (verdict, strikes) = {
+            let mut health = self.health.lock();
+            (health.struck(now, lost), health.strikes(now))
+        };
+        *self.last_fault.lock() = Some(LastFault {
+            kind: nonsense::word(struck.fault).to_owned(),
+            what: struck.what.clone(),
+            at: std::time::SystemTime::now(),
+        });
+        if verdict != Verdict::GoesOn {
+            self.lane.store(None);
+            self.bell.ring();
+        }
+        self.log_strike(struck, verdict, strikes);
+    }
+
+    fn log_strike(&self, struck: &Struck, verdict: Verdict, strikes: u32) {
+        let (what, most, model) = (&struck.what, self.terms.strikes, &self.facts.name);
+        let fallbacks = self.meter.lock().fallbacks + 1;
+        let line = format!(
+            "{what}; built-in used for this round (fallback {fallbacks}, strike {strikes} of {most}) on {model}"
+        );
+        self.journal.write(Level::Warn, &line);
+        if verdict == Verdict::Parks {
+            self.journal.write(Level::Error, &self.parked_because(struck, strikes));
+        }
+    }
+
+    fn parked_because(&self, struck: &Struck, strikes: u32) -> String {
+        let name = self.journal.plugin();
+        format!(
+            "{name} is parked on {} after {strikes} strikes in {} s ({}: {}). Requests go on with \"{}\". \
+             sequor plugin show {name}; then unpark or rollback.",
+            self.facts.name,
+            super::health::WINDOW.as_secs(),
+            nonsense::word(struck.fault),
+            struck.what,
+            self.facts.strategy,
+        )
+    }
+
+    /// Nobody's fault: a new instance is made, and told who lives.
+    fn renew(&self) {
+        self.health.lock().renew(self.clock.now());
+        self.lane.store(None);
+        self.bell.ring();
+    }
+}

@@ -1,0 +1,117 @@
+//! What a call may use: time of its thread, or instructions; and memory, over the instance's whole life.
+
+use std::time::Duration;
+
+use nix::time::ClockId;
+use wasmtime::{ResourceLimiter, UpdateDeadline};
+
+/// Instructions that a nanosecond of a call's limit stands for where instructions are counted.
+pub(super) const FUEL_A_NANO: u64 = 4;
+/// Entries of a table, at most. Languages with a run time of their own need some thousands.
+const TABLE: usize = 100_000;
+
+/// The CPU time of a call. A guest that waits for a processor is not a hung one, so that the clock is that of the calling thread; and since
+/// asking the system for it takes longer than a small plan, it is first asked at the first tick. A call is stopped between its limit and two
+/// ticks beyond.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    limit: Duration,
+    /// What the thread's clock showed at the first tick of this call.
+    since: Option<Duration>,
+}
+
+impl Timer {
+    pub(super) fn start(&mut self, limit: Duration) {
+        *self = Timer { limit, since: None };
+    }
+
+    pub(super) fn tick(&mut self) -> UpdateDeadline {
+        self.tick_at(own_time())
+    }
+
+    fn tick_at(&mut self, now: Duration) -> UpdateDeadline {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_sub(since) < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
+    }
+}
+
+/// CPU time of this thread.
+fn own_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
+}
+
+/// What an instance may hold.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) limit: u64,
+    /// Bytes of its linear memories.
+    pub(super) used: u64,
+    /// Bytes it would have had, had it been given what it asked for last.
+    pub(super) refused: Option<u64>,
+}
+
+impl Memory {
+    pub(super) fn new(limit: u64) -> Memory {
+        Memory { limit, used: 0, refused: None }
+    }
+}
+
+impl ResourceLimiter for Memory {
+    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::blame`]).
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let wanted = self.used.saturating_sub(current as u64).saturating_add(desired as u64);
+        let granted = wanted <= self.limit;
+        if granted {
+            self.used = wanted;
+        } else {
+            self.refused = Some(wanted);
+        }
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE)
+    }
+
+    fn instances(&self) -> usize {
+        64
+    }
+
+    fn tables(&self) -> usize {
+        32
+    }
+
+    fn memories(&self) -> usize {
+        8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_from_the_first_tick_and_only_the_thread_s_own() {
+        let ms = Duration::from_millis;
+        let mut timer = Timer::default();
+        timer.start(ms(2));
+        let went_on: Vec<bool> = [500, 500, 501, 501, 502]
+            .into_iter()
+            .map(|now| matches!(timer.tick_at(ms(now)), UpdateDeadline::Continue(1)))
+            .collect();
+        assert_eq!(went_on, [true, true, true, true, false]);
+        timer.start(ms(2));
+        assert!(matches!(timer.tick_at(ms(9000)), UpdateDeadline::Continue(1)), "a new call, a new limit");
+    }
+
+    #[test]
+    fn memories_count_together() {
+        let mut memory = Memory::new(100);
+        assert!(memory.memory_growing(0, 60, None).unwrap());
+        assert!(memory.memory_growing(0, 30, None).unwrap());
+        assert!(!memory.memory_growing(60, 80, None).unwrap());
+        assert_eq!((memory.used, memory.refused), (90, Some(110)));
+        assert!(memory.memory_growing(60, 70, None).unwrap());
+        assert_eq!(memory.used, 100);
+    }
+}

@@ -1,0 +1,149 @@
+//! For tests: guests written in WebAssembly's text, and services that remember what was asked of them.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use super::guest::Services;
+
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) lines: Mutex<Vec<(u32, String)>>,
+    pub(crate) counts: Mutex<BTreeMap<String, f64>>,
+}
+
+impl Services for Heard {
+    fn log(&self, level: u32, message: &str) {
+        self.lines.lock().push((level, message.to_owned()));
+    }
+
+    fn metric_add(&self, name: &str, value: f64) {
+        *self.counts.lock().entry(name.to_owned()).or_default() += value;
+    }
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        (key == 7).then(|| "gold".to_owned())
+    }
+
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        (sequence == 9).then(|| "call-77".to_owned())
+    }
+}
+
+/// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes whoever waits into
+/// instance 0 and saves nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guest<'a> {
+    /// Imports, globals, data and functions of its own.
+    pub(crate) extra: &'a str,
+    pub(crate) configure: &'a str,
+    pub(crate) plan: &'a str,
+    pub(crate) admit: &'a str,
+    pub(crate) observe: &'a str,
+    pub(crate) save: &'a str,
+    pub(crate) restore: &'a str,
+    /// Its plugin.toml.
+    pub(crate) manifest: Option<&'a str>,
+}
+
+/// The host's log, for `extra`; messages as `data` at an address below 512.
+pub(crate) const LOG: &str = "(import \"sequor:plugin/host@0.1.0\" \"log\" (func $log (param i32 i32 i32)))";
+
+impl Default for Guest<'_> {
+    fn default() -> Self {
+        Guest {
+            extra: "",
+            configure: "(i32.const 512)",
+            plan: FIRST,
+            admit: "(i32.const 512)",
+            observe: "",
+            save: "(i32.const 512)",
+            restore: "(i32.const 512)",
+            manifest: None,
+        }
+    }
+}
+
+/// `len` stands at 32 of what is asked, `max-batch` at 12. The answer: present, and a list that counts up.
+const FIRST: &str = "
+    (local $i i32) (local $n i32)
+    (local.set $n (i32.load offset=32 (local.get 0)))
+    (if (i32.gt_u (local.get $n) (i32.load offset=12 (local.get 0))) (then (local.set $n (i32.load offset=12 (local.get 0)))))
+    (block $out (loop $more
+        (br_if $out (i32.ge_u (local.get $i) (local.get $n)))
+        (i32.store (i32.add (i32.const 2048) (i32.shl (local.get $i) (i32.const 2))) (local.get $i))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br $more)))
+    (i32.store8 (i32.const 1024) (i32.const 1))
+    (i32.store (i32.const 1032) (i32.const 2048))
+    (i32.store (i32.const 1036) (local.get $n))
+    (global.set $heap (i32.const 8192))
+    (i32.const 1024)";
+
+/// A custom section as a file has it.
+fn section(name: &str, text: &str) -> Vec<u8> {
+    let mut body = leb128(name.len());
+    body.extend(name.bytes());
+    body.extend(text.bytes());
+    let mut section = vec![0];
+    section.extend(leb128(body.len()));
+    section.extend(body);
+    section
+}
+
+fn leb128(mut n: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+impl Guest<'_> {
+    /// Its core module. Addresses up to 512 are its author's, 512 to 1024 zero, 1024 to 8192 for answers; above lies what it is given.
+    fn module(&self) -> String {
+        let Guest { extra, configure, plan, admit, observe, save, restore, .. } = self;
+        let name = "sequor:plugin/scheduler@0.1.0";
+        format!(
+            "(module {extra}
+            (memory (export \"memory\") 8)
+            (global $heap (mut i32) (i32.const 8192))
+            (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32)
+                (local $at i32)
+                (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+                (global.set $heap (i32.add (local.get $at) (local.get 3)))
+                (local.get $at))
+            (func $configure (export \"{name}#configure\")
+                (param i32 i32 i32 i32 i64 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {configure})
+            (func $plan (export \"{name}#plan\") (param i32) (result i32) {plan})
+            (func $admit (export \"{name}#admit\") (param i32) (result i32) {admit})
+            (func $observe (export \"{name}#observe\") (param i32 i32 i32 i32 i32 i32 i32 i32) {observe})
+            (func $save (export \"{name}#save\") (result i32) {save})
+            (func $restore (export \"{name}#restore\") (param i32 i32) (result i32) {restore}))"
+        )
+    }
+
+    pub(crate) fn component(&self) -> Vec<u8> {
+        self.component_of("", "sequor:plugin/scheduler-plugin@0.1.0")
+    }
+
+    /// As a component of another world: `wit` are packages beside the contract, `world` is the world's name.
+    pub(crate) fn component_of(&self, wit: &str, world: &str) -> Vec<u8> {
+        let mut resolve = Resolve::default();
+        let (contract, _) = resolve.push_dir("wit/0.1.0").unwrap();
+        let package = if wit.is_empty() { contract } else { resolve.push_str("test.wit", wit).unwrap() };
+        let world = resolve.select_world(&[package], Some(world)).unwrap();
+        let mut module = wat::parse_str(self.module()).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        let mut encoder = ComponentEncoder::default();
+        let mut component = encoder.validate(true).module(&module).unwrap().encode().unwrap();
+        if let Some(manifest) = self.manifest {
+            component.extend(section("sequor:plugin", manifest));
+        }
+        component
+    }
+}

@@ -1,0 +1,208 @@
+//! A running instance of a component: its store, and every call into it within its limits. After a trap it is of no use any more; whoever holds
+//! it makes another of the same [`Component`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
+use wasmtime::Store;
+
+use super::blame::{Asked, blame};
+use super::budget::FUEL_A_NANO;
+use super::columns::{self, Micros};
+use super::component::Component;
+use super::contract::sequor::plugin::types;
+use super::contract::{SchedulerPlugin, scheduler};
+use super::engine::{Engine, Mode};
+use super::grants::Stock;
+use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
+use super::host::Held;
+use super::settings::Settings;
+use crate::config::units::Span;
+
+/// What is not in the way of a request (starting, configuring, saving, restoring) may take so many times the limit of a plan.
+const AT_LEISURE: u32 = 100;
+/// Events that one more limit of a plan is given for.
+const EVENTS: u32 = 1024;
+/// Bytes that may be saved.
+const SAVED: usize = 1 << 20;
+
+/// A live instance.
+pub struct Instance {
+    store: Store<Held>,
+    plugin: SchedulerPlugin,
+    engine: Arc<Engine>,
+    settings: Settings,
+    limit: Duration,
+    /// Instructions the last call took, where they are counted.
+    fuel: u64,
+    micros: Micros,
+    of_victims: Micros,
+}
+
+impl Instance {
+    pub(super) fn start(of: &Component, services: Arc<dyn Services>, limits: Limits) -> Result<Instance, Struck> {
+        let engine = Arc::clone(&of.engine);
+        let mut store = Store::new(engine.wasmtime(), Held::new(services, limits, Stock::of(engine.mode())));
+        store.limiter(|held| &mut held.memory);
+        if engine.mode() == Mode::Serving {
+            store.epoch_deadline_callback(|mut store| Ok(store.data_mut().timer.tick()));
+        }
+        let limit = limits.time * AT_LEISURE;
+        let call = engine.enter();
+        begin(&mut store, engine.mode(), limit);
+        let started = of.pre.instantiate(&mut store);
+        drop(call);
+        let asked = Asked { hook: "its start", of: None };
+        let plugin = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        let settings = of.declared.settings.clone();
+        let (micros, of_victims) = (Micros::default(), Micros::default());
+        Ok(Instance { store, plugin, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
+    }
+
+    /// Instructions that the last call took, where they are counted ([`Mode::Simulation`]); else 0.
+    pub fn fuel(&self) -> u64 {
+        self.fuel
+    }
+
+    /// One call, within `limit`.
+    fn call<R>(
+        &mut self,
+        asked: Asked,
+        limit: Duration,
+        call: impl FnOnce(&scheduler::Guest, &mut Store<Held>, &mut Micros, &mut Micros) -> wasmtime::Result<R>,
+    ) -> Result<R, Struck> {
+        let mode = self.engine.mode();
+        let running = self.engine.enter();
+        let given = begin(&mut self.store, mode, limit);
+        let guest = self.plugin.sequor_plugin_scheduler();
+        let said = call(guest, &mut self.store, &mut self.micros, &mut self.of_victims);
+        drop(running);
+        if mode == Mode::Simulation {
+            self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
+        }
+        said.map_err(|e| blame(&e, self.store.data(), &Span(limit).to_string(), asked))
+    }
+
+    fn at_leisure(&self) -> Duration {
+        self.limit * AT_LEISURE
+    }
+}
+
+/// Makes the store ready for a call; the instructions it is given.
+fn begin(store: &mut Store<Held>, mode: Mode, limit: Duration) -> u64 {
+    let held = store.data_mut();
+    held.cried = None;
+    held.memory.refused = None;
+    match mode {
+        Mode::Serving => {
+            held.timer.start(limit);
+            store.set_epoch_deadline(1);
+            0
+        }
+        Mode::Simulation => {
+            let fuel = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).saturating_mul(FUEL_A_NANO);
+            // It fails only where instructions are not counted.
+            let _ = store.set_fuel(fuel);
+            fuel
+        }
+    }
+}
+
+const fn of(hook: &'static str) -> Asked {
+    Asked { hook, of: None }
+}
+
+impl Guest for Instance {
+    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, Struck> {
+        let config = match self.settings.settle(config) {
+            Ok(config) => config,
+            Err(what) => return Ok(Err(what)),
+        };
+        let numbers: Vec<&str> = model.numbers.iter().map(String::as_str).collect();
+        let keys: Vec<&str> = model.keys.iter().map(String::as_str).collect();
+        let facts = types::Model {
+            name: &model.name,
+            version: model.version,
+            strategy: model.strategy,
+            max_batch: model.max_batch,
+            instances: model.instances,
+            slots: model.slots,
+            numbers: &numbers,
+            keys: &keys,
+        };
+        let limit = self.at_leisure();
+        self.call(of("configure"), limit, |guest, store, _, _| guest.call_configure(store, &config, facts))
+    }
+
+    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
+        self.store.data_mut().stock.ask_at(see.now);
+        let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
+        let said = self.call(asked, self.limit, |guest, store, micros, _| {
+            guest.call_plan(store, columns::round(instance, see), micros.lend(see))
+        })?;
+        let Some(decision) = said else { return Ok(Decision::Default) };
+        let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
+        (picks.fire, picks.reject, picks.code) = (fire, reject, reject_code);
+        if picks.fire.is_empty() {
+            return Ok(Decision::Wait(wake_us.map_or(Time::NEVER, |at| Time(columns::in_nanos(at)))));
+        }
+        Ok(Decision::Fire)
+    }
+
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
+        self.store.data_mut().stock.ask_at(see.now);
+        let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
+        let said = self.call(asked, self.limit, |guest, store, micros, of_victims| {
+            guest.call_admit(store, columns::round(0, see), micros.lend(see), room, of_victims.lend(victims))
+        })?;
+        Ok(said.into_iter().map(admission).collect())
+    }
+
+    fn observe(&mut self, events: &Events) -> Result<(), Struck> {
+        let Events { kind, sequence, amount, keys } = events;
+        let count = u32::try_from(kind.len()).unwrap_or(u32::MAX);
+        let limit = self.limit.saturating_mul(1 + count / EVENTS);
+        let told = scheduler::Events { kind, sequence, amount, keys };
+        let asked = Asked { hook: "observe", of: Some((count, "events")) };
+        self.call(asked, limit, |guest, store, _, _| guest.call_observe(store, told))
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Struck> {
+        let limit = self.at_leisure();
+        let saved = self.call(of("save"), limit, |guest, store, _, _| guest.call_save(store))?;
+        if saved.len() > SAVED {
+            let what = format!("it saved {} bytes; at most {SAVED} are kept", saved.len());
+            return Err(Struck { fault: Fault::Memory, what });
+        }
+        Ok(saved)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck> {
+        let limit = self.at_leisure();
+        self.call(of("restore"), limit, |guest, store, _, _| guest.call_restore(store, saved))
+    }
+
+    fn memory(&self) -> u64 {
+        self.store.data().memory.used
+    }
+}
+
+/// An instance beyond the largest there can be is one that is not there: the core says so.
+fn admission(said: scheduler::Admission) -> Admission {
+    match said {
+        scheduler::Admission::Take(instance) => {
+            Admission::Take { instance: u16::try_from(instance).unwrap_or(u16::MAX) }
+        }
+        scheduler::Admission::Evict(victim) => Admission::Evict { victim },
+        scheduler::Admission::Defer => Admission::Defer,
+        scheduler::Admission::Reject(code) => Admission::Reject(code),
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Instance({} bytes)", self.memory())
+    }
+}

@@ -1,0 +1,131 @@
+//! The last lines that a plug-in wrote, or that were written of it; they go to the server's log as well.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::report::LogLine;
+
+const MOST: usize = 1000;
+
+/// Counters a plug-in may have.
+const COUNTERS: usize = 32;
+
+/// The contract's levels, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    pub fn of(number: u32) -> Level {
+        match number {
+            0 => Level::Error,
+            1 => Level::Warn,
+            2 => Level::Info,
+            _ => Level::Debug,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Journal {
+    plugin: String,
+    lines: Mutex<Lines>,
+    /// The plug-in's own counters.
+    counters: Mutex<BTreeMap<String, f64>>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    kept: VecDeque<LogLine>,
+    written: u64,
+}
+
+impl Journal {
+    pub fn new(plugin: &str) -> Journal {
+        Journal { plugin: plugin.to_owned(), lines: Mutex::default(), counters: Mutex::default() }
+    }
+
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    pub fn write(&self, level: Level, message: &str) {
+        let plugin = self.plugin.as_str();
+        match level {
+            Level::Error => tracing::error!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Warn => tracing::warn!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Info => tracing::info!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Debug => tracing::debug!(target: "sequor::plugin", plugin, "{message}"),
+        }
+        let mut lines = self.lines.lock();
+        lines.written += 1;
+        if lines.kept.len() >= MOST {
+            lines.kept.pop_front();
+        }
+        let (serial, level) = (lines.written, level.name().to_owned());
+        lines.kept.push_back(LogLine { serial, at: SystemTime::now(), level, message: message.to_owned() });
+    }
+
+    /// Adds to a counter of the plug-in's own. What breaks the contract's rules counts nothing.
+    pub fn count(&self, name: &str, value: f64) {
+        let mut counters = self.counters.lock();
+        let is_name = name.len() <= 63
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let room = counters.len() < COUNTERS || counters.contains_key(name);
+        if is_name && room && value.is_finite() && value >= 0.0 {
+            *counters.entry(name.to_owned()).or_default() += value;
+        }
+    }
+
+    pub fn counters(&self) -> BTreeMap<String, f64> {
+        self.counters.lock().clone()
+    }
+
+    /// The lines after this one, oldest first.
+    pub fn after(&self, serial: u64) -> Vec<LogLine> {
+        self.lines.lock().kept.iter().filter(|line| line.serial > serial).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_names_and_a_limit() {
+        let journal = Journal::new("p");
+        for (name, value) in
+            [("a_1", 2.0), ("a_1", 0.5), ("A", 1.0), ("", 1.0), ("1a", 1.0), ("b", -1.0), ("c", f64::NAN)]
+        {
+            journal.count(name, value);
+        }
+        assert_eq!(journal.counters(), [("a_1".to_owned(), 2.5)].into());
+        (0..40).for_each(|n| journal.count(&format!("n{n}"), 1.0));
+        assert_eq!(journal.counters().len(), COUNTERS);
+    }
+
+    #[test]
+    fn the_last_thousand_lines_are_kept_and_numbered() {
+        let journal = Journal::new("p");
+        (0..MOST + 5).for_each(|n| journal.write(Level::of(2), &n.to_string()));
+        let lines = journal.after(0);
+        assert_eq!((lines.len(), lines[0].serial, lines[0].message.as_str()), (MOST, 6, "5"));
+        assert_eq!(journal.after(MOST as u64 + 4)[0].level, "info");
+    }
+}

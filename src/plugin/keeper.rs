@@ -1,0 +1,49 @@
+//! The thread that looks after attachments: new instances when they are due, saves, parking. It sleeps until something is due or it is rung for.
+
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use sequor_core::Time;
+
+use super::attachment::Bell;
+
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell for Keeper {
+    fn ring(&self) {
+        *self.rung.lock() = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Keeper {
+    /// Starts the thread. `tend` does what is due and says when something is due next and what time it is; it ends with `None`.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        tend: impl Fn() -> Option<(Option<Time>, Time)> + Send + 'static,
+    ) -> std::io::Result<()> {
+        let keeper = Arc::clone(self);
+        let run = move || {
+            while let Some((due, now)) = tend() {
+                keeper.sleep(due.map(|due| due - now));
+            }
+        };
+        std::thread::Builder::new().name("sequor-keeper".to_owned()).spawn(run).map(drop)
+    }
+
+    /// Until it is rung for, or for this long.
+    fn sleep(&self, span: Option<std::time::Duration>) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            match span {
+                Some(span) => drop(self.changed.wait_for(&mut rung, span)),
+                None => self.changed.wait(&mut rung),
+            }
+        }
+        *rung = false;
+    }
+}

@@ -1,0 +1,304 @@
+//! How a guest comes into its lane, off the way of requests: started, configured, given what the last one saved, told who lives and what has
+//! happened since; then one store lets it decide. And what the keeper does for an attachment: new instances, saves, parking.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sequor_core::policy::columns;
+use sequor_core::{Hooks, Time};
+
+use super::attachment::{Attachment, Saved};
+use super::guest::{Events, Source, Struck};
+use super::journal::Level;
+use super::lane::{AT_ONCE, Seat};
+use super::nonsense;
+use super::report::State;
+use super::voice::Voice;
+
+/// A guest is asked so often what it would hand on.
+const SAVES: Duration = Duration::from_secs(10);
+/// The most that a guest may hand on.
+const SAVED_MOST: usize = 1 << 20;
+
+/// Why a version does not come to decide.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("it needs the feature \"{feature}\", which the model's sequor.toml does not name{}", names(.has))]
+    Feature { feature: String, has: Vec<String> },
+    #[error("configure: \"{0}\"")]
+    Configure(String),
+    #[error("{hook}: {struck}")]
+    Failed { hook: &'static str, struck: Struck },
+    #[error("on a recorded round its {0}")]
+    Nonsense(String),
+    /// The load was unloaded meanwhile.
+    #[error("the model was unloaded meanwhile")]
+    Gone,
+}
+
+fn names(has: &[String]) -> String {
+    if has.is_empty() { " (it names none)".to_owned() } else { format!(" (it names {})", has.join(", ")) }
+}
+
+fn failed(hook: &'static str) -> impl Fn(Struck) -> Unfit {
+    move |struck| Unfit::Failed { hook, struck }
+}
+
+impl Attachment {
+    /// What the core is to call for with this version: what it wants, with the model's features.
+    pub(super) fn hooks_for(&self, source: &dyn Source) -> Hooks {
+        let wants = source.manifest().hooks;
+        let count = |names: &[String]| u8::try_from(names.len()).unwrap_or(u8::MAX);
+        Hooks {
+            // A shadow does not decide who gets a slot.
+            admit: wants.admit && !self.terms.shadow,
+            columns: wants.columns & columns::ALL,
+            numbers: count(&self.facts.numbers),
+            keys: count(&self.facts.keys),
+            ..wants
+        }
+    }
+
+    /// The first instance, before anything is decided. An error refuses the attachment.
+    pub fn open(&self) -> Result<(), Unfit> {
+        let _making = self.making.lock();
+        let source = Arc::clone(&self.source.lock());
+        self.change_to(source.as_ref(), None)?;
+        Ok(())
+    }
+
+    /// Puts another version in the place of the one that serves, which goes on if this fails.
+    pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+        self.dry_run(source.as_ref())?;
+        self.take_over(source)
+    }
+
+    /// The same, of a version that was tried.
+    pub(super) fn take_over(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+        let _making = self.making.lock();
+        let saved = self.save();
+        if self.health.lock().state() != State::Parked {
+            self.change_to(source.as_ref(), saved)?;
+        }
+        *self.source.lock() = Arc::clone(source);
+        Ok(())
+    }
+
+    /// Puts this version in the place of the one that serves, if it is another.
+    pub fn keep_to(&self, current: &Arc<dyn Source>) -> Result<(), Unfit> {
+        let same = self.source.lock().sha256() == current.sha256();
+        if same { Ok(()) } else { self.replace(current) }
+    }
+
+    /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
+    pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
+        let mut seat = self.started(source)?;
+        for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
+            let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
+            let said = seat.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
+            round.check(&said).map_err(|fault| Unfit::Nonsense(nonsense::sentence(&round, &said, fault)))?;
+        }
+        Ok(())
+    }
+
+    /// A configured instance.
+    fn started(&self, source: &dyn Source) -> Result<Seat, Unfit> {
+        let has: Vec<String> = self.facts.numbers.iter().chain(&self.facts.keys).cloned().collect();
+        if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
+            return Err(Unfit::Feature { feature: feature.clone(), has });
+        }
+        let voice = Voice::new(self);
+        let guest = source.start(Arc::new(voice), self.terms.limits).map_err(failed("start"))?;
+        let mut seat = Seat::new(guest, self.facts.keys.len());
+        let configured = seat.call(|guest| guest.configure(&self.terms.config, &self.facts));
+        configured.ok_or(Unfit::Gone)?.map_err(failed("configure"))?.map_err(Unfit::Configure)?;
+        Ok(seat)
+    }
+
+    /// Makes an instance and lets it decide.
+    fn change_to(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<(), Unfit> {
+        let hooks = self.hooks_for(source);
+        let mut seat = self.started(source)?;
+        if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
+            let restored = seat.call(|guest| guest.restore(&saved)).ok_or(Unfit::Gone)?.map_err(failed("restore"))?;
+            if let Err(why) = restored {
+                self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
+            }
+        }
+        // From here on whatever happens is kept for it.
+        self.inbox.lock().hold();
+        let lane = self.resync(&mut seat, hooks).map(|()| Arc::new(seat.into_lane(hooks)));
+        let lane = match lane {
+            Ok(lane) => lane,
+            Err(unfit) => {
+                self.inbox.lock().let_go();
+                return Err(unfit);
+            }
+        };
+        let wanted = !self.closed.load(Ordering::Acquire) && self.health.lock().serves();
+        if wanted {
+            self.lane.store(Some(lane));
+            self.full.store(false, Ordering::Release);
+            self.call_for(Some(hooks));
+        }
+        self.inbox.lock().let_go();
+        Ok(())
+    }
+
+    /// Tells a new guest who lives, and what has happened since.
+    fn resync(&self, seat: &mut Seat, hooks: Hooks) -> Result<(), Unfit> {
+        // The core must number what happens before it is asked who lives; other columns than now would be lost on whoever still serves.
+        let now = *self.attached.lock();
+        if now.is_none_or(|now| hooks.observe && !now.observe) {
+            self.call_for(Some(hooks));
+        }
+        let live = self.driver.live(self.load).ok_or(Unfit::Gone)?;
+        seat.goes_on_from(live.next);
+        if hooks.observe {
+            for some in live.began.chunks(AT_ONCE) {
+                let mut events = Events::default();
+                some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
+                seat.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+            }
+        }
+        seat.catch_up(&self.inbox).ok_or(Unfit::Gone)?.map_err(failed("observe"))
+    }
+
+    /// Has the core call for these hooks from now on.
+    fn call_for(&self, hooks: Option<Hooks>) {
+        let mut attached = self.attached.lock();
+        if *attached == hooks {
+            return;
+        }
+        *attached = hooks;
+        self.driver.attach(self.load, hooks);
+    }
+
+    /// What the guest that serves would hand on; what one handed on before, if it cannot say.
+    fn save(&self) -> Option<Vec<u8>> {
+        let now = self.clock.now();
+        if let Some(lane) = self.lane.load_full() {
+            let saved = lane.wait().call(|guest| guest.save());
+            match saved {
+                Some(Ok(bytes)) if bytes.len() <= SAVED_MOST => {
+                    *self.saved.lock() = Saved { bytes: Some(bytes), at: now };
+                }
+                Some(Ok(bytes)) => {
+                    let what = format!("save: {} bytes are more than the {SAVED_MOST} that are kept", bytes.len());
+                    self.journal.write(Level::Warn, &what);
+                    self.saved.lock().at = now;
+                }
+                Some(Err(struck)) => {
+                    self.saved.lock().at = now;
+                    self.strike(Some(&lane), &struck);
+                }
+                None => {}
+            }
+        }
+        self.saved.lock().bytes.clone()
+    }
+
+    // === the keeper ===
+
+    /// Does what is due; when something is due next.
+    pub fn tend(&self) -> Option<Time> {
+        if self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = self.clock.now();
+        let (state, due) = {
+            let health = self.health.lock();
+            (health.state(), health.due())
+        };
+        match (state, due) {
+            (State::Parked, _) => {
+                self.call_for(None);
+                None
+            }
+            (_, Some(due)) if due > now => Some(due),
+            (_, Some(_)) => self.recover(),
+            _ if self.full.load(Ordering::Acquire) => self.recycle(),
+            _ => {
+                let next = self.saved.lock().at + SAVES;
+                if next > now {
+                    return Some(next);
+                }
+                self.save();
+                Some(now + SAVES)
+            }
+        }
+    }
+
+    fn recover(&self) -> Option<Time> {
+        let _making = self.making.lock();
+        // Somebody may have put another in its place meanwhile.
+        self.health.lock().due()?;
+        let source = Arc::clone(&self.source.lock());
+        let saved = self.saved.lock().bytes.clone();
+        if let Err(unfit) = self.change_to(source.as_ref(), saved) {
+            self.did_not_come_back(unfit);
+        }
+        Some(self.clock.now())
+    }
+
+    fn did_not_come_back(&self, unfit: Unfit) {
+        let struck = match unfit {
+            Unfit::Failed { struck, hook } => Struck { what: format!("{hook}: {}", struck.what), ..struck },
+            Unfit::Gone => return self.health.lock().park(),
+            other => Struck { fault: sequor_core::Fault::Trap, what: other.to_string() },
+        };
+        self.strike(None, &struck);
+    }
+
+    /// A new instance in the place of one that has grown too large.
+    fn recycle(&self) -> Option<Time> {
+        let _making = self.making.lock();
+        let source = Arc::clone(&self.source.lock());
+        let saved = self.save();
+        let had = self.lane.load().as_ref().map_or(0, |lane| lane.at_start);
+        match self.change_to(source.as_ref(), saved) {
+            Ok(()) => {
+                let what = format!("a new instance took the place of one that had grown from {had} bytes");
+                self.journal.write(Level::Info, &what);
+            }
+            Err(unfit) => {
+                self.full.store(false, Ordering::Release);
+                self.journal.write(Level::Warn, &format!("no new instance in the place of the grown one: {unfit}"));
+            }
+        }
+        Some(self.clock.now())
+    }
+
+    // === what operators say ===
+
+    /// The built-in policy decides from now on.
+    pub fn park(&self) {
+        let _making = self.making.lock();
+        self.save();
+        self.health.lock().park();
+        self.lane.store(None);
+        self.call_for(None);
+        self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
+    }
+
+    /// What was is forgiven: a new instance is made at once.
+    pub fn unpark(&self) -> Result<(), Unfit> {
+        let _making = self.making.lock();
+        self.health.lock().unpark(self.clock.now());
+        if self.health.lock().due().is_none() {
+            return Ok(());
+        }
+        let source = Arc::clone(&self.source.lock());
+        let saved = self.saved.lock().bytes.clone();
+        self.change_to(source.as_ref(), saved).inspect_err(|_| self.health.lock().park())
+    }
+
+    /// It decides no more, here or anywhere.
+    pub fn close(&self) {
+        let _making = self.making.lock();
+        self.closed.store(true, Ordering::Release);
+        self.lane.store(None);
+        self.call_for(None);
+    }
+}

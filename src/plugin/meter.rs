@@ -1,0 +1,102 @@
+//! What is counted of a plug-in at a load.
+
+use std::time::Duration;
+
+use sequor_core::Time;
+
+/// Seconds over which calls are averaged.
+const SECONDS: usize = 10;
+/// Four to a doubling, from 64 ns on: beyond a minute.
+const BUCKETS: usize = 120;
+
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub(super) calls: u64,
+    pub(super) fallbacks: u64,
+    pub(super) stale: u64,
+    /// Rounds in which a shadow would have decided otherwise, and all rounds.
+    pub(super) differs: (u64, u64),
+    /// Calls by second: which second, and how many.
+    seconds: [(u64, u64); SECONDS + 1],
+    times: [u64; BUCKETS],
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let (seconds, times) = ([(0, 0); SECONDS + 1], [0; BUCKETS]);
+        Meter { calls: 0, fallbacks: 0, stale: 0, differs: (0, 0), seconds, times }
+    }
+}
+
+impl Meter {
+    pub(super) fn called(&mut self, now: Time, took: Duration) {
+        self.calls += 1;
+        let second = now.0 / 1_000_000_000;
+        let ix = usize::try_from(second).unwrap_or(0) % self.seconds.len();
+        if let Some(place) = self.seconds.get_mut(ix) {
+            *place = if place.0 == second { (second, place.1 + 1) } else { (second, 1) };
+        }
+        if let Some(count) = self.times.get_mut(bucket(took)) {
+            *count += 1;
+        }
+    }
+
+    /// Over the last full seconds.
+    pub(super) fn per_second(&self, now: Time) -> f64 {
+        let second = now.0 / 1_000_000_000;
+        let recent = |s: u64| s < second && s + SECONDS as u64 >= second;
+        let calls: u64 = self.seconds.iter().filter(|(s, _)| recent(*s)).map(|(_, n)| n).sum();
+        calls as f64 / SECONDS as f64
+    }
+
+    /// The time that this share of the calls did not take longer than, in microseconds; as exact as its buckets.
+    pub(super) fn quantile_us(&self, share: f64) -> f64 {
+        let all: u64 = self.times.iter().sum();
+        let rank = (all as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (ix, count) in self.times.iter().enumerate() {
+            seen += count;
+            if seen >= rank && seen > 0 {
+                return upper(ix) / 1000.0;
+            }
+        }
+        0.0
+    }
+}
+
+fn bucket(took: Duration) -> usize {
+    let ns = took.as_nanos().max(1) as f64;
+    let ix = ((ns / 64.0).log2() * 4.0).ceil();
+    if ix <= 0.0 { 0 } else { (ix as usize).min(BUCKETS - 1) }
+}
+
+/// Nanoseconds.
+fn upper(ix: usize) -> f64 {
+    64.0 * (ix as f64 / 4.0).exp2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_as_exact_as_their_buckets() {
+        let mut meter = Meter::default();
+        for us in 1..=100 {
+            meter.called(Time(5_000_000_000), Duration::from_micros(us));
+        }
+        assert!((50.0..60.0).contains(&meter.quantile_us(0.5)), "{}", meter.quantile_us(0.5));
+        assert!((99.0..118.0).contains(&meter.quantile_us(0.99)), "{}", meter.quantile_us(0.99));
+        assert_eq!(Meter::default().quantile_us(0.5), 0.0);
+    }
+
+    #[test]
+    fn the_rate_is_of_the_last_seconds() {
+        let mut meter = Meter::default();
+        let at = |s: u64| Time(s * 1_000_000_000);
+        for s in 1..=30 {
+            (0..4).for_each(|_| meter.called(at(s), Duration::ZERO));
+        }
+        assert_eq!((meter.per_second(at(31)), meter.per_second(at(36)), meter.per_second(at(99))), (4.0, 2.0, 0.0));
+    }
+}

@@ -1,0 +1,42 @@
+//! What is wrong with an answer, in a sentence for its author.
+
+use std::collections::BTreeSet;
+
+use sequor_core::{Asked, Fault, Round, Said};
+
+/// Of an answer that broke this rule: `plan answered index 97 of 64 candidates, and 12 twice`.
+pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
+    let len = round.see.len;
+    if let (Said::Admit(Ok(answers)), Asked::Admit { room, victims, .. }) = (said, &round.asked) {
+        return match fault {
+            Fault::TooMany => format!("admit answered {} times for {len} sequences", answers.len()),
+            _ => format!("admit named an instance or victim beyond the {} and {} shown", room.len(), victims.len),
+        };
+    }
+    let picks = round.picks.fire.iter().chain(&round.picks.reject);
+    let beyond: Vec<String> = picks.clone().filter(|i| **i >= len).map(|i| format!("index {i}")).take(3).collect();
+    let mut seen = BTreeSet::new();
+    let twice: Vec<String> =
+        picks.filter(|i| **i < len && !seen.insert(**i)).map(|i| format!("{i} twice")).take(3).collect();
+    let all: Vec<String> = beyond.into_iter().map(|i| format!("{i} of {len} candidates")).chain(twice).collect();
+    match fault {
+        Fault::Shapes => "plan fired candidates whose shape-key differs as one batch".to_owned(),
+        Fault::TooMany => format!("plan fired more rows than max-batch = {}", round.see.max_batch),
+        _ => format!("plan answered {}", all.join(", and ")),
+    }
+}
+
+/// The host's word for a fault.
+pub fn word(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Trap => "trap",
+        Fault::Time => "time",
+        Fault::Memory => "memory",
+        Fault::Busy => "busy",
+        Fault::Index => "index",
+        Fault::Repeat => "repeat",
+        Fault::Twice => "twice",
+        Fault::TooMany => "too_many",
+        Fault::Shapes => "shapes",
+    }
+}

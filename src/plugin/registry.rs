@@ -1,0 +1,345 @@
+//! The plug-ins of a server by name, in their current version and the one before, and the attachments of each. What a model is, is not known
+//! here. One change after the other; each is one audit line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::{Load, Time};
+
+use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
+use super::guest::{Limits, ModelFacts, Source};
+use super::journal::Journal;
+use super::keeper::Keeper;
+use super::making::Unfit;
+use super::report::{By, LogLine, PluginError, State, Summary};
+use super::showing::Shared;
+use super::texts::Texts;
+
+/// Makes a version of a plug-in from the bytes of its component.
+pub type MakeSource = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
+
+/// What the server says about all plug-ins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// The folder of NAME.wasm; without one, plug-ins come over the wire alone.
+    pub dir: Option<PathBuf>,
+    /// Whether a model's file must name the hash of its plug-in.
+    pub require_sha256: bool,
+    pub time: Duration,
+    pub memory: u64,
+    pub strikes: u32,
+    /// Candidates a plug-in is shown at most.
+    pub max_candidates: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let Limits { time, memory } = Limits::default();
+        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024 }
+    }
+}
+
+/// Cheap to clone; all clones are one registry.
+#[derive(Debug, Clone)]
+pub struct Registry(Arc<Inner>);
+
+struct Inner {
+    rules: Rules,
+    loader: Box<MakeSource>,
+    shared: Shared,
+    keeper: Arc<Keeper>,
+    plugins: Mutex<BTreeMap<String, Plugin>>,
+    attachments: Mutex<Vec<Arc<Attachment>>>,
+    /// Held by whoever changes something.
+    changing: Mutex<()>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("rules", &self.rules).field("plugins", &self.plugins).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.ring();
+    }
+}
+
+#[derive(Debug)]
+struct Plugin {
+    current: Arc<dyn Source>,
+    previous: Option<Arc<dyn Source>>,
+    journal: Arc<Journal>,
+}
+
+impl Registry {
+    /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after attachments.
+    pub fn new(rules: Rules, loader: Box<MakeSource>, clock: Arc<dyn Clock>, keeps: bool) -> std::io::Result<Registry> {
+        let keeper = Arc::new(Keeper::default());
+        let shared = Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()) };
+        let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let inner =
+            Arc::new(Inner { rules, loader, shared, keeper: Arc::clone(&keeper), plugins, attachments, changing });
+        if keeps {
+            let weak = Arc::downgrade(&inner);
+            keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+        }
+        Ok(Registry(inner))
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    pub fn texts(&self) -> &Arc<Texts> {
+        &self.0.shared.texts
+    }
+
+    /// Does what is due for every attachment; when something is due next.
+    pub fn tend(&self) -> Option<Time> {
+        self.0.tend()
+    }
+
+    // === plug-ins ===
+
+    pub fn list(&self) -> Vec<Summary> {
+        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
+        names.iter().filter_map(|name| self.show(name).ok()).collect()
+    }
+
+    pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
+        let (manifest, sha256) = self.with(name, |p| (p.current.manifest().clone(), p.current.sha256().to_owned()))?;
+        let attached = self.of(name).iter().map(|a| a.show()).collect();
+        Ok(Summary {
+            name: name.to_owned(),
+            version: manifest.version,
+            sha256,
+            world: "scheduler".to_owned(),
+            attached,
+        })
+    }
+
+    /// Takes a component in. The same once more changes nothing.
+    pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let source = self.make(name, component)?;
+        let known = self.with(name, |p| p.current.sha256().to_owned());
+        match known {
+            Ok(sha256) if sha256 == source.sha256() => return self.show(name),
+            Ok(sha256) => {
+                let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
+                return Err(PluginError::Conflict(what));
+            }
+            Err(_) => self.take_in(name, source, by),
+        }
+        self.show(name)
+    }
+
+    /// The current version, from the plug-in folder if it was not asked for before.
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
+        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current)) {
+            return Ok(source);
+        }
+        let path = self.file(name).ok_or_else(|| self.absent(name))?;
+        let component = fs_err::read(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                PluginError::Absent(format!("there is no plug-in \"{name}\": {} does not exist", path.display()))
+            }
+            _ => PluginError::Internal(e.to_string()),
+        })?;
+        let source = self.make(name, component)?;
+        if self.with(name, |_| ()).is_err() {
+            self.take_in(name, Arc::clone(&source), By("plugins.dir"));
+        }
+        Ok(source)
+    }
+
+    /// Where the plug-in folder has it.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        let is_name = crate::config::model::is_plugin_name(name);
+        self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
+    }
+
+    /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
+    pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let new = self.make(name, component)?;
+        let old = self.with(name, |p| Arc::clone(&p.current))?;
+        if old.sha256() == new.sha256() {
+            return self.show(name);
+        }
+        self.put(name, &new, &old)?;
+        self.audit("replace", name, "", by, old.sha256(), new.sha256());
+        self.show(name)
+    }
+
+    pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let (current, previous) = self.with(name, |p| (Arc::clone(&p.current), p.previous.clone()))?;
+        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
+        let previous = previous.ok_or_else(nothing)?;
+        self.put(name, &previous, &current)?;
+        self.audit("rollback", name, "", by, current.sha256(), previous.sha256());
+        self.show(name)
+    }
+
+    /// Lets a version decide everywhere; the other one goes on everywhere if it fails anywhere.
+    fn put(&self, name: &str, new: &Arc<dyn Source>, old: &Arc<dyn Source>) -> Result<(), PluginError> {
+        let attachments = self.of(name);
+        let refused = |at: &Attachment, unfit: &Unfit| {
+            let (version, what) = (short(old.sha256()), unfit.to_string());
+            let text = format!(
+                "not replaced: {name} ({}) failed its dry run on {} ({what}). {version} goes on serving.",
+                short(new.sha256()),
+                at.model()
+            );
+            PluginError::Invalid(text)
+        };
+        for at in &attachments {
+            at.dry_run(new.as_ref()).map_err(|unfit| refused(at, &unfit))?;
+        }
+        let mut done: Vec<&Arc<Attachment>> = Vec::new();
+        for at in &attachments {
+            match at.take_over(new) {
+                // Its load was unloaded meanwhile.
+                Ok(()) | Err(Unfit::Gone) => done.push(at),
+                Err(unfit) => {
+                    for at in done {
+                        if let Err(unfit) = at.take_over(old) {
+                            tracing::error!(plugin = name, "the version before did not come back: {unfit}");
+                        }
+                    }
+                    return Err(refused(at, &unfit));
+                }
+            }
+        }
+        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
+            plugin.previous = Some(std::mem::replace(&mut plugin.current, Arc::clone(new)));
+        }
+        Ok(())
+    }
+
+    pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        self.with(name, |_| ())?;
+        self.of(name).iter().for_each(|at| at.park());
+        self.audit("park", name, "", by, "", "");
+        self.show(name)
+    }
+
+    pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        self.with(name, |_| ())?;
+        for at in self.of(name).iter().filter(|at| at.state() == State::Parked) {
+            at.unpark()
+                .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
+        }
+        self.audit("unpark", name, "", by, "", "");
+        self.show(name)
+    }
+
+    pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
+        let _changing = self.0.changing.lock();
+        let sha256 = self.with(name, |p| p.current.sha256().to_owned())?;
+        if let Some(at) = self.of(name).first() {
+            let what = format!("{name} is attached to {}; sequor plugin detach {name} first", at.model());
+            return Err(PluginError::Conflict(what));
+        }
+        self.0.plugins.lock().remove(name);
+        self.audit("unload", name, "", by, &sha256, "");
+        Ok(())
+    }
+
+    pub fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
+        self.with(name, |p| p.journal.after(after))
+    }
+
+    // === attachments ===
+
+    /// An attachment that decides nothing until it is opened; see [`Registry::settle`].
+    pub fn attachment(
+        &self,
+        name: &str,
+        facts: ModelFacts,
+        load: Load,
+        driver: Arc<dyn Driver>,
+        terms: Terms,
+    ) -> Result<Arc<Attachment>, PluginError> {
+        self.find(name)?;
+        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.current)))?;
+        Ok(Arc::new(Attachment::new(&self.0.shared, whom, (facts, load), driver, terms)))
+    }
+
+    /// Looks after an attachment from now on.
+    pub fn settle(&self, attachment: Arc<Attachment>) {
+        self.0.attachments.lock().push(attachment);
+        self.0.keeper.ring();
+    }
+
+    /// Looks after it no more; it decides nothing.
+    pub fn dismiss(&self, attachment: &Arc<Attachment>) {
+        self.0.attachments.lock().retain(|at| !Arc::ptr_eq(at, attachment));
+        attachment.close();
+    }
+
+    /// The attachments of a plug-in.
+    pub fn of(&self, name: &str) -> Vec<Arc<Attachment>> {
+        self.0.attachments.lock().iter().filter(|at| at.plugin() == name && at.is_there()).cloned().collect()
+    }
+
+    /// Held while an attachment changes, so that no version is put in its place meanwhile.
+    pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
+        let _changing = self.0.changing.lock();
+        change()
+    }
+
+    /// One line for each change: who, what, and from which hash to which.
+    pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
+        tracing::info!(target: "sequor::audit", by = by.0, what, plugin, model, before, after, "plug-in changed");
+    }
+
+    pub fn absent(&self, name: &str) -> PluginError {
+        PluginError::Absent(format!("there is no plug-in \"{name}\""))
+    }
+
+    // === inside ===
+
+    fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
+        self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
+    }
+
+    fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
+        if !crate::config::model::is_plugin_name(name) {
+            let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
+            return Err(PluginError::Invalid(what));
+        }
+        (self.0.loader)(name, component)
+    }
+
+    fn take_in(&self, name: &str, source: Arc<dyn Source>, by: By<'_>) {
+        let after = source.sha256().to_owned();
+        let plugin = Plugin { current: source, previous: None, journal: Arc::new(Journal::new(name)) };
+        self.0.plugins.lock().insert(name.to_owned(), plugin);
+        self.audit("load", name, "", by, "", &after);
+    }
+}
+
+impl Inner {
+    fn tend(&self) -> Option<Time> {
+        let all = {
+            let mut all = self.attachments.lock();
+            all.retain(|at| at.is_there());
+            all.clone()
+        };
+        all.iter().filter_map(|attachment| attachment.tend()).min()
+    }
+}
+
+/// A hash as people read it.
+pub(super) fn short(sha256: &str) -> &str {
+    sha256.get(..7).unwrap_or(sha256)
+}

@@ -1,0 +1,118 @@
+//! An attachment as it is made, and as operators are shown it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use sequor_core::Load;
+
+use super::attachment::{Attachment, Bell, Clock, Driver, Saved, Terms};
+use super::guest::{ModelFacts, Source};
+use super::health::Health;
+use super::inbox::Inbox;
+use super::journal::Journal;
+use super::meter::Meter;
+use super::recent::Recent;
+use super::report::{Attached, State};
+use super::texts::Texts;
+
+/// What all attachments of a server share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    pub clock: Arc<dyn Clock>,
+    pub bell: Arc<dyn Bell>,
+    pub texts: Arc<Texts>,
+}
+
+impl Attachment {
+    /// Decides nothing until it is opened.
+    pub fn new(
+        shared: &Shared,
+        (journal, source): (Arc<Journal>, Arc<dyn Source>),
+        (facts, load): (ModelFacts, Load),
+        driver: Arc<dyn Driver>,
+        terms: Terms,
+    ) -> Attachment {
+        Attachment {
+            facts,
+            load,
+            clock: Arc::clone(&shared.clock),
+            driver,
+            bell: Arc::clone(&shared.bell),
+            journal,
+            texts: Arc::clone(&shared.texts),
+            source: Mutex::new(source),
+            lane: ArcSwapOption::empty(),
+            inbox: Mutex::new(Inbox::default()),
+            health: Mutex::new(Health::new(terms.shadow, terms.strikes)),
+            meter: Mutex::new(Meter::default()),
+            recent: Mutex::new(Recent::default()),
+            saved: Mutex::new(Saved::default()),
+            last_fault: Mutex::new(None),
+            making: Mutex::new(()),
+            attached: Mutex::new(None),
+            full: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            from_file: AtomicBool::new(terms.from_file),
+            terms,
+        }
+    }
+
+    /// Whether its load is there still.
+    pub fn is_there(&self) -> bool {
+        self.driver.is_there(self.load)
+    }
+
+    /// A table of the model's file says so from now on.
+    pub fn is_saved(&self) {
+        self.from_file.store(true, Ordering::Release);
+    }
+
+    pub fn plugin(&self) -> &str {
+        self.journal.plugin()
+    }
+
+    pub fn model(&self) -> &str {
+        &self.facts.name
+    }
+
+    pub fn load(&self) -> Load {
+        self.load
+    }
+
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    pub fn state(&self) -> State {
+        self.health.lock().state()
+    }
+
+    pub fn show(&self) -> Attached {
+        let now = self.clock.now();
+        let memory = self.lane.load().as_ref().map_or(0, |lane| lane.memory());
+        let (state, strikes) = {
+            let health = self.health.lock();
+            (health.state(), health.strikes(now))
+        };
+        let meter = self.meter.lock();
+        Attached {
+            model: self.facts.name.clone(),
+            version: self.facts.version,
+            state,
+            from_file: self.from_file.load(Ordering::Acquire),
+            calls: meter.calls,
+            calls_per_second: meter.per_second(now),
+            p50_us: meter.quantile_us(0.5),
+            p99_us: meter.quantile_us(0.99),
+            fallbacks: meter.fallbacks,
+            stale: meter.stale,
+            strikes,
+            last_fault: self.last_fault.lock().clone(),
+            differs: self.terms.shadow.then_some(meter.differs),
+            memory,
+            memory_limit: self.terms.limits.memory,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Real guests, written with the Rust kit and compiled: those of `plugins/guests` decide well, and each of `plugins/hostile` is held back from
+//! what it does. `cargo xtask test` builds them and says where (`SEQUOR_GUESTS`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sequor_core::{Asked, Columns, Fault, Hooks, Load, Round, Said};
+
+use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
+use crate::plugin::in_text::Heard;
+use crate::plugin::instance::Instance;
+use crate::plugin::tests::wasm::SERVING;
+use crate::plugin::{Component, Grants};
+
+fn folder() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
+    std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
+}
+
+fn component(name: &str) -> Component {
+    let file = folder().join(format!("{name}.wasm"));
+    let bytes = std::fs::read(&file).unwrap_or_else(|e| {
+        panic!(
+            "{}: {e}. `sequor plugin build --out .sequor/guests plugins/guests/*` and so on makes it",
+            file.display()
+        )
+    });
+    Component::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), None).unwrap()
+}
+
+fn facts(component: &Component) -> ModelFacts {
+    let (numbers, keys) = component.manifest().features.iter().cloned().partition(|name| name == "length");
+    ModelFacts {
+        name: "vad".to_owned(),
+        strategy: "oldest",
+        max_batch: 4,
+        instances: 1,
+        slots: 8,
+        numbers,
+        keys,
+        ..ModelFacts::default()
+    }
+}
+
+fn start(component: &Component) -> (Instance, Arc<Heard>) {
+    let heard = Arc::new(Heard::default());
+    (component.instance(heard.clone(), Limits::default()).unwrap(), heard)
+}
+
+/// Six candidates of two shapes, of which four rows may run.
+fn round(component: &Component) -> Round {
+    let facts = facts(component);
+    let (n, width) = (6u64, |names: &[String]| 6 * names.len());
+    let see = Columns {
+        now: 50_000_000,
+        max_batch: 4,
+        free_instances: 1,
+        live: 6,
+        len: 6,
+        seq: (1..=n).collect(),
+        step: vec![2; 6],
+        slot: (0..6).collect(),
+        arrival: (0..n).map(|i| i * 1_000_000).collect(),
+        ready: (0..n).map(|i| i * 1_000_000).collect(),
+        deadline: (0..n).map(|i| 90_000_000 - i * 1_000_000).collect(),
+        priority: vec![0; 6],
+        shape: (0..n).map(|i| i / 3).collect(),
+        flags: vec![0; 6],
+        rows: vec![1; 6],
+        bytes: vec![100; 6],
+        state_bytes: vec![64; 6],
+        numbers: vec![10.0; width(&facts.numbers)],
+        keys: vec![7; width(&facts.keys)],
+        ..Columns::default()
+    };
+    let standing: Vec<(u32, u64)> = see.shape.iter().map(|shape| (1, *shape)).collect();
+    Round::again(Asked::Plan(sequor_core::Instance { load: Load(0), n: 0 }), see, Hooks::default(), standing)
+}
+
+/// Asks a started guest, and holds what it says against the core's rules.
+fn ask(guest: &mut Instance, mut round: Round) -> Result<(Said, Round), Struck> {
+    let said = Said::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
+    Ok((said, round))
+}
+
+#[test]
+fn guests_that_mean_well_give_answers_that_stand() {
+    for name in ["batch-key", "edf", "fair-share", "length-bucket", "lru-evict", "single", "volume"] {
+        let component = component(name);
+        assert_eq!(component.manifest().name, name);
+        let (mut guest, heard) = start(&component);
+        assert_eq!(guest.configure("{}", &facts(&component)).unwrap(), Ok(()), "{name}");
+        let events = Events { kind: vec![1, 3], sequence: vec![1, 1], amount: vec![0, 1], keys: vec![7; 2] };
+        guest.observe(&events).unwrap();
+        if component.manifest().hooks.plan {
+            let (said, round) = ask(&mut guest, round(&component)).unwrap();
+            assert_eq!(round.check(&said), Ok(()), "{name}: {said:?} {:?}", round.picks);
+        }
+        if component.manifest().hooks.admit {
+            let round = round(&component);
+            let answers = guest.admit(&round.see, &[2], &Columns::default()).unwrap();
+            assert!(answers.len() <= 6, "{name}");
+        }
+        let saved = guest.save().unwrap();
+        let (mut next, _) = start(&component);
+        assert_eq!(next.configure("{}", &facts(&component)).unwrap(), Ok(()));
+        assert_eq!(next.restore(&saved).unwrap(), Ok(()), "{name}");
+        assert_eq!(heard.lines.lock().as_slice(), []);
+    }
+}
+
+/// What the hostile guest of this name falls of, in `plan` if not before, and what its author is told.
+fn falls(name: &str) -> Struck {
+    let component = component(&format!("hostile-{name}"));
+    let (mut guest, _) = start(&component);
+    let asked = match guest.configure("{}", &facts(&component)) {
+        Ok(configured) => {
+            configured.unwrap();
+            ask(&mut guest, round(&component)).map(drop)
+        }
+        Err(struck) => Err(struck),
+    };
+    asked.unwrap_err()
+}
+
+#[test]
+fn hostile_guests_are_stopped_and_their_authors_told_where() {
+    for (name, fault, told) in [
+        ("loop", Fault::Time, "time limit 2ms in plan (6 candidates)"),
+        ("trap", Fault::Trap, "told to trap in plan"),
+        ("trap-configure", Fault::Trap, "told to trap in configure"),
+        ("recursion", Fault::Trap, "in plan"),
+        ("gigabyte", Fault::Memory, "memory limit 16 MiB in plan: asked for 1.0 GiB"),
+    ] {
+        let struck = falls(name);
+        assert_eq!(struck.fault, fault, "{name}: {}", struck.what);
+        assert!(struck.what.contains(told), "{name}: {}", struck.what);
+    }
+    let struck = falls("trap");
+    assert!(struck.what.contains("src/lib.rs:"), "{}", struck.what);
+}
+
+#[test]
+fn nonsense_is_the_core_s_to_find() {
+    for (name, fault) in [("beyond", Fault::Index), ("twice", Fault::Repeat), ("shapes", Fault::Shapes)] {
+        let component = component(&format!("hostile-{name}"));
+        let (mut guest, _) = start(&component);
+        guest.configure("{}", &facts(&component)).unwrap().unwrap();
+        let (said, round) = ask(&mut guest, round(&component)).unwrap();
+        assert_eq!(round.check(&said), Err(fault), "{name}: {:?}", round.picks);
+        assert!(ask(&mut guest, round).is_ok(), "{name}: nonsense costs it no life");
+    }
+}
+
+#[test]
+fn floods_are_dammed() {
+    let component_of = |name: &str| component(&format!("hostile-{name}"));
+    let flood = |name: &str, amount: u32| {
+        let component = component_of(name);
+        let (mut guest, heard) = start(&component);
+        guest.configure(&format!("{{\"amount\": {amount}}}"), &facts(&component)).unwrap().unwrap();
+        ask(&mut guest, round(&component)).unwrap();
+        heard
+    };
+    assert_eq!(flood("flood", 300).lines.lock().len(), 100);
+    assert_eq!(flood("long-line", 1000).lines.lock()[0].1.len(), 4096);
+    assert_eq!(flood("counters", 50).counts.lock().len(), 32);
+    let much = component_of("save-much");
+    let (mut guest, _) = start(&much);
+    guest.configure("{}", &facts(&much)).unwrap().unwrap();
+    assert!(guest.save().unwrap_err().what.starts_with("it saved 4194304 bytes"));
+    let refuse = component_of("refuse");
+    let (mut guest, _) = start(&refuse);
+    let told = guest.configure("{}", &facts(&refuse)).unwrap();
+    assert_eq!(told, Err("this configuration is refused, as it was told to".to_owned()));
+}

@@ -1,0 +1,7 @@
+//! Every arrow of an attachment, with guests that behave as they are told and a core in virtual time. The property throughout: no request is
+//! lost, and whatever goes wrong the built-in policy answers in the same round.
+
+mod attachment;
+mod guests;
+mod rig;
+pub(super) mod wasm;

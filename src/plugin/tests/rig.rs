@@ -1,0 +1,267 @@
+//! A core with virtual time behind the driver's trait, one instance that pulls, and a plug-in whose guests do what a test tells them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::policy::columns;
+use sequor_core::*;
+
+use crate::plugin::guest::{Limits, ModelFacts, Source};
+use crate::plugin::journal::Journal;
+use crate::plugin::stand_in::Version;
+use crate::plugin::{Attachment, Bell, Clock, Driver, Shadow, Shared, Terms, texts::Texts};
+
+pub(super) const LOAD: Load = Load(0);
+pub(super) use crate::plugin::stand_in::MS;
+
+#[derive(Debug, Default)]
+pub(super) struct Ticker(AtomicU64);
+
+impl Clock for Ticker {
+    fn now(&self) -> Time {
+        Time(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Bells(AtomicBool);
+
+impl Bell for Bells {
+    fn ring(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The core behind a lock, as the server has it.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    clock: Arc<Ticker>,
+    pub(super) core: Mutex<Core>,
+    effects: Mutex<Vec<Effect>>,
+}
+
+impl Desk {
+    fn apply(&self, event: Event) {
+        let mut out = Vec::new();
+        self.core.lock().apply(self.clock.now(), event, &mut out);
+        self.effects.lock().extend(out);
+    }
+}
+
+impl Driver for Desk {
+    fn attach(&self, load: Load, hooks: Option<Hooks>) {
+        self.apply(Event::Attach(load, hooks));
+    }
+
+    fn is_there(&self, _: Load) -> bool {
+        true
+    }
+
+    fn live(&self, load: Load) -> Option<Live> {
+        Some(self.core.lock().live(load))
+    }
+
+    fn sequence_text(&self, handle: u64) -> Option<String> {
+        self.core.lock().id_of(Seq::of_handle(handle)?).map(ToString::to_string)
+    }
+}
+
+/// An attachment with everything around it.
+pub(super) struct Rig {
+    pub(super) desk: Arc<Desk>,
+    pub(super) clock: Arc<Ticker>,
+    pub(super) bells: Arc<Bells>,
+    pub(super) attachment: Attachment,
+    pub(super) version: Arc<Version>,
+    next_req: u32,
+    pub(super) answers: BTreeMap<u32, Result<(), Refusal>>,
+    pub(super) notes: Vec<Note>,
+}
+
+pub(super) fn plans() -> Hooks {
+    Hooks { plan: true, observe: true, columns: columns::ALL, ..Hooks::default() }
+}
+
+pub(super) fn admits() -> Hooks {
+    Hooks { admit: true, ..plans() }
+}
+
+fn spec(slots: u32, max_batch: u32) -> LoadSpec {
+    LoadSpec {
+        version: 1,
+        strategy: Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false },
+        max_batch,
+        instances: 1,
+        depth: 1,
+        limits: sequor_core::Limits::default(),
+        expiry: Expiry::Never,
+        idle_longest: None,
+        idle_soft: None,
+        cancel_ends: true,
+        stages: Stages::default(),
+        initial_state_shape: 0,
+        external: None,
+        hold: None,
+    }
+}
+
+impl Rig {
+    pub(super) fn new(hooks: Hooks, change: impl FnOnce(&mut Terms)) -> Rig {
+        Rig::of(Version::new("3f2a91c", hooks), change)
+    }
+
+    pub(super) fn of(version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
+        let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
+        let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
+        desk.apply(Event::Loaded(LOAD, spec(8, 4)));
+        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default() };
+        let mut terms = Terms {
+            config: "{}".to_owned(),
+            limits: Limits { time: Duration::ZERO, memory: 1000 },
+            strikes: 3,
+            shadow: false,
+            from_file: false,
+        };
+        change(&mut terms);
+        let facts = ModelFacts {
+            name: "encoder".to_owned(),
+            version: 1,
+            strategy: "oldest",
+            max_batch: 4,
+            instances: 1,
+            slots: 8,
+            numbers: vec![],
+            keys: vec!["tenant".to_owned()],
+        };
+        let whom: (Arc<Journal>, Arc<dyn Source>) = (Arc::new(Journal::new("puppet")), version.clone());
+        let attachment = Attachment::new(&shared, whom, (facts, LOAD), desk.clone(), terms);
+        let (answers, notes) = (BTreeMap::new(), Vec::new());
+        Rig { desk, clock, bells, attachment, version, next_req: 0, answers, notes }
+    }
+
+    /// One that decides.
+    pub(super) fn open(hooks: Hooks, change: impl FnOnce(&mut Terms)) -> Rig {
+        let rig = Rig::new(hooks, change);
+        rig.attachment.open().unwrap();
+        rig
+    }
+
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.clock.0.fetch_add(ms * MS, Ordering::Relaxed);
+        self.desk.apply(Event::Tick);
+    }
+
+    /// What the keeper does when it is woken or its time has come.
+    pub(super) fn keep(&self) -> Option<Time> {
+        self.bells.0.store(false, Ordering::Relaxed);
+        self.attachment.tend()
+    }
+
+    pub(super) fn rang(&self) -> bool {
+        self.bells.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn submit(&mut self, id: u64, start: bool, end: bool) -> u32 {
+        let req = Req::new(self.next_req, std::num::NonZeroU32::MIN);
+        self.next_req += 1;
+        self.desk.apply(Event::Submit(Submit {
+            req,
+            id: Id::from(id),
+            fresh_id: 0,
+            start,
+            end,
+            adopt: None,
+            step: None,
+            version: None,
+            dialect: Dialect::TRITON,
+            deadline: None,
+            backlog_until: None,
+            queue_until: None,
+            idle: None,
+            priority: 0,
+            traits: Traits { keys: [id * 100, 0, 0, 0], ..Traits::default() },
+            origin: 0,
+        }));
+        req.ix
+    }
+
+    pub(super) fn starts(&mut self, ids: std::ops::RangeInclusive<u64>) {
+        for id in ids {
+            self.submit(id, true, false);
+        }
+    }
+
+    /// One step of the instance's thread: what it runs, by the size of the batch. `None`: it sleeps.
+    pub(super) fn turn(&mut self) -> Option<usize> {
+        let who = Instance { load: LOAD, n: 0 };
+        let now = self.clock.now();
+        let mut out = Vec::new();
+        let consult = self.desk.core.lock().consult(now, LOAD);
+        let mut next = match consult {
+            Some(round) => Next::Ask(round),
+            None => self.desk.core.lock().next(now, who, &mut out),
+        };
+        loop {
+            next = match next {
+                Next::Ask(mut round) => {
+                    let answer = self.attachment.ask(&mut round);
+                    let admits = matches!(answer.said, Said::Admit(_));
+                    let mut core = self.desk.core.lock();
+                    let after = core.answer(now, round, answer.said, &mut out);
+                    let after = if admits { core.next(now, who, &mut out) } else { after };
+                    drop(core);
+                    self.compare(answer.shadow, &after);
+                    after
+                }
+                Next::Tidy(_) => self.desk.core.lock().next(now, who, &mut out),
+                Next::Run(batch) => {
+                    let rows: Vec<RowEnd> =
+                        batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 4 }).collect();
+                    let size = rows.len();
+                    self.desk.core.lock().apply(now, Event::Ran { batch: batch.id, rows }, &mut out);
+                    self.take(out);
+                    return Some(size);
+                }
+                Next::Sleep(_) | Next::Gone => {
+                    self.take(out);
+                    return None;
+                }
+            };
+        }
+    }
+
+    fn compare(&self, shadow: Option<Shadow>, after: &Next) {
+        let Some(shadow) = shadow else { return };
+        let ran: Option<Vec<Req>> = match after {
+            Next::Run(batch) => Some(batch.real().map(|row| row.req).collect()),
+            _ => None,
+        };
+        self.attachment.compare(&shadow, ran.as_deref());
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.turn()).collect()
+    }
+
+    fn take(&mut self, out: Vec<Effect>) {
+        let earlier = std::mem::take(&mut *self.desk.effects.lock());
+        for effect in earlier.into_iter().chain(out) {
+            match effect {
+                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(refusal)), None),
+                Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
+                Effect::Note(Note::Fallback(_)) => self.attachment.fell_back(),
+                Effect::Note(Note::Stale(_, n)) => self.attachment.went_stale(n),
+                Effect::Note(note) => self.notes.push(note),
+                _ => {}
+            }
+        }
+    }
+
+    /// Every request that was sent has been answered.
+    pub(super) fn all_answered(&self) -> bool {
+        (0..self.next_req).all(|req| self.answers.get(&req) == Some(&Ok(())))
+    }
+}

@@ -1,0 +1,40 @@
+//! What a guest may ask for, as an attachment gives it.
+
+use std::sync::Arc;
+
+use super::attachment::{Attachment, Driver};
+use super::guest::Services;
+use super::journal::{Journal, Level};
+use super::texts::Texts;
+
+#[derive(Debug)]
+pub(super) struct Voice {
+    journal: Arc<Journal>,
+    driver: Arc<dyn Driver>,
+    texts: Arc<Texts>,
+}
+
+impl Voice {
+    pub(super) fn new(of: &Attachment) -> Voice {
+        Voice { journal: Arc::clone(&of.journal), driver: Arc::clone(&of.driver), texts: Arc::clone(&of.texts) }
+    }
+}
+
+impl Services for Voice {
+    fn log(&self, level: u32, message: &str) {
+        self.journal.write(Level::of(level), message);
+    }
+
+    fn metric_add(&self, name: &str, value: f64) {
+        self.journal.count(name, value);
+    }
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        self.texts.text(key)
+    }
+
+    // Whether a guest may ask this is settled by its imports and grants.
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        self.driver.sequence_text(sequence)
+    }
+}

@@ -1,0 +1,239 @@
+//! A plug-in as a contender: its component in the engine that counts instructions, so that it answers alike with every run. What befalls it is
+//! what befalls it in the server: strikes, a new instance after a while, parking after too many.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, Policy, Time, What};
+
+use super::contender::Decider;
+use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
+use crate::plugin::instance::Instance;
+use crate::plugin::texts::Texts;
+use crate::plugin::{Component, Engine, Grants, Mode};
+
+/// The one feature that requests have here.
+const TENANT: &str = "tenant";
+/// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
+const STRIKES: usize = 3;
+const WINDOW: Duration = Duration::from_secs(60);
+const AWAY: Duration = Duration::from_millis(100);
+/// Sentences about a run, at most.
+const TOLD: usize = 8;
+
+/// A component, and how it is run.
+#[derive(Debug, Clone)]
+pub struct Plug {
+    component: Arc<Component>,
+    /// JSON, a table.
+    config: String,
+    limits: Limits,
+}
+
+impl Plug {
+    /// From the bytes of a component; `file` is how it is called in what is refused. It gets whatever can be granted: here time is made up,
+    /// and chance repeats.
+    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits) -> Result<Plug, String> {
+        let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
+        let grants = Grants { clock: true, random: true, sequence_text: true };
+        let component = Component::new(&engine, file, bytes, grants, None).map_err(|e| e.to_string())?;
+        if let Some(feature) = component.manifest().features.iter().find(|name| *name != TENANT) {
+            return Err(format!("{file} needs the feature \"{feature}\"; requests have \"{TENANT}\" alone here"));
+        }
+        Ok(Plug { component: Arc::new(component), config: config.to_owned(), limits })
+    }
+
+    /// Whether an instance starts and takes its configuration.
+    pub fn try_out(&self, facts: &ModelFacts) -> Result<(), String> {
+        self.start(facts, Arc::new(Listener::default())).map(drop)
+    }
+
+    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<Instance, String> {
+        let facts = ModelFacts { keys: vec![TENANT.to_owned()], ..facts.clone() };
+        let mut instance = self.component.instance(listener, self.limits).map_err(|struck| struck.what)?;
+        match instance.configure(&self.config, &facts) {
+            Ok(Ok(())) => Ok(instance),
+            Ok(Err(what)) => Err(format!("configure: {what}")),
+            Err(struck) => Err(struck.what),
+        }
+    }
+
+    fn hooks(&self) -> Hooks {
+        Hooks { keys: 1, numbers: 0, ..self.component.manifest().hooks }
+    }
+}
+
+/// What a guest asks for here. What it writes is nobody's: the report is of the requests.
+#[derive(Debug, Default)]
+struct Listener(Texts);
+
+impl Services for Listener {
+    fn log(&self, _: u32, _: &str) {}
+
+    fn metric_add(&self, _: &str, _: f64) {}
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        self.0.text(key)
+    }
+
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        Some(sequence.to_string())
+    }
+}
+
+/// One run's guest.
+#[derive(Debug)]
+pub(super) struct Plugged {
+    plug: Plug,
+    facts: ModelFacts,
+    listener: Arc<Listener>,
+    guest: Option<Instance>,
+    /// When a new one may start; none once it is parked.
+    due: Option<Time>,
+    strikes: Vec<Time>,
+    /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
+    live: BTreeMap<u64, (u64, u64)>,
+    /// What the guest fell of between two questions.
+    fell: Option<Fault>,
+    what: String,
+    spent: u64,
+    told: Vec<String>,
+}
+
+impl Plugged {
+    pub(super) fn new(plug: &Plug, facts: &ModelFacts, tenants: &[String]) -> Plugged {
+        let listener = Listener::default();
+        for name in tenants {
+            listener.0.key(name);
+        }
+        Plugged {
+            plug: plug.clone(),
+            facts: facts.clone(),
+            listener: Arc::new(listener),
+            guest: None,
+            due: Some(Time::ZERO),
+            strikes: Vec::new(),
+            live: BTreeMap::new(),
+            fell: None,
+            what: String::new(),
+            spent: 0,
+            told: Vec::new(),
+        }
+    }
+
+    /// The guest, if there is one by now.
+    fn ready(&mut self, now: Time) -> Result<&mut Instance, Fault> {
+        if let Some(fell) = self.fell.take() {
+            return Err(fell);
+        }
+        if self.guest.is_none() && self.due.is_some_and(|due| due <= now) {
+            self.guest = Some(self.fresh()?);
+        }
+        self.guest.as_mut().ok_or(Fault::Busy)
+    }
+
+    /// A new guest, which knows who lives.
+    fn fresh(&mut self) -> Result<Instance, Fault> {
+        let mut events = Events::default();
+        for (seq, (steps, key)) in &self.live {
+            let keys = [*key, 0, 0, 0];
+            events.add(&Observed { seq: *seq, what: What::Began { steps: *steps }, keys }, 1);
+        }
+        let started = self.plug.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
+            self.what = what;
+            Fault::Trap
+        });
+        let mut guest = started?;
+        if !events.is_empty() {
+            guest.observe(&events).map_err(|struck| self.fallen(struck))?;
+        }
+        Ok(guest)
+    }
+
+    fn fallen(&mut self, struck: Struck) -> Fault {
+        self.guest = None;
+        self.what = struck.what;
+        struck.fault
+    }
+
+    /// Counts the instructions of the last call, and looks whether it was one too many.
+    fn close<R>(&mut self, said: Result<R, Struck>) -> Result<R, Fault> {
+        self.spent += self.guest.as_ref().map_or(0, Instance::fuel);
+        said.map_err(|struck| self.fallen(struck))
+    }
+
+    fn follow(&mut self, one: &Observed) {
+        match one.what {
+            What::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys.first().copied().unwrap_or(0)))),
+            What::Done { .. } => {
+                if let Some((steps, _)) = self.live.get_mut(&one.seq) {
+                    *steps += 1;
+                }
+            }
+            What::Ended(_) => drop(self.live.remove(&one.seq)),
+            What::Slotted { .. } | What::Failed { .. } => {}
+        }
+    }
+}
+
+impl Policy for Plugged {
+    fn hooks(&self) -> Hooks {
+        self.plug.hooks()
+    }
+
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+        // Instances are alike; which of them asks is not told here.
+        let said = self.ready(Time(see.now))?.plan(0, see, picks);
+        self.close(said)
+    }
+
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Fault> {
+        let said = self.ready(Time(see.now))?.admit(see, room, victims);
+        self.close(said)
+    }
+
+    fn observe(&mut self, news: &[Observed]) {
+        let mut events = Events::default();
+        for one in news {
+            events.add(one, 1);
+        }
+        if let Some(guest) = self.guest.as_mut().filter(|_| !events.is_empty()) {
+            let said = guest.observe(&events);
+            self.fell = self.close(said).err();
+        }
+        news.iter().for_each(|one| self.follow(one));
+    }
+}
+
+impl Decider for Plugged {
+    fn spent(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.spent))
+    }
+
+    fn faulted(&mut self, now: Time, fault: Fault) {
+        let what = match fault {
+            Fault::Busy => return,
+            Fault::Trap | Fault::Time | Fault::Memory => std::mem::take(&mut self.what),
+            other => crate::plugin::word(other).to_owned(),
+        };
+        self.strikes.retain(|at| now - *at < WINDOW);
+        self.strikes.push(now);
+        let count = self.strikes.len();
+        let parked = count >= STRIKES;
+        if parked {
+            (self.guest, self.due) = (None, None);
+        } else if self.guest.is_none() {
+            let doubled = u32::try_from(count.saturating_sub(1)).unwrap_or(0);
+            self.due = Some(now + AWAY * 2u32.pow(doubled));
+        }
+        if self.told.len() < TOLD {
+            let end = if parked { "; it is parked, oldest goes on" } else { "" };
+            self.told.push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
+        }
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+}

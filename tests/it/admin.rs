@@ -1,0 +1,153 @@
+//! The operators' listener of a real server, asked by the program's own commands.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::papers::Papers;
+use crate::server::{Call, Ended, Server, get, models};
+
+/// A command of the program, against this server.
+fn command(server: &Server, arguments: &[&str]) -> Ended {
+    Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
+}
+
+fn told(server: &Server, arguments: &[&str]) -> String {
+    let ended = command(server, arguments);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    ended.stdout
+}
+
+fn explicit() -> Call {
+    Call::serve(models()).arguments(["--model-control-mode=explicit", "--load-model=gru"])
+}
+
+#[test]
+fn beyond_this_machine_it_needs_keys_or_client_certificates() {
+    let open = || Call::serve(models()).arguments(["--admin-address", "0.0.0.0"]);
+    let ended = open().end();
+    let said = "sequor: --admin-address: admin on 0.0.0.0:0 without keys or client certificates would let anyone load code. \
+        Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+
+    let papers = Papers::new();
+    fs::write(papers.path("keys"), "anna:first\n").unwrap();
+    let server = open().arguments(["--admin-keys-file".as_ref(), papers.path("keys").as_os_str()]).start();
+    assert_eq!(server.admin.unwrap().ip().to_string(), "0.0.0.0");
+    let local = format!("127.0.0.1:{}", server.admin.unwrap().port());
+    assert_eq!(get(local.parse().unwrap(), "/admin/models").0, 401);
+    let key = papers.path("keys").display().to_string();
+    let list = ["model", "list", "--server", &local];
+    let ended = command(&server, &list);
+    assert_eq!(ended.code, Some(5), "{}", ended.stderr);
+    assert!(told(&server, &[&list[..], &["--key-file", &key]].concat()).contains("vad"));
+}
+
+#[test]
+fn keys_that_cannot_be_read_stop_the_start() {
+    let ended = Call::serve(models()).arguments(["--admin-keys-file", "/nothing"]).end();
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("/nothing"), "{}", ended.stderr);
+    let ended = Call::serve(models()).arguments(["--tls-cert", "/nothing", "--tls-key", "/nothing"]).end();
+    assert!(ended.code == Some(3) && ended.stderr.contains("/nothing cannot be read as PEM"), "{}", ended.stderr);
+}
+
+#[test]
+fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
+    let server = explicit().start();
+    let list = told(&server, &["model", "list"]);
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&row("gru"))[..7], ["gru", "1", "ready", "direct", "1", "0", "0/16"]);
+    assert_eq!(words(&row("vad"))[..3], ["vad", "-", "-"]);
+    assert_eq!(told(&server, &["model", "load", "vad"]), "vad is loaded\n");
+    assert_eq!(server.get("/v2/models/vad/ready").0, 200);
+    assert_eq!(told(&server, &["model", "unload", "vad"]), "vad is unloaded\n");
+    assert_eq!(command(&server, &["model", "load", "nope"]).code, Some(5));
+    let json: Value = serde_json::from_str(&told(&server, &["model", "list", "--output", "json"])).unwrap();
+    assert_eq!(json.as_array().unwrap().iter().find(|v| v["model"] == "vad").unwrap()["state"], "UNAVAILABLE");
+
+    let log = server.stop().stderr;
+    let audit: Vec<&str> = log.lines().filter(|line| line.contains("sequor::audit")).collect();
+    assert_eq!(audit.len(), 3, "{log}");
+    for (line, what) in audit.iter().zip(["done", "done", "refused"]) {
+        assert!(line.contains(&format!("sequor::audit: {what} by=local from=127.0.0.1:")), "{line}");
+    }
+    assert!(audit[0].contains("what=\"model load\" on=\"vad\""), "{}", audit[0]);
+    assert!(audit[2].contains("code=\"INTERNAL\"") || audit[2].contains("why="), "{}", audit[2]);
+}
+
+#[test]
+fn the_page_and_the_settings_say_what_is_so() {
+    let server = Call::serve(models()).arguments(["--node=asr-01"]).environment("SEQUOR_LOG_LEVEL", "warn").start();
+    let admin = server.admin.unwrap();
+    let (status, said) = get(admin, "/admin/status.json");
+    assert_eq!(status, 403, "a host that is not its own is somebody else's: {said}");
+    let ask = |path: &str| get_as(admin, path);
+    let (status, page) = ask("/");
+    assert_eq!(status, 200);
+    for text in ["asr-01", "SERVING", "<td>vad</td><td>1</td><td>ready</td>", "onnxruntime 1."] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let report: Value = serde_json::from_str(&ask("/admin/status.json").1).unwrap();
+    let vad = report["models"].as_array().unwrap().iter().find(|v| v["model"] == "vad").unwrap();
+    assert_eq!((&vad["slots"], &vad["live"], &vad["strategy"]), (&512.into(), &0.into(), &"oldest".into()));
+    assert!(report["server"]["memory_bytes"].as_u64().unwrap() > 1 << 20, "{report}");
+    let settings: Value = serde_json::from_str(&ask("/admin/config").1).unwrap();
+    let origin = |key: &str| {
+        let row = settings.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap();
+        (row["value"].as_str().unwrap().to_owned(), row["origin"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(origin("node"), ("\"asr-01\"".to_owned(), "--node".to_owned()));
+    assert_eq!(origin("log.level"), ("\"warn\"".to_owned(), "SEQUOR_LOG_LEVEL".to_owned()));
+    assert_eq!(origin("grpc.keepalive"), ("\"30s\"".to_owned(), "default".to_owned()));
+}
+
+/// A GET by the server's own name.
+fn get_as(address: std::net::SocketAddr, path: &str) -> (u16, String) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split_whitespace().nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn with_tls_commands_need_to_know_whom_to_trust() {
+    let papers = Papers::new();
+    let path = |file: &str| papers.path(file).display().to_string();
+    let (cert, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+    let server = Call::serve(models()).arguments(["--tls-cert", &cert, "--tls-key", &key]).start();
+    let list = ["plugin", "list"];
+    let ended = command(&server, &list);
+    assert!(ended.code == Some(4) && ended.stderr.contains("--tls-ca"), "{}", ended.stderr);
+    let with_ca = [&["model", "list"][..], &["--tls-ca", &ca]].concat();
+    assert!(told(&server, &with_ca).contains("vad"));
+    let ended = server.stop();
+    let line = ended.stdout.lines().find(|line| line.starts_with("http  ")).unwrap();
+    assert!(line.contains("https://127.0.0.1:") && line.ends_with("(TLS on all but metrics)"), "{line}");
+}
+
+#[test]
+fn it_can_be_left_out_and_the_demo_has_none() {
+    let server = Call::serve(models()).arguments(["--admin-enabled=false"]).start();
+    assert_eq!(server.admin, None);
+    assert!(server.stop().stdout.contains("   admin and status page  off"));
+}
+
+#[test]
+fn sequor_drain_takes_a_server_out_of_service() {
+    let server = explicit().start();
+    assert_eq!(told(&server, &["drain", "--wait"]), "the server takes no connections any more\n");
+    let ended = server.process.ended();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("what=\"drain\" on=\"server\""), "{}", ended.stderr);
+}
+
+#[test]
+fn without_plug_ins_it_says_so() {
+    let ended = command(&explicit().start(), &["plugin", "list"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), "sequor: this server takes no plug-ins\n"));
+}

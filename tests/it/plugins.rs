@@ -1,0 +1,105 @@
+//! Plug-ins of a real server: handed over, attached, replaced and taken away by the program's own commands, while sequences go on.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::python::prepared;
+use crate::server::{Call, Ended, Server, copy, models};
+
+/// A server of the running sum, whose sequences outlast a plug-in's being compiled without optimisation.
+fn server() -> Server {
+    let call = Call::serve("repository").arguments(["--admin-upload=true"]);
+    let model = call.folder.path().join("repository/accumulator_int32");
+    copy(&models().join("accumulator_int32"), &model);
+    fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
+    call.start()
+}
+
+fn command(server: &Server, arguments: &[&str]) -> Ended {
+    Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
+}
+
+fn told(server: &Server, arguments: &[&str]) -> String {
+    let ended = command(server, arguments);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    ended.stdout
+}
+
+/// The component of a guest that `cargo xtask test` built.
+fn guest(name: &str) -> String {
+    prepared("SEQUOR_GUESTS").join(format!("{name}.wasm")).display().to_string()
+}
+
+/// A step of a sequence of the running sum; the sum.
+fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
+    let parameters = json!({ "sequence_id": id, "sequence_start": start });
+    let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] }).to_string();
+    let mut stream = TcpStream::connect(http).unwrap();
+    let head = "POST /v2/models/accumulator_int32/infer HTTP/1.1\r\nhost: x\r\nconnection: close";
+    write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    body["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+fn shown(server: &Server, name: &str) -> Value {
+    serde_json::from_str(&told(server, &["plugin", "show", name, "--output", "json"])).unwrap()
+}
+
+#[test]
+fn a_plug_in_decides_while_sequences_go_on_and_leaves_again() {
+    let server = server();
+    assert_eq!(step(server.http, 7, 1, true), 1);
+    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    told(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32"]);
+    assert_eq!(step(server.http, 7, 10, false), 11);
+    let mine = shown(&server, "mine");
+    let (at, first) = (&mine["attached"][0], mine["sha256"].clone());
+    assert_eq!(
+        (&at["state"], &at["model"], &at["from_file"]),
+        (&json!("active"), &json!("accumulator_int32"), &json!(false))
+    );
+    assert!(at["calls"].as_u64().unwrap() >= 1 && at["fallbacks"] == 0, "{mine}");
+    assert!(told(&server, &["plugin", "list"]).contains("runtime (not in sequor.toml)"));
+
+    told(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
+    assert_eq!(step(server.http, 7, 100, false), 111);
+    assert_ne!(shown(&server, "mine")["sha256"], first);
+    told(&server, &["plugin", "rollback", "mine"]);
+    assert_eq!(shown(&server, "mine")["sha256"], first);
+    told(&server, &["plugin", "park", "mine"]);
+    assert_eq!(step(server.http, 7, 1000, false), 1111);
+    assert_eq!(shown(&server, "mine")["attached"][0]["state"], "parked");
+    told(&server, &["plugin", "unpark", "mine"]);
+    assert_eq!(command(&server, &["plugin", "unload", "mine"]).code, Some(5), "it is attached");
+    told(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
+    assert_eq!(step(server.http, 7, 10_000, false), 11_111);
+    told(&server, &["plugin", "unload", "mine"]);
+    let log = server.stop().stderr;
+    for what in ["load", "attach", "replace", "rollback", "park", "unpark", "detach", "unload"] {
+        assert!(log.contains(&format!("what=\"plugin {what}\" on=\"mine\"")), "{what}: {log}");
+    }
+}
+
+#[test]
+fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
+    let server = server();
+    let not = crate::server::root().join("README.md").display().to_string();
+    let ended = command(&server, &["plugin", "load", "mine", "--from", &not]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), "sequor: mine.wasm is no WebAssembly\n"));
+    told(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
+    let attached = command(&server, &["plugin", "attach", "bad", "--model", "accumulator_int32", "--set", "after=2"]);
+    assert_eq!(attached.code, Some(0), "{}", attached.stderr);
+    for n in 1..=20 {
+        assert_eq!(step(server.http, 9, 1, n == 1), n, "no request is lost to it");
+    }
+    let bad = shown(&server, "bad");
+    assert!(bad["attached"][0]["fallbacks"].as_u64().unwrap() > 0, "{bad}");
+    assert_eq!(bad["attached"][0]["last_fault"]["kind"], "trap", "{bad}");
+    assert!(!told(&server, &["plugin", "logs", "bad"]).is_empty());
+}

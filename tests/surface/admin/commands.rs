@@ -1,0 +1,158 @@
+//! The program's commands for operators, against a server within the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use sequor::server::Tls;
+use serde_json::Value;
+
+use super::house::{House, Wish};
+use super::papers::Papers;
+
+/// Runs a command of the program against this server: exit code, standard output, standard error.
+async fn run(server: &str, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
+    command.args(arguments).env("SEQUOR_SERVER", server).env_remove("RUST_LOG");
+    let ended = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let Output { status, stdout, stderr } = ended.await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+impl House {
+    async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        run(&self.admin.to_string(), arguments).await
+    }
+
+    /// What a command prints that has to work.
+    async fn told(&self, arguments: &[&str]) -> String {
+        let (code, out, err) = self.run(arguments).await;
+        assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+        out
+    }
+}
+
+fn component(folder: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test]
+async fn a_plug_in_is_handed_over_watched_and_taken_away() {
+    let (house, folder) = (House::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    let (first, second) =
+        (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
+    let none = "NAME  VERSION  SHA256  WORLD  ATTACHED  STATE  CALLS/S  p50/p99  FALLBACKS  MEMORY  ORIGIN\n";
+    assert_eq!(house.told(&["plugin", "list"]).await, none);
+    let said = house.told(&["plugin", "load", "fair-share", "--from", &first]).await;
+    assert_eq!(said, "fair-share 0.1.0 (0061736) is loaded; it decides nothing until it is attached\n");
+    let attach = ["plugin", "attach", "fair-share", "--model", "vad"];
+    let said = house.told(&[&attach[..], &["--shadow"]].concat()).await;
+    assert_eq!(said, "fair-share 0.1.0 (0061736) watches vad now\n");
+    let list = house.told(&["plugin", "list"]).await;
+    let want = "\
+NAME        VERSION  SHA256   WORLD      ATTACHED      STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
+fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us  2          1 MiB / 16 MiB  runtime (not in sequor.toml); differs in 4.1 % of rounds
+";
+    assert_eq!(list, want);
+    let more = ["--save", "--set", "burst=4", "--set", "weights.gold=2", "--time", "1ms"];
+    let said = house.told(&[&attach[..], &more].concat()).await;
+    assert_eq!(said, "fair-share 0.1.0 (0061736) decides for vad now, and its sequor.toml says so\n");
+    let asked = house.fake.asked("fair-share").unwrap();
+    assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
+    let said = house.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
+    assert_eq!(said, "fair-share 0.2.0 (0061736) has taken over\n");
+    assert!(house.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
+    house.told(&["plugin", "park", "fair-share"]).await;
+    house.told(&["plugin", "unpark", "fair-share"]).await;
+    house.fake.strike("fair-share");
+    let shown = house.told(&["plugin", "show", "fair-share"]).await;
+    assert!(shown.contains("PARKED") && shown.contains("; 3 strikes: trap index 83, lib.rs:71\n"), "{shown}");
+    assert!(shown.contains("vad 1: 12100 calls, 1 picks came too late, 3 strikes\n"), "{shown}");
+    assert!(shown.ends_with("sha256 0061736d31\n"), "{shown}");
+    house.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
+    let logs = house.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
+    assert!(logs.starts_with("2027-01-15T08:00:02.000Z INFO  attached by local\n"), "{logs}");
+    assert_eq!(house.told(&["plugin", "unload", "fair-share"]).await, "fair-share is forgotten\n");
+    assert_eq!(house.told(&["plugin", "list", "--output", "json"]).await, "[]\n");
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_and_where_it_is_not_have_their_own_exit_codes() {
+    let house = House::new(Wish::default());
+    let folder = tempfile::tempdir().unwrap();
+    let file = component(folder.path(), "1.wasm", b"\0asm1");
+    let (code, out, err) = house.run(&["plugin", "show", "nope"]).await;
+    assert_eq!((code, out.as_str(), err.as_str()), (5, "", "sequor: there is no plug-in nope\n"));
+    let (code, _, err) = house.run(&["plugin", "load", "x", "--from", &file]).await;
+    assert!(code == 5 && err.contains("[admin] upload = true"), "{err}");
+    assert_eq!(house.run(&["plugin", "load", "x", "--from", "/nothing"]).await.0, 1);
+    assert_eq!(house.run(&["plugin", "attach", "x"]).await.0, 2);
+    assert_eq!(house.run(&["plugin", "list", "--server", "nonsense"]).await.0, 3);
+    assert_eq!(house.run(&["plugin", "list", "--key-file", "/nothing"]).await.0, 3);
+    assert_eq!(house.run(&["model", "load", "x"]).await.0, 5);
+
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (code, _, err) = run(&free.to_string(), &["plugin", "list"]).await;
+    let begin = format!("sequor: no answer from the admin listener {free}: ");
+    assert!(code == 4 && err.starts_with(&begin), "{code} {err}");
+}
+
+#[tokio::test]
+async fn keys_and_certificates_are_shown() {
+    let papers = Papers::new();
+    fs::write(papers.path("keys"), "anna:first\n").unwrap();
+    fs::write(papers.path("wrong"), "second\n").unwrap();
+    let [ca, cert, key, keys, wrong, server_cert, server_key] =
+        ["ca.pem", "client.pem", "client.key", "keys", "wrong", "server.pem", "server.key"]
+            .map(|file| papers.path(file));
+    let files = sequor::server::TlsFiles { cert: server_cert, key: server_key, client_ca: Some(ca.clone()) };
+    let tls = Some(Tls::open(files).unwrap());
+    let house = House::new(Wish { keys: Some(&keys), tls, ..Wish::default() });
+    let text = |path: &Path| path.display().to_string();
+    let (ca, cert, key, keys, wrong) = (text(&ca), text(&cert), text(&key), text(&keys), text(&wrong));
+    let trusts = ["plugin", "list", "--tls-ca", &ca];
+    let shows = [&trusts[..], &["--tls-cert", &cert, "--tls-key", &key]].concat();
+    assert_eq!(house.run(&[&shows[..], &["--key-file", &keys]].concat()).await.0, 0);
+    let (code, _, err) = house.run(&[&shows[..], &["--key-file", &wrong]].concat()).await;
+    assert!(code == 5 && err.contains("a key is needed here"), "{code} {err}");
+    assert_eq!(house.run(&trusts).await.0, 4, "no certificate, no connection");
+    let (code, _, err) = house.run(&["plugin", "list"]).await;
+    assert!(code == 4 && err.contains("if it speaks TLS, --tls-ca is needed"), "{code} {err}");
+}
+
+#[tokio::test]
+async fn a_log_can_be_followed() {
+    let (house, folder) = (House::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    house.told(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
+    command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", house.admin.to_string());
+    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let (told, mut lines) = tokio::sync::mpsc::channel(16);
+    let out = BufReader::new(follower.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        out.lines().map_while(Result::ok).for_each(|line| told.blocking_send(line).unwrap());
+    });
+    let mut next = async || {
+        let line: Value = serde_json::from_str(&lines.recv().await.unwrap()).unwrap();
+        line["message"].clone()
+    };
+    let first = next().await;
+    house.ask("POST /admin/plugins/fair/park", b"").await;
+    let second = next().await;
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    reader.join().unwrap();
+    assert_eq!((first, second), ("loaded by local".into(), "parked by local".into()));
+}
+
+#[tokio::test]
+async fn a_server_is_drained_and_waited_for() {
+    let house = House::new(Wish::default());
+    let (out, drained) = (house.told(&["drain", "--wait"]).await, house.join().await);
+    assert_eq!(out, "the server takes no connections any more\n");
+    assert_eq!(drained, sequor::server::Drained::Clean);
+}

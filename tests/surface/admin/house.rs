@@ -1,0 +1,106 @@
+//! A server within the test, with an admin listener.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor::backend::mock::MockBackend;
+use sequor::model::{Options, Repository};
+use sequor::server::{
+    Addresses, AdminOptions, DrainOptions, Drained, Keys, Listeners, Running, ServerOptions, Stop, Tls, local, start,
+};
+use sequor::telemetry::Metrics;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tonic::transport::Channel;
+
+use super::fake::Fake;
+
+pub(super) struct House {
+    pub(super) fake: Arc<Fake>,
+    pub(super) admin: SocketAddr,
+    pub(super) http: SocketAddr,
+    running: Running,
+    _stop: mpsc::Sender<Stop>,
+}
+
+/// What the house is to have.
+#[derive(Default)]
+pub(super) struct Wish<'w> {
+    pub(super) upload: bool,
+    pub(super) keys: Option<&'w Path>,
+    pub(super) plugins_dir: Option<&'w Path>,
+    pub(super) tls: Option<Tls>,
+}
+
+impl House {
+    pub(super) fn new(wish: Wish<'_>) -> House {
+        let metrics = Metrics::new(true);
+        let repository =
+            Repository::new(Arc::new(MockBackend::default()), Options::default(), metrics.clone()).unwrap();
+        let wanted = Addresses { http: Some(local(0)), admin: Some(local(0)), ..Addresses::default() };
+        let (stop, stopped) = mpsc::channel(2);
+        let fake = Arc::new(Fake::default());
+        let serves = sequor::api::admin::Options {
+            plugins: Some(fake.clone()),
+            plugins_dir: wish.plugins_dir.map(Path::to_owned),
+            upload: wish.upload,
+            node: "here & <now>".to_owned(),
+            runtime: "nothing 1.0".to_owned(),
+            settings: Vec::new(),
+        };
+        let admin = AdminOptions { keys: wish.keys.map(|path| Keys::open(path).unwrap()), serves };
+        let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
+        let options = ServerOptions { drain, tls: wish.tls, admin, ..ServerOptions::default() };
+        let running = start(Listeners::bind(&wanted).unwrap(), options, repository, metrics, stopped);
+        let [admin, http] = [running.addresses.admin, running.addresses.http].map(Option::unwrap);
+        House { fake, admin, http, running, _stop: stop }
+    }
+
+    pub(super) async fn ask(&self, verb_and_path: &str, body: &[u8]) -> (u16, Value) {
+        self.ask_with(verb_and_path, &[], body).await
+    }
+
+    /// Status and JSON of an answer; what is no JSON is a text.
+    pub(super) async fn ask_with(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Value) {
+        exchange(TcpStream::connect(self.admin).await.unwrap(), verb_and_path, headers, body).await
+    }
+
+    pub(super) async fn channel(&self) -> Channel {
+        Channel::from_shared(format!("http://{}", self.admin)).unwrap().connect().await.unwrap()
+    }
+
+    pub(super) async fn join(self) -> Drained {
+        self.running.join().await
+    }
+}
+
+/// One request on a connection of its own.
+pub(super) async fn exchange(
+    mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin,
+    verb_and_path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> (u16, Value) {
+    let mut head = format!("{verb_and_path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        head += "host: localhost\r\n";
+    }
+    if body.starts_with(b"{") {
+        head += "content-type: application/json\r\n";
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    // A server that refuses does not read a body to its end.
+    let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).await;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+}

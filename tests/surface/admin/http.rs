@@ -1,0 +1,157 @@
+//! The admin surface over HTTP and JSON.
+
+use std::fs;
+
+use sequor::server::Drained;
+use serde_json::json;
+
+use super::house::{House, Wish};
+
+const V1: &[u8] = b"\0asm1";
+const V2: &[u8] = b"\0asm22";
+
+fn open() -> House {
+    House::new(Wish { upload: true, ..Wish::default() })
+}
+
+#[tokio::test]
+async fn a_plug_in_comes_works_and_goes() {
+    let house = open();
+    let (status, said) = house.ask("POST /admin/plugins/fair", V1).await;
+    assert_eq!((status, &said["version"], &said["attached"]), (200, &json!("0.1.0"), &json!([])));
+    assert_eq!(house.ask("POST /admin/plugins/fair", V1).await.0, 409);
+    let how = json!({ "model": "vad", "shadow": true, "save": true, "config": { "burst": 4 }, "time": "1500us" });
+    let (status, said) = house.ask("POST /admin/plugins/fair/attach", how.to_string().as_bytes()).await;
+    assert_eq!((status, &said["attached"][0]["state"]), (200, &json!("shadow")), "{said}");
+    let asked = house.fake.asked("fair").unwrap();
+    assert_eq!((asked.config.as_str(), asked.time.unwrap().as_micros()), (r#"{"burst":4}"#, 1500));
+    assert_eq!(house.ask("GET /admin/plugins/fair", b"").await, (200, said.clone()));
+    assert_eq!(house.ask("GET /admin/plugins", b"").await, (200, json!([said])));
+
+    assert_eq!(house.ask("POST /admin/plugins/fair/replace", V2).await.1["version"], "0.2.0");
+    assert_eq!(house.ask("POST /admin/plugins/fair/rollback", b"").await.1["version"], "0.1.0");
+    assert_eq!(house.ask("POST /admin/plugins/fair/park", b"").await.1["attached"][0]["state"], "parked");
+    assert_eq!(house.ask("POST /admin/plugins/fair/unpark", b"").await.1["attached"][0]["state"], "active");
+    let (status, said) = house.ask("DELETE /admin/plugins/fair", b"").await;
+    assert_eq!((status, said), (409, json!({ "error": "fair is attached: detach it first", "reason": "conflict" })));
+    assert_eq!(house.ask("POST /admin/plugins/fair/detach", br#"{"model":"vad"}"#).await.1["attached"], json!([]));
+    assert_eq!(house.ask("DELETE /admin/plugins/fair", b"").await, (200, json!({})));
+    assert_eq!(house.ask("GET /admin/plugins", b"").await, (200, json!([])));
+}
+
+#[tokio::test]
+async fn what_is_wrong_has_its_code_and_a_reason() {
+    let house = open();
+    let refused = async |request: &str, body: &[u8]| {
+        let (status, said) = house.ask(request, body).await;
+        (status, said["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    let is = |status: u16, reason: &str| (status, reason.to_owned());
+    assert_eq!(refused("GET /admin/plugins/nope", b"").await, is(404, "absent"));
+    assert_eq!(refused("POST /admin/plugins/x", b"text").await, is(400, "invalid"));
+    assert_eq!(refused("POST /admin/plugins/x", b"").await, is(400, "bad_input"));
+    assert_eq!(refused("POST /admin/plugins/x?form=y", V1).await, is(400, "bad_input"));
+    assert_eq!(refused("POST /admin/plugins/x/attach", b"{}").await, is(400, "bad_input"));
+    assert_eq!(refused("POST /admin/plugins/x/attach", br#"{"model":"vad","shadows":1}"#).await, is(400, "bad_input"));
+    assert_eq!(refused("GET /admin/plugins/x/logs?wait=5", b"").await, is(400, "bad_input"));
+    assert_eq!(refused("POST /admin/models/vad/load", b"").await.0, 503, "models are not loaded by request here");
+    assert_eq!(refused("PUT /admin/plugins/x", b"").await.0, 405);
+    assert_eq!(refused("GET /admin/nowhere", b"").await.0, 404);
+    assert_eq!(refused("GET /v2/models/vad", b"").await.0, 404, "clients have listeners of their own");
+}
+
+#[tokio::test]
+async fn components_come_over_the_wire_only_where_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fair.wasm"), V1).unwrap();
+    let house = House::new(Wish { plugins_dir: Some(folder.path()), ..Wish::default() });
+    for verb in ["POST /admin/plugins/fair", "POST /admin/plugins/fair/replace"] {
+        let (status, said) = house.ask(verb, V1).await;
+        assert_eq!(status, 403);
+        assert!(said["error"].as_str().unwrap().contains("[admin] upload = true"), "{said}");
+    }
+    assert_eq!(house.ask("POST /admin/plugins/fair?from=fair.wasm", b"").await.0, 200);
+    assert_eq!(house.ask("POST /admin/plugins/fair/replace?from=fair.wasm", b"").await.1["version"], "0.2.0");
+    assert_eq!(house.ask("POST /admin/plugins/x?from=nope.wasm", b"").await.0, 404);
+    for file in ["..", "../fair.wasm", "%2Fetc%2Fpasswd", "a%2Fb", ""] {
+        let (status, said) = house.ask(&format!("POST /admin/plugins/x?from={file}"), b"").await;
+        assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{file}");
+    }
+    let none = House::new(Wish::default());
+    assert_eq!(none.ask("POST /admin/plugins/fair?from=fair.wasm", b"").await.0, 403);
+}
+
+#[tokio::test]
+async fn logs_are_read_on_and_waited_for() {
+    let house = open();
+    house.ask("POST /admin/plugins/fair", V1).await;
+    let (status, lines) = house.ask("GET /admin/plugins/fair/logs", b"").await;
+    assert_eq!((status, &lines[0]["message"], &lines[0]["serial"]), (200, &json!("loaded by local"), &json!(1)));
+    assert_eq!(lines[0]["at"], "2027-01-15T08:00:01.000Z");
+    assert_eq!(house.ask("GET /admin/plugins/fair/logs?after=1", b"").await, (200, json!([])));
+    let (waited, _) = tokio::join!(
+        house.ask("GET /admin/plugins/fair/logs?after=1&wait=30s", b""),
+        house.ask("POST /admin/plugins/fair/park", b"")
+    );
+    assert_eq!(waited.1[0]["message"], "parked by local");
+}
+
+#[tokio::test]
+async fn keys_are_asked_for_and_name_who_did_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "anna:first\nbert:second\n").unwrap();
+    let house = House::new(Wish { upload: true, keys: Some(file.path()), ..Wish::default() });
+    for request in ["GET /", "GET /admin/plugins", "POST /admin/plugins/fair", "GET /admin/status.json"] {
+        for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("sequor-key", "")]] {
+            let (status, said) = house.ask_with(request, headers, b"").await;
+            assert_eq!((status, &said["reason"]), (401, &json!("unauthenticated")), "{request} {headers:?}");
+        }
+    }
+    let anna = [("authorization", "Bearer first")];
+    assert_eq!(house.ask_with("POST /admin/plugins/fair", &anna, V1).await.0, 200);
+    let bert = [("sequor-key", "second"), ("host", "admin.example.org")];
+    house.ask_with("POST /admin/plugins/fair/park", &bert, b"").await;
+    let lines = house.ask_with("GET /admin/plugins/fair/logs", &anna, b"").await.1;
+    assert_eq!((&lines[0]["message"], &lines[1]["message"]), (&json!("loaded by anna"), &json!("parked by bert")));
+    // A key that is struck out of the file is none any more.
+    fs::write(file.path(), "anna:first\n").unwrap();
+    assert_eq!(house.ask_with("GET /admin/plugins", &bert, b"").await.0, 401);
+    let changes = house.ask_with("GET /admin/status.json", &anna, b"").await.1["changes"].clone();
+    assert_eq!((&changes[0]["by"], &changes[0]["what"]), (&json!("bert"), &json!("plugin park")));
+}
+
+#[tokio::test]
+async fn pages_in_a_browser_may_look_and_change_nothing() {
+    let house = open();
+    let foreign = [("origin", "http://example.org")];
+    assert_eq!(house.ask_with("POST /admin/plugins/fair", &foreign, V1).await.0, 403);
+    let rebound = [("host", "example.org:8003")];
+    assert_eq!(house.ask_with("GET /admin/config", &rebound, b"").await.0, 403);
+    assert_eq!(house.ask_with("GET /", &[("sec-fetch-site", "none")], b"").await.0, 200);
+}
+
+#[tokio::test]
+async fn the_page_says_what_is_so_and_takes_nothing_for_markup() {
+    let house = open();
+    house.ask("POST /admin/plugins/fair", V1).await;
+    house.ask("POST /admin/plugins/fair/attach", br#"{"model":"vad"}"#).await;
+    house.fake.strike("fair");
+    let (status, page) = house.ask("GET /", b"").await;
+    let page = page.as_str().unwrap();
+    assert_eq!(status, 200);
+    assert!(page.starts_with("<!doctype html>") && !page.contains("<script"), "{page}");
+    assert!(page.contains("here &amp; &lt;now&gt;") && !page.contains("<now>"), "{page}");
+    assert!(page.contains("! fair: parked on vad after 3 strikes, last: trap index 83, lib.rs:71"), "{page}");
+    assert!(page.contains("<td>plugin attach</td><td>fair</td>"), "{page}");
+    let (status, said) = house.ask("GET /admin/status.json", b"").await;
+    assert_eq!((status, &said["server"]["ready"], &said["models"]), (200, &json!(true), &json!([])));
+    assert_eq!(said["plugins"][0]["attached"][0]["state"], "parked");
+    assert_eq!(said["server"]["state_limit"], json!(null), "no limit is no number");
+}
+
+#[tokio::test]
+async fn an_operator_can_take_the_server_out_of_service() {
+    let house = open();
+    assert_eq!(house.ask("POST /admin/drain", b"").await.0, 202);
+    assert_eq!(house.join().await, Drained::Clean);
+}

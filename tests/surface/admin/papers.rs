@@ -1,0 +1,46 @@
+//! An authority, and certificates that come from it, as files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tempfile::TempDir;
+
+pub(crate) struct Papers {
+    pub(crate) folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Papers {
+    pub(crate) fn new() -> Papers {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().unwrap();
+        fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        let papers = Papers { folder, issuer: Issuer::new(params, key) };
+        papers.renew();
+        papers.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
+        papers
+    }
+
+    /// Writes a certificate for this machine, and its key.
+    fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// The server's certificate is a new one from now on.
+    pub(crate) fn renew(&self) {
+        self.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+}

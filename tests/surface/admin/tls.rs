@@ -1,0 +1,135 @@
+//! TLS of all listeners: who is let in, and certificates that are renewed while the server runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use sequor::server::{Tls, TlsFiles};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::house::{House, Wish, exchange};
+use super::papers::Papers;
+
+fn files(papers: &Papers, mutual: bool) -> TlsFiles {
+    let (cert, key) = (papers.path("server.pem"), papers.path("server.key"));
+    TlsFiles { cert, key, client_ca: mutual.then(|| papers.path("ca.pem")) }
+}
+
+fn house(papers: &Papers, mutual: bool) -> House {
+    House::new(Wish { upload: true, tls: Some(Tls::open(files(papers, mutual)).unwrap()), ..Wish::default() })
+}
+
+/// A connection of a client that trusts the authority and shows this certificate.
+async fn connect(
+    papers: &Papers,
+    address: SocketAddr,
+    shows: Option<&str>,
+    speaks: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(papers.path("ca.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match shows {
+        None => builder.with_no_client_auth(),
+        Some(name) => {
+            let chain = vec![CertificateDer::from_pem_file(papers.path(&format!("{name}.pem"))).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(papers.path(&format!("{name}.key"))).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = speaks.iter().map(|name| name.to_vec()).collect();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(address).await?).await
+}
+
+#[tokio::test]
+async fn every_listener_for_people_speaks_tls() {
+    let papers = Papers::new();
+    let house = house(&papers, false);
+    let admin = connect(&papers, house.admin, None, &[]).await.unwrap();
+    assert_eq!(exchange(admin, "GET /admin/plugins", &[], b"").await, (200, json!([])));
+    let http = connect(&papers, house.http, None, &[]).await.unwrap();
+    assert_eq!(exchange(http, "GET /v2/health/live", &[], b"").await.0, 200);
+    // HTTP/2 is agreed upon in the handshake, and gRPC is nothing else.
+    let grpc = connect(&papers, house.http, None, &[b"h2"]).await.unwrap();
+    assert_eq!(grpc.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    // Whoever speaks without it gets no answer.
+    let mut plain = TcpStream::connect(house.admin).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    let _ = tokio::io::AsyncReadExt::read_to_end(&mut plain, &mut said).await;
+    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+}
+
+#[tokio::test]
+async fn where_clients_must_show_a_certificate_it_names_them() {
+    let papers = Papers::new();
+    let house = house(&papers, true);
+    let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
+    // Called by its name, as clients from elsewhere do.
+    let host = [("host", "asr-01.example.org:8003")];
+    assert_eq!(exchange(client, "POST /admin/plugins/fair", &host, b"\0asm1").await.0, 200);
+    let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
+    let lines = exchange(client, "GET /admin/plugins/fair/logs", &[], b"").await.1;
+    let by = lines[0]["message"].as_str().unwrap();
+    assert!(by.starts_with("loaded by certificate:") && by.len() == "loaded by certificate:".len() + 12, "{by}");
+
+    // In TLS 1.3 a client learns of its refusal when it reads.
+    let other = Papers::new();
+    std::fs::copy(other.path("client.pem"), papers.path("other.pem")).unwrap();
+    std::fs::copy(other.path("client.key"), papers.path("other.key")).unwrap();
+    for shows in [None, Some("other")] {
+        for address in [house.admin, house.http] {
+            let Ok(mut stream) = connect(&papers, address, shows, &[]).await else { continue };
+            let _ =
+                tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+            let mut said = Vec::new();
+            let read = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut said).await;
+            assert!(read.is_err() && said.is_empty(), "{shows:?}: {read:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_without_a_restart() {
+    let papers = Papers::new();
+    let house = house(&papers, false);
+    let shown = async || {
+        let stream = connect(&papers, house.admin, None, &[]).await.unwrap();
+        stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    };
+    let certificate = || CertificateDer::from_pem_file(papers.path("server.pem")).unwrap().to_vec();
+    let first = certificate();
+    assert_eq!(shown().await, first);
+    papers.renew();
+    let second = certificate();
+    assert_ne!(first, second);
+    assert_eq!(shown().await, second);
+    // What cannot be used changes nothing.
+    std::fs::write(papers.path("server.pem"), "no certificate").unwrap();
+    assert_eq!(shown().await, second);
+}
+
+#[test]
+fn files_that_make_no_certificate_are_refused_by_name() {
+    let papers = Papers::new();
+    let said = |change: &dyn Fn(&mut TlsFiles)| {
+        let mut files = files(&papers, true);
+        change(&mut files);
+        Tls::open(files).unwrap_err().to_string().replace(&papers.folder.path().display().to_string(), "DIR")
+    };
+    std::fs::write(papers.path("empty.pem"), "").unwrap();
+    assert_eq!(said(&|f| f.cert = papers.path("empty.pem")), "DIR/empty.pem holds no certificate");
+    assert!(said(&|f| f.cert = papers.path("nope.pem")).starts_with("DIR/nope.pem cannot be read as PEM"));
+    assert!(said(&|f| f.key = papers.path("empty.pem")).starts_with("DIR/empty.pem cannot be read as PEM"));
+    let unfit = said(&|f| f.key = papers.path("client.key"));
+    assert!(unfit.starts_with("DIR/server.pem and DIR/client.key do not make a server's certificate"), "{unfit}");
+    assert_eq!(said(&|f| f.client_ca = Some(papers.path("empty.pem"))), "DIR/empty.pem holds no certificate");
+}

@@ -1,0 +1,96 @@
+//! What a server may hold of those who wait.
+
+use sequor::api::Limits;
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::{ModelInferRequest, ModelInferResponse};
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tonic::{Code, Response, Status};
+
+use crate::house::{END, House, START, parameter, request, step, values};
+
+/// What may wait, and what a large request brings of it.
+const LIMIT: u64 = 1 << 20;
+const LARGE: usize = 300 << 10;
+
+/// A model whose requests wait for seven others, which do not come.
+fn house() -> House {
+    let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
+    let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
+    House::with(Limits { queued: LIMIT, ..Limits::default() }, &[waits])
+}
+
+fn large() -> Vec<i32> {
+    vec![1; LARGE / 4]
+}
+
+/// So many large requests that wait.
+async fn waiting(house: &House, count: usize) -> Vec<JoinHandle<Result<Response<ModelInferResponse>, Status>>> {
+    let mut waiting = Vec::new();
+    for n in 1..=count {
+        let mut client = house.client().await;
+        waiting.push(tokio::spawn(async move { client.model_infer(request("waits", "", &large())).await }));
+        house.until(|house| house.metrics.queued().get() == (n * LARGE) as i64).await;
+    }
+    waiting
+}
+
+#[tokio::test]
+async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
+    let house = house();
+    let mut client = house.client().await;
+    let started = client.model_infer(step(7, "", 40, &[START])).await.unwrap();
+    assert_eq!(values(started.get_ref()), [40]);
+    let waiting = waiting(&house, 3).await;
+
+    let refused = client.model_infer(request("same", "late", &large())).await.unwrap_err();
+    let text = "no room for a request of 300 KiB: requests of 900 KiB wait already, of 1 MiB that may (limits.queued); retry after 1 s";
+    assert_eq!((refused.code(), refused.message()), (Code::Unavailable, text));
+    let said = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
+    assert_eq!((said("sequor-reason"), said("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));
+    let input = json!({ "name": "INPUT", "shape": [1, LARGE / 4], "datatype": "INT32", "data": large() });
+    let refused = house.post("/v2/models/same/infer", json!({ "inputs": [input] })).await;
+    assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("queue_full")));
+    assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
+    // Who is small gets in, and is no longer counted once it is answered.
+    assert_eq!(values(client.model_infer(step(7, "", 2, &[])).await.unwrap().get_ref()), [42]);
+    assert_eq!(house.metrics.queued().get(), 3 * LARGE as i64);
+
+    // Who gives up makes room.
+    waiting.iter().for_each(JoinHandle::abort);
+    house.until(|house| house.metrics.queued().get() == 0).await;
+    let answer = client.model_infer(request("same", "late", &large())).await.unwrap();
+    assert_eq!(values(answer.get_ref()).len(), LARGE / 4);
+}
+
+#[tokio::test]
+async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
+    // Those that have the four slots keep them.
+    let config = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
+    let house = House::with(Limits::default(), &[("kept", &config, "accumulate INT32")]);
+    let step = |id, flags: &[&str]| ModelInferRequest { model_name: "kept".to_owned(), ..step(id, "", 1, flags) };
+    let mut client = house.client().await;
+    for id in 1..=4 {
+        client.model_infer(step(id, &[START])).await.unwrap();
+    }
+    let late = |id: i64| {
+        let mut late = step(id, &[START]);
+        late.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(20_000)));
+        late
+    };
+    let refused = client.model_infer(late(5)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().starts_with("no slot for sequence 5 of model 'kept' within 2"), "{}", refused.message());
+    assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "backlog_timeout");
+    assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
+    let parameters = json!({ "sequence_id": 6, "sequence_start": true, "timeout": 20_000 });
+    let refused = house.post("/v2/models/kept/infer", json!({ "inputs": [input], "parameters": parameters })).await;
+    assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("backlog_timeout")));
+    assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
+    // It has left nothing behind; those that live go on, and with a slot it begins.
+    let gone = client.model_infer(step(5, &[])).await.unwrap_err();
+    assert_eq!(gone.code(), Code::InvalidArgument);
+    assert_eq!(values(client.model_infer(step(1, &[END])).await.unwrap().get_ref()), [2]);
+    assert_eq!(values(client.model_infer(step(5, &[START])).await.unwrap().get_ref()), [1]);
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask soak`: the load tests for longer than every change can wait.
+
+use anyhow::Result;
+
+use crate::phases::Phases;
+use crate::tally::{self, Tally};
+use crate::{perf, process, runtime};
+
+/// Seconds of streams, and runs of Triton's load generator over streams.
+const SECONDS: &str = "60";
+const RUNS: &str = "100";
+
+pub(crate) fn soak() -> Result<()> {
+    let (mut phases, mut tally) = (Phases::new(), Tally::default());
+    phases.need("build", || {
+        process::run(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))?;
+        Ok(String::new())
+    })?;
+    let sequor = process::built("debug", "sequor")?;
+    phases.need("runtime", || runtime::ensure(&sequor))?;
+    phases.need("perf_analyzer", perf::ensure)?;
+    let soaked = [
+        ("streams", "load::streams_of_every_habit_add_up_and_leave_nothing_behind"),
+        ("perf_analyzer", "perf::streams_of_sequences_again_and_again"),
+    ];
+    for (phase, test) in soaked {
+        phases.need(phase, || {
+            let mut command = process::cargo();
+            command.args(["test", "--locked", "--package", "sequor", "--test", "it", "--", "--exact", test]);
+            command.args(["--nocapture"]).env("SEQUOR_SOAK", SECONDS).env("SEQUOR_SOAK_RUNS", RUNS);
+            tally::run(command.env("SEQUOR_PERF_ANALYZER", perf::program()), &mut tally)
+        })?;
+    }
+    eprint!("---\n{}", phases.table());
+    Ok(())
+}
