@@ -106,12 +106,18 @@ unsafe fn piece(from: Option<u64>, to: u64, inner: usize, convert: Convert) {
     unsafe {
         match convert {
             Convert::No => to.copy_from_nonoverlapping(from as *const u8, inner),
-            Convert::Fp32ToFp16 => slice_mut::<half::f16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4)),
-            Convert::Fp16ToFp32 => slice::<half::f16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2)),
-            Convert::Fp32ToBf16 => {
-                slice_mut::<half::bf16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4))
+            Convert::Fp32ToFp16 => {
+                slice_mut::<half::f16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4));
             }
-            Convert::Bf16ToFp32 => slice::<half::bf16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2)),
+            Convert::Fp16ToFp32 => {
+                slice::<half::f16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2));
+            }
+            Convert::Fp32ToBf16 => {
+                slice_mut::<half::bf16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4));
+            }
+            Convert::Bf16ToFp32 => {
+                slice::<half::bf16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2));
+            }
         }
     }
 }

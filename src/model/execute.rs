@@ -182,6 +182,15 @@ impl Executor {
 
     /// Runs a batch once. All rows or none: an error leaves every state as it was.
     pub(super) fn run(&mut self, batch: &[Option<Work>], spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
+        let ran = self.run_once(batch, spent);
+        // What was asked of an accelerator for a batch that failed is over before anything of it is used again.
+        if ran.is_err() && self.device.place() != Place::Host {
+            let _ = self.device.mark().and_then(|mark| self.device.wait(mark));
+        }
+        ran
+    }
+
+    fn run_once(&mut self, batch: &[Option<Work>], spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
         let began = Instant::now();
         let bound = self.prepare(batch)?;
         let at = self.context_for(batch)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ort::ep::cuda::ConvAlgorithmSearch;
 use ort::ep::{ArenaExtendStrategy, CUDA};
 use ort::session::builder::SessionBuilder;
 
@@ -37,10 +38,11 @@ pub(super) fn on(builder: SessionBuilder, device: &Arc<dyn Device>) -> Result<Se
         return Err(BackendError(format!("ONNX Runtime has no provider for {}", device.place())));
     };
     // Memory as it is asked for, and not twice as much each time: sessions share a GPU with states and with each other. TF32 off: what a
-    // model answers must not depend on where it runs.
+    // model answers must not depend on where it runs. Convolutions by rule, not by trying all ways: batches change their size all the time.
     let provider = CUDA::default()
         .with_device_id(i32::from(ordinal))
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
+        .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
         .with_tf32(false);
     // SAFETY: the stream lives as long as the device, which the session keeps.
     register(builder, unsafe { provider.with_compute_stream(stream as *mut ()) })

@@ -99,7 +99,8 @@ impl Gpu {
         let name = CString::new(kernels::MOVE_ROWS).unwrap_or_default();
         // SAFETY: the module is loaded.
         gpu.move_rows = unsafe { module::get_function(module, name) }.map_err(no_kernels())?;
-        gpu.stream = stream::create(StreamKind::NonBlocking).map_err(failed(ordinal, "make a stream"))?;
+        // One that the null stream waits for and is waited for by: what a runtime copies there stands in the same order.
+        gpu.stream = stream::create(StreamKind::Default).map_err(failed(ordinal, "make a stream"))?;
         Ok(gpu)
     }
 
