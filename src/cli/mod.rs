@@ -7,6 +7,7 @@ mod bench;
 mod chart;
 mod check;
 mod demo;
+mod equip;
 mod launch;
 mod plugin;
 mod remote;

@@ -69,11 +69,11 @@ mod tests {
         let file = "r-xp 00010000 fe:00 10141705      /usr/bin/sequor";
         let range = 0x55d1_c0de_1000..0x55d1_c0de_3000;
         assert_eq!(of(file, 0), std::slice::from_ref(&range));
-        assert_eq!(of(file, 4), [], "patched");
-        assert_eq!(of(&file.replace("r-x", "r--"), 0), []);
-        assert_eq!(of(&file.replace("r-x", "rwx"), 0), []);
-        assert_eq!(of("r-xp 00000000 00:00 0             [vdso]", 0), []);
-        assert_eq!(of("r-xp 00000000 00:00 0", 0), [], "compiled in this process");
+        assert_eq!(of(file, 4), Vec::<std::ops::Range<usize>>::new(), "patched");
+        assert_eq!(of(&file.replace("r-x", "r--"), 0), Vec::<std::ops::Range<usize>>::new());
+        assert_eq!(of(&file.replace("r-x", "rwx"), 0), Vec::<std::ops::Range<usize>>::new());
+        assert_eq!(of("r-xp 00000000 00:00 0             [vdso]", 0), Vec::<std::ops::Range<usize>>::new());
+        assert_eq!(of("r-xp 00000000 00:00 0", 0), Vec::<std::ops::Range<usize>>::new(), "compiled in this process");
     }
 
     #[test]

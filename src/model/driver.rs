@@ -130,7 +130,7 @@ impl Model {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads().iter().find(|l| l.key == key).cloned()).unwrap_or(load);
         }
-        let accepted = intake::accept(&load.settings, &mut request)
+        let accepted = intake::accept(&load.settings, &mut request, &load.texts)
             .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();

@@ -41,6 +41,7 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

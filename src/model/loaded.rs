@@ -14,6 +14,7 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::Attachment;
+use crate::plugin::texts::Texts;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -37,6 +38,8 @@ pub(super) struct Loaded {
     pub(super) auto: Auto,
     /// What a policy is shown at most.
     candidates: u32,
+    /// Texts that became key features.
+    pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
     /// How long its steps take.
@@ -59,7 +62,7 @@ impl Loaded {
         version: u64,
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
-        (hold, candidates): (Option<Hold>, u32),
+        (hold, candidates, texts): (Option<Hold>, u32, Arc<Texts>),
         auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
@@ -80,6 +83,7 @@ impl Loaded {
             hold,
             auto,
             candidates,
+            texts,
             attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,

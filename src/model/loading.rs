@@ -154,8 +154,10 @@ impl Repository {
         let shared = &self.0;
         let metrics = shared.metrics.model(&settings.name, version);
         let hold = shared.options.hold;
+        let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
-        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, (hold, candidates), auto)?);
+        let shown = (hold, candidates, texts);
+        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
         let spec = load.spec();
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let mut executors = Vec::new();
@@ -196,6 +198,7 @@ impl Repository {
             new.push(load);
         }
         self.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
+        self.note_headers();
         let until = model.now() + DRAIN;
         for load in old {
             model.retire(load, until);
@@ -204,13 +207,25 @@ impl Repository {
         Ok(())
     }
 
+    /// Brings up to date which headers features come from, of whatever is served.
+    fn note_headers(&self) {
+        let mut names: Vec<String> = Vec::new();
+        for entry in self.0.models.read().values() {
+            let Some(model) = &entry.model else { continue };
+            names.extend(model.loads().iter().flat_map(|l| l.settings.feature_headers()).map(str::to_owned));
+        }
+        names.sort_unstable();
+        names.dedup();
+        self.0.headers.store(Arc::new(names));
+    }
+
     /// Takes a load into service and starts its threads.
     fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, executors } = prepared;
         let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
         if let Some(scheduler) = scheduler {
-            self.let_decide(&load, scheduler)?;
+            self.let_decide(&load, &scheduler)?;
         }
         let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;

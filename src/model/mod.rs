@@ -5,7 +5,7 @@
 //! - [`request`]: a request and its answer, in no wire's terms.
 //! - [`repository`]: which models there are · `loading`: how they get there · [`control`]: who says so, and what is told of it ·
 //!   `fingerprint`: whether their files have changed.
-//! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it.
+//! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
 //!   [`wake`]: the answers of a batch leave together.
@@ -21,6 +21,7 @@ mod clock;
 pub mod control;
 mod driver;
 mod execute;
+mod features;
 mod fingerprint;
 mod instance;
 mod intake;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sequor_core::{Hold, Id};
 
@@ -80,6 +81,8 @@ pub(super) struct Shared {
     pub(super) gpus: Mutex<seat::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
+    /// Names of the headers that features come from.
+    pub(super) headers: ArcSwap<Vec<String>>,
     /// Plug-ins, if the server has any.
     pub(super) registry: OnceLock<Registry>,
     /// Somebody is loading what is wanted from the start.
@@ -190,6 +193,7 @@ impl Repository {
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
+            headers: ArcSwap::default(),
             registry: OnceLock::new(),
             control: OnceLock::new(),
             stopped: AtomicBool::new(false),
@@ -276,6 +280,11 @@ impl Repository {
         let models: Vec<Arc<Model>> =
             self.0.models.read().values().filter(|e| e.open).filter_map(|e| e.model.clone()).collect();
         Ok(models.iter().flat_map(|model| model.statistics(None)).collect())
+    }
+
+    /// Names, in lower case, of the headers that surfaces hand over with a request.
+    pub fn headers(&self) -> Arc<Vec<String>> {
+        self.0.headers.load_full()
     }
 
     /// Admits a request: checks it, and puts it in its queue. Requests submitted one after the other keep that order.

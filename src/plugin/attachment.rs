@@ -130,7 +130,7 @@ impl Attachment {
         let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
         self.tell(round.first, news, lost);
         let Some(lane) = self.lane.load_full().filter(|lane| lane.hooks == round.hooks) else {
-            return self.mute(round, Mute::Absent);
+            return self.mute(round, &Mute::Absent);
         };
         let answered = self.put(&lane, round);
         if lane.hooks.plan && matches!(round.asked, Asked::Plan(_)) {
@@ -142,7 +142,7 @@ impl Attachment {
                 if let Mute::Struck(struck) = &mute {
                     self.strike(Some(&lane), struck);
                 }
-                self.mute(round, mute)
+                self.mute(round, &mute)
             }
         }
     }
@@ -213,7 +213,7 @@ impl Attachment {
         if let Err(fault) = round.check(&said) {
             let what = nonsense::sentence(round, &said, fault);
             self.strike(Some(lane), &Struck { fault, what });
-            return self.mute(round, Mute::Struck(Struck { fault, what: String::new() }));
+            return self.mute(round, &Mute::Struck(Struck { fault, what: String::new() }));
         }
         let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
         if !self.terms.shadow {
@@ -229,9 +229,9 @@ impl Attachment {
     }
 
     /// What is said in the guest's place: the built-in policy decides, in this very round.
-    fn mute(&self, round: &mut Round, why: Mute) -> Answer {
+    fn mute(&self, round: &mut Round, why: &Mute) -> Answer {
         round.picks.clear();
-        let fault = match &why {
+        let fault = match why {
             Mute::Absent => None,
             Mute::Busy => Some(Fault::Busy),
             Mute::Struck(struck) => Some(struck.fault),

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sequor_core::{Load, Time};
 
 use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
 use super::guest::{Limits, ModelFacts, Source};
-use super::journal::Journal;
+use super::journal::{Journal, Level};
 use super::keeper::Keeper;
 use super::making::Unfit;
 use super::report::{By, LogLine, PluginError, State, Summary};
@@ -74,6 +74,21 @@ struct Plugin {
     current: Arc<dyn Source>,
     previous: Option<Arc<dyn Source>>,
     journal: Arc<Journal>,
+    /// Its file in the plug-in folder, as it was when it was looked at last.
+    print: Option<Print>,
+}
+
+/// When a file was written, and its size.
+type Print = (SystemTime, u64);
+
+/// A registry that may be gone.
+#[derive(Debug)]
+pub(super) struct Gone(Weak<Inner>);
+
+impl Gone {
+    pub(super) fn upgrade(&self) -> Option<Registry> {
+        self.0.upgrade().map(Registry)
+    }
 }
 
 impl Registry {
@@ -162,6 +177,39 @@ impl Registry {
     pub fn file(&self, name: &str) -> Option<PathBuf> {
         let is_name = crate::config::model::is_plugin_name(name);
         self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
+    }
+
+    fn print(&self, name: &str) -> Option<Print> {
+        let file = fs_err::metadata(self.file(name)?).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    }
+
+    pub(super) fn downgrade(&self) -> Gone {
+        Gone(Arc::downgrade(&self.0))
+    }
+
+    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version. A bad one is logged.
+    pub fn look(&self) {
+        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
+        for name in names {
+            let print = self.print(&name);
+            let changed = {
+                let mut plugins = self.0.plugins.lock();
+                let Some(plugin) = plugins.get_mut(&name) else { continue };
+                std::mem::replace(&mut plugin.print, print) != print
+            };
+            if changed && print.is_some() {
+                self.look_at(&name);
+            }
+        }
+    }
+
+    fn look_at(&self, name: &str) {
+        let Some(file) = self.file(name) else { return };
+        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
+        if let Err(error) = read.and_then(|component| self.replace(name, component, By("plugins.dir"))) {
+            let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
+        }
     }
 
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
@@ -322,7 +370,8 @@ impl Registry {
 
     fn take_in(&self, name: &str, source: Arc<dyn Source>, by: By<'_>) {
         let after = source.sha256().to_owned();
-        let plugin = Plugin { current: source, previous: None, journal: Arc::new(Journal::new(name)) };
+        let (journal, print) = (Arc::new(Journal::new(name)), self.print(name));
+        let plugin = Plugin { current: source, previous: None, journal, print };
         self.0.plugins.lock().insert(name.to_owned(), plugin);
         self.audit("load", name, "", by, "", &after);
     }
