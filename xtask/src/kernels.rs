@@ -34,13 +34,27 @@ pub(crate) fn ptx() -> Result<()> {
     phases.need("assemble", assemble)
 }
 
-/// Fetches the assembler if need be and assembles the PTX that is committed.
+/// Runs the kernels' source on the host, and assembles the PTX that is committed.
 pub(crate) fn check() -> Result<String> {
+    let ran = on_host()?;
     if std::env::consts::ARCH != "x86_64" {
-        return Ok("not here: the assembler is for x86_64".to_owned());
+        return Ok(format!("{ran}; not assembled: the assembler is for x86_64"));
     }
     tools()?;
-    assemble()
+    Ok(format!("{ran}; assembled {}", assemble()?))
+}
+
+/// Every thread one after the other, against plain copies.
+fn on_host() -> Result<String> {
+    if !process::succeeds(process::command("c++").arg("--version")) {
+        return Ok("not run on the host: no c++ here".to_owned());
+    }
+    let program = folder().join("on-host");
+    fs::create_dir_all(folder())?;
+    let mut build = process::command("c++");
+    process::run(build.args(["-std=c++17", "-O1", "-w", "xtask/kernels_on_host.cpp", "-o"]).arg(&program))?;
+    process::run(&mut process::command(&program))?;
+    Ok("run on the host".to_owned())
 }
 
 fn assemble() -> Result<String> {

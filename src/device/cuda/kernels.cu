@@ -1,5 +1,6 @@
 // Rows on their way between states and batches. Its twin on the host, name by name, is ../formula.rs: change both or neither.
-// `cargo xtask ptx` makes kernels.ptx of it, with a compiler that includes nothing.
+// `cargo xtask ptx` makes kernels.ptx of it, with a compiler that includes nothing. xtask/kernels_on_host.cpp includes it and runs it, thread
+// after thread, on the host.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -27,23 +28,34 @@ enum { EACH = 4 };
 
 // === elements ===
 
-// To the nearest, ties to even. What is not a number stays none, and quiet, with its upper bits: as the host does it.
+#ifndef ON_HOST
+// To the nearest, ties to even.
+__device__ __forceinline__ u16 round_to_fp16(float value) {
+    u16 out;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(value));
+    return out;
+}
+
+__device__ __forceinline__ float from_fp16(u16 bits) {
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+    return out;
+}
+#endif
+
+// What is not a number stays none, and quiet, with its upper bits: as the host does it.
 __device__ __forceinline__ u16 fp32_to_fp16(u32 bits) {
     if ((bits & 0x7fffffffu) > 0x7f800000u) {
         return (u16)(((bits >> 16) & 0x8000u) | 0x7e00u | ((bits & 0x007fffffu) >> 13));
     }
-    u16 out;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(__uint_as_float(bits)));
-    return out;
+    return round_to_fp16(__uint_as_float(bits));
 }
 
 __device__ __forceinline__ u32 fp16_to_fp32(u16 bits) {
     if ((bits & 0x7fffu) > 0x7c00u) {
         return (((u32)bits & 0x8000u) << 16) | 0x7fc00000u | (((u32)bits & 0x03ffu) << 13);
     }
-    float out;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
-    return __float_as_uint(out);
+    return __float_as_uint(from_fp16(bits));
 }
 
 __device__ __forceinline__ u16 fp32_to_bf16(u32 bits) {
