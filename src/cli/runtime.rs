@@ -17,7 +17,7 @@ pub(super) fn command() -> Command {
     let gpu = Arg::new("gpu")
         .long("gpu")
         .action(ArgAction::SetTrue)
-        .help("The package with a provider for NVIDIA GPUs, for instances of KIND_GPU (x86_64; 256 MB)");
+        .help("With a provider for NVIDIA GPUs, for instances of KIND_GPU (x86_64; 256 MB)");
     Command::new("runtime")
         .about("The ONNX Runtime library: install it, or say which one is used")
         .subcommand_required(true)
