@@ -61,6 +61,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
+        ..Options::default()
     };
     let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
     equip::equip(&repository, &settings.plugins)?;

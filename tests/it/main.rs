@@ -15,6 +15,7 @@ mod examples;
 mod failures;
 mod features;
 mod flags;
+mod gpu;
 mod held;
 mod load;
 mod oracle;
