@@ -1,6 +1,6 @@
 //! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in. The guest is
 //! `edf` of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; its folder is `SEQUOR_GUESTS`, or `.sequor/guests`.
-//! `cargo bench --bench plugin`. Numbers are the best of many runs, in the thread's own time.
+//! `cargo bench --bench plugin`; `-- NAME` measures another guest. Numbers are the best of many runs, in the thread's own time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,8 @@ const CALLS: u32 = 64;
 type Told<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Told<()> {
-    let file = folder().join("edf.wasm");
+    let name = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_else(|| "edf".to_owned());
+    let file = folder().join(format!("{name}.wasm"));
     let bytes = std::fs::read(&file).map_err(|e| {
         format!("{}: {e}. sequor plugin build --out .sequor/guests plugins/guests/* makes it", file.display())
     })?;
@@ -31,7 +32,8 @@ fn main() -> Told<()> {
     let component = Component::new(&serving, "edf.wasm", &bytes, Grants::default(), None)?;
     let mut guest = start(&component)?;
     let mut counted = start(&Component::new(&counting, "edf.wasm", &bytes, Grants::default(), None)?)?;
-    println!("plan of edf   native us   plug-in us   instructions   a us");
+    println!("{name}, {} KiB of memory", guest.memory() / 1024);
+    println!("  plan of   edf in Rust us   plug-in us   instructions   a us");
     for len in CANDIDATES {
         let see = see(len, component.manifest().hooks.columns);
         let mut picks = Picks::default();
@@ -41,7 +43,7 @@ fn main() -> Told<()> {
         let plugin = best(CALLS, || drop(guest.plan(0, &see, &mut picks)));
         counted.plan(0, &see, &mut picks)?;
         let fuel = counted.fuel();
-        println!("{len:>11}{native:>12.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
+        println!("{len:>9}{native:>17.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
     }
     loads(&serving, &component, &bytes)
 }
@@ -50,7 +52,7 @@ fn main() -> Told<()> {
 fn loads(engine: &Arc<Engine>, component: &Component, bytes: &[u8]) -> Told<()> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::new(&folder.path().join("code"))?;
-    let load = |cache: Option<&Cache>| Component::new(engine, "edf.wasm", bytes, Grants::default(), cache);
+    let load = |cache: Option<&Cache>| Component::new(engine, "x.wasm", bytes, Grants::default(), cache);
     let cold = best(1, || drop(load(None)));
     load(Some(&cache))?;
     let cached = best(1, || drop(load(Some(&cache))));
@@ -85,19 +87,30 @@ impl Services for Nobody {
 }
 
 fn start(component: &Component) -> Told<Instance> {
-    let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
-    guest.configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, ..ModelFacts::default() })??;
+    // Languages with a run time of their own need more than the 16 MiB that there are by default.
+    let mut guest = component.instance(Arc::new(Nobody), Limits { memory: 256 << 20, ..Limits::default() })?;
+    let keys = component.manifest().features.clone();
+    guest
+        .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;
     Ok(guest)
 }
 
 /// Candidates with deadlines in no order, in the columns that are wanted.
 fn see(len: u32, wanted: u32) -> Columns {
-    let n = if wanted & columns::DEADLINE == 0 { 0 } else { len };
-    let deadline = (0..n).map(|i| 2_000_000_000 + u64::from(i.wrapping_mul(2_654_435_761)) % 1_000_000_000).collect();
-    let n = len as usize;
-    let (shape, rows) = (if wanted & columns::SHAPE == 0 { vec![] } else { vec![0; n] }, vec![1; n]);
-    let rows = if wanted & columns::ROWS == 0 { vec![] } else { rows };
-    Columns { now: 1_000_000_000, max_batch: 32, free_instances: 1, len, deadline, shape, rows, ..Columns::default() }
+    let many = |column: u32| if wanted & column == 0 { 0 } else { len };
+    let due = |i: u32| 2_000_000_000 + u64::from(i.wrapping_mul(2_654_435_761)) % 1_000_000_000;
+    Columns {
+        now: 1_000_000_000,
+        max_batch: 32,
+        free_instances: 1,
+        len,
+        arrival: (0..many(columns::ARRIVAL)).map(u64::from).collect(),
+        deadline: (0..many(columns::DEADLINE)).map(due).collect(),
+        shape: vec![0; many(columns::SHAPE) as usize],
+        rows: vec![1; many(columns::ROWS) as usize],
+        keys: (0..many(columns::KEYS)).map(|i| u64::from(i % 8)).collect(),
+        ..Columns::default()
+    }
 }
 
 /// What the guest does, in Rust: refuses the late, fires the most urgent of the first one's shape.

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seq, StateAt, Submit, Time, Usage,
+    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
+    Usage,
 };
 use tokio::sync::oneshot;
 
@@ -224,6 +225,17 @@ impl Model {
         let acts = table.settle();
         drop(table);
         self.act(acts, now);
+    }
+
+    // === for operators ===
+
+    /// A portion of the live sequences, and where the next one begins.
+    pub(super) fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+        self.table.lock().core.seen(from, most)
+    }
+
+    pub(super) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.table.lock().core.ended(most)
     }
 
     // === a sequence's state ===

@@ -122,6 +122,7 @@ impl Attachment {
             differs: self.terms.shadow.then_some(meter.differs),
             memory,
             memory_limit: self.terms.limits.memory,
+            config: self.terms.config.clone(),
         }
     }
 }

@@ -129,6 +129,30 @@ impl TypedMetric for Gauge {
     const TYPE: MetricType = MetricType::Gauge;
 }
 
+/// A number that is set. Clones go together.
+#[derive(Debug, Clone, Default)]
+pub struct Level(Arc<AtomicU64>);
+
+impl Level {
+    pub fn set(&self, level: f64) {
+        self.0.store(level.to_bits(), Relaxed);
+    }
+}
+
+impl EncodeMetric for Level {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&f64::from_bits(self.0.load(Relaxed)))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Level {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
 /// A span of time that is set: kept in nanoseconds, written in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Seconds(Arc<AtomicU64>);

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use sequor_core::Why;
 
 use super::handles::{FailureReason, ModelMetrics, Phase, ended_reason};
-use super::kinds::{Amount, Counter, Gauge, Histogram, Micros, Seconds};
+use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
 use super::plugins::{Hook, Make, PluginMetrics};
 
 /// What a scrape's answer is called.
@@ -68,6 +68,7 @@ struct Families {
     sequences_backlogged: Family<Gauge>,
     slots: Family<Gauge>,
     state_bytes: Family<Gauge>,
+    gpu_state_bytes: Family<Gauge>,
     load_seconds: Family<Seconds>,
     plugins: Plugins,
 }
@@ -83,8 +84,56 @@ struct Plugins {
     counters: Family<Amount>,
 }
 
+/// What is set of one GPU that is in use.
+#[derive(Debug, Clone)]
+pub struct GpuMetrics {
+    /// Allocated for states, whether a sequence holds them or not.
+    pub state_bytes: Gauge,
+    labels: Labels,
+    metrics: Metrics,
+}
+
+/// What a GPU's gauges say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GpuReading {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// From 0 to 1.
+    pub utilization: Option<f64>,
+    pub watts: Option<f64>,
+    pub watts_at_most: Option<f64>,
+    pub joules: Option<f64>,
+}
+
+impl GpuMetrics {
+    /// What is not told is not shown.
+    pub fn set(&self, reading: &GpuReading) {
+        let triton = &self.metrics.0.families.triton;
+        let bytes = |family: &Family<Gauge>, bytes: u64| {
+            family.get_or_create_owned(&self.labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        };
+        bytes(&triton.gpu_total, reading.total_bytes);
+        bytes(&triton.gpu_used, reading.used_bytes);
+        let level = |family: &Family<Level>, level: Option<f64>| {
+            if let Some(level) = level {
+                family.get_or_create_owned(&self.labels).set(level);
+            }
+        };
+        level(&triton.gpu_utilization, reading.utilization);
+        level(&triton.gpu_power, reading.watts);
+        level(&triton.gpu_power_limit, reading.watts_at_most);
+        level(&triton.gpu_energy, reading.joules);
+    }
+}
+
 #[derive(Debug)]
 struct Triton {
+    gpu_total: Family<Gauge>,
+    gpu_used: Family<Gauge>,
+    gpu_utilization: Family<Level>,
+    gpu_power: Family<Level>,
+    gpu_power_limit: Family<Level>,
+    gpu_energy: Family<Level>,
     success: Family<Counter>,
     failure: Family<Counter>,
     count: Family<Counter>,
@@ -129,6 +178,13 @@ impl Metrics {
         let mut plugins = self.0.plugins.lock();
         let made = || Arc::new(self.0.families.plugins.plugin(name));
         Arc::clone(plugins.entry(name.to_owned()).or_insert_with(made))
+    }
+
+    /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
+    pub fn gpu(&self, uuid: &str) -> GpuMetrics {
+        let labels: Labels = vec![("gpu_uuid", uuid.to_owned())];
+        let state_bytes = self.0.families.gpu_state_bytes.get_or_create_owned(&labels);
+        GpuMetrics { state_bytes, labels, metrics: self.clone() }
     }
 
     /// A request of a served model was answered with outputs.
@@ -193,7 +249,19 @@ where
 impl Triton {
     fn register(r: &mut Registry) -> Triton {
         let counter = Counter::default;
+        let (gauge, level) = (Gauge::default as fn() -> Gauge, Level::default as fn() -> Level);
         Triton {
+            gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU in use", gauge),
+            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Memory of a GPU that is taken, whoever took it", gauge),
+            gpu_utilization: family(r, "nv_gpu_utilization", "How busy a GPU is, from 0 to 1", level),
+            gpu_power: family(r, "nv_gpu_power_usage", "Power that a GPU takes, in watts", level),
+            gpu_power_limit: family(r, "nv_gpu_power_limit", "Power that a GPU may take, in watts", level),
+            gpu_energy: family(
+                r,
+                "nv_energy_consumption",
+                "Energy a GPU took since its driver began, in joules",
+                level,
+            ),
             success: family(r, "nv_inference_request_success", "Requests answered with outputs", counter),
             failure: family(r, "nv_inference_request_failure", "Queued requests answered with an error", counter),
             count: family(r, "nv_inference_count", "Inferences: rows of requests that were run", counter),
@@ -225,6 +293,7 @@ impl Families {
             sequences_backlogged: family(r, "sequor_sequences_backlogged", "Sequences waiting for a slot", gauge),
             slots: family(r, "sequor_slots", "Slots of all instances", gauge),
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
+            gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
             plugins: Plugins::register(r),
         }
@@ -340,6 +409,10 @@ mod tests {
         plugin.memory_at("vad").set(7);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
+        let some = Some(0.5);
+        let reading =
+            GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };
+        metrics.gpu("GPU-1").set(&reading);
         insta::assert_snapshot!(series(&metrics.encode()));
     }
 

@@ -17,6 +17,6 @@ pub mod record;
 pub mod trace;
 
 pub use handles::{BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, Timed, ended_reason};
-pub use metrics::Metrics;
+pub use metrics::{GpuMetrics, GpuReading, Metrics};
 pub use plugins::{Hook, PluginMetrics};
 pub use record::Recorder;

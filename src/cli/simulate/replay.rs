@@ -107,3 +107,65 @@ impl Services for Aloud {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::{Asked, Columns, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said};
+
+    use super::*;
+    use crate::plugin::guest::{Limits, Manifest, ModelFacts};
+    use crate::plugin::in_text::Guest;
+    use crate::plugin::round_file::Wrong;
+
+    /// Three candidates, of which index 97 was fired.
+    fn recorded() -> RoundFile {
+        let see = Columns { len: 3, max_batch: 2, ..Columns::default() };
+        let asked = Asked::Plan(Instance { load: Load(0), n: 0 });
+        let mut round = Round::again(asked, see, Hooks::default(), [(1, 0), (1, 0), (1, 0)]);
+        round.picks = Picks { fire: vec![97, 0], ..Picks::default() };
+        let manifest = Manifest {
+            name: "fair".to_owned(),
+            version: "1.2".to_owned(),
+            hooks: Hooks::default(),
+            features: Vec::new(),
+        };
+        let facts = ModelFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..ModelFacts::default() };
+        let wrong = Wrong { fault: Fault::Index, what: "plan answered index 97 of 3 candidates" };
+        let said = Said::Plan(Ok(Decision::Fire));
+        RoundFile::new(&round, Some(&said), wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
+    }
+
+    #[test]
+    fn a_round_is_put_again_and_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = recorded().write(folder.path(), 1).unwrap();
+        let put = |guest: &Guest<'_>| {
+            let path = folder.path().join("fair.wasm");
+            std::fs::write(&path, guest.component()).unwrap();
+            run(&file, path.to_str().unwrap()).map_err(|e| e.to_string())
+        };
+        assert_eq!(put(&Guest::default()), Ok(()));
+        // It fires its first candidate twice.
+        let twice = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
+            (i32.store (i32.const 1036) (i32.const 2)) (i32.const 1024)";
+        assert_eq!(put(&Guest { plan: twice, ..Guest::default() }).unwrap_err(), "now   repeat: plan answered 0 twice");
+        let fell = put(&Guest { plan: "unreachable", ..Guest::default() }).unwrap_err();
+        assert_eq!(fell, "now   trap: it gave up (unreachable) (in plan), in plan");
+        assert!(run(Path::new("/none.json"), "x.wasm").is_err());
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_first() {
+        let component = {
+            let engine = Arc::new(Engine::new(Mode::Simulation).unwrap());
+            Component::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None).unwrap()
+        };
+        assert_eq!(
+            before(&recorded(), &component),
+            "fair 1.2 (3f2a91c) on vad 2: plan of 3 candidates, at most 2 a batch\n\
+             then  index: plan answered index 97 of 3 candidates\n\
+             then  fired 2 of 3: 97, 0\n\
+             note  a fresh instance: it has observed nothing\n"
+        );
+    }
+}
