@@ -279,13 +279,13 @@ impl Attachment {
             Mute::Struck(struck) => Some(struck.fault),
         };
         let said = match (&round.asked, fault) {
+            // A shadow's failure is nobody's round.
+            (Asked::Plan(_), _) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
             // The core counts the others.
             (Asked::Plan(_), None) => {
                 self.fell_back();
                 Said::Plan(Ok(Decision::Default))
             }
-            // A shadow's failure is nobody's round.
-            (Asked::Plan(_), Some(_)) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
             (Asked::Plan(_), Some(fault)) => Said::Plan(Err(fault)),
             (Asked::Admit { .. }, fault) => Said::Admit(Err(fault.unwrap_or(Fault::Busy))),
         };

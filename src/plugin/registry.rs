@@ -11,7 +11,7 @@ use sequor_core::{Load, Time};
 
 use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
 use super::guest::{Limits, ModelFacts, Source};
-use super::journal::{Journal, Level};
+use super::journal::Journal;
 use super::keeper::Keeper;
 use super::making::Unfit;
 use super::report::{By, LogLine, PluginError, State, Summary};
@@ -47,15 +47,15 @@ impl Default for Rules {
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(pub(super) Arc<Inner>);
 
-struct Inner {
-    rules: Rules,
+pub(super) struct Inner {
+    pub(super) rules: Rules,
     loader: Box<MakeSource>,
     shared: Shared,
     metrics: Metrics,
     keeper: Arc<Keeper>,
-    plugins: Mutex<BTreeMap<String, Plugin>>,
+    pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
     /// Held by whoever changes something.
     changing: Mutex<()>,
@@ -74,17 +74,17 @@ impl Drop for Inner {
 }
 
 #[derive(Debug)]
-struct Plugin {
-    current: Arc<dyn Source>,
+pub(super) struct Plugin {
+    pub(super) current: Arc<dyn Source>,
     previous: Option<Arc<dyn Source>>,
-    journal: Arc<Journal>,
+    pub(super) journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
     /// Its file in the plug-in folder, as it was when it was looked at last.
-    print: Option<Print>,
+    pub(super) print: Option<Print>,
 }
 
 /// When a file was written, and its size.
-type Print = (SystemTime, u64);
+pub(super) type Print = (SystemTime, u64);
 
 /// A registry that may be gone.
 #[derive(Debug)]
@@ -166,64 +166,8 @@ impl Registry {
         self.show(name)
     }
 
-    /// The current version, from the plug-in folder if it was not asked for before.
-    pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current)) {
-            return Ok(source);
-        }
-        let path = self.file(name).ok_or_else(|| self.absent(name))?;
-        // As it was before it was read: what is written later is news.
-        let print = self.print(name);
-        let component = fs_err::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                PluginError::Absent(format!("there is no plug-in \"{name}\": {} does not exist", path.display()))
-            }
-            _ => PluginError::Internal(e.to_string()),
-        })?;
-        let source = self.make(name, component)?;
-        if self.with(name, |_| ()).is_err() {
-            self.take_in(name, Arc::clone(&source), print, By("plugins.dir"));
-        }
-        Ok(source)
-    }
-
-    /// Where the plug-in folder has it.
-    pub fn file(&self, name: &str) -> Option<PathBuf> {
-        let is_name = crate::config::model::is_plugin_name(name);
-        self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
-    }
-
-    fn print(&self, name: &str) -> Option<Print> {
-        let file = fs_err::metadata(self.file(name)?).ok()?;
-        Some((file.modified().ok()?, file.len()))
-    }
-
     pub(super) fn downgrade(&self) -> Gone {
         Gone(Arc::downgrade(&self.0))
-    }
-
-    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version. A bad one is logged.
-    pub fn look(&self) {
-        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
-        for name in names {
-            let print = self.print(&name);
-            let changed = {
-                let mut plugins = self.0.plugins.lock();
-                let Some(plugin) = plugins.get_mut(&name) else { continue };
-                std::mem::replace(&mut plugin.print, print) != print
-            };
-            if changed && print.is_some() {
-                self.look_at(&name);
-            }
-        }
-    }
-
-    fn look_at(&self, name: &str) {
-        let Some(file) = self.file(name) else { return };
-        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        if let Err(error) = read.and_then(|component| self.replace(name, component, By("plugins.dir"))) {
-            let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
-        }
     }
 
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
@@ -371,11 +315,11 @@ impl Registry {
 
     // === inside ===
 
-    fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
+    pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
         self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
     }
 
-    fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
+    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
         if !crate::config::model::is_plugin_name(name) {
             let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
             return Err(PluginError::Invalid(what));
@@ -383,7 +327,7 @@ impl Registry {
         (self.0.loader)(name, component)
     }
 
-    fn take_in(&self, name: &str, source: Arc<dyn Source>, print: Option<Print>, by: By<'_>) {
+    pub(super) fn take_in(&self, name: &str, source: Arc<dyn Source>, print: Option<Print>, by: By<'_>) {
         let after = source.sha256().to_owned();
         let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
         let plugin = Plugin { current: source, previous: None, journal, metrics, print };
