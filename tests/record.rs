@@ -53,6 +53,7 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
         inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

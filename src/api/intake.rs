@@ -118,6 +118,12 @@ impl Api {
         self.0.repository.find(model, version).map_err(|failure| refusal::status(&failure, ""))
     }
 
+    /// The headers that the models' features come from, of those that `get` finds.
+    pub(crate) fn headers<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> Vec<(String, String)> {
+        let names = self.0.repository.headers();
+        names.iter().filter_map(|name| Some((name.clone(), get(name)?.to_owned()))).collect()
+    }
+
     /// Admits a request now, in the order of the calls; the answer is to be awaited. What a client got wrong is told by the answer too.
     pub fn begin(&self, call: Call, request: Result<InferRequest, Status>) -> Underway {
         let flight = Flight::of(&self.0.metrics);

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use sequor_core::Hold;
 
-use super::Failed;
+use super::{Failed, equip};
 use crate::api;
 use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
@@ -14,7 +14,6 @@ use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
 use crate::config::server::{Settings, file};
 use crate::model::{Options, Repository};
-use crate::plugin::{Grants, Loader, Rules};
 use crate::server::{Addresses, AdminOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles};
 use crate::telemetry::Metrics;
 
@@ -62,19 +61,11 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
+        ..Options::default()
     };
-    Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))
-}
-
-/// Lets the repository's models have plug-ins. What runs them is made when the first one comes.
-pub(super) fn plugins(repository: &Repository) -> Result<(), Failed> {
-    let loader = OnceLock::new();
-    let load = move |name: &str, component: Vec<u8>| {
-        let loader = loader.get_or_init(|| Loader::new(None, Grants::default()));
-        loader.as_ref().map_err(Clone::clone)?.load(name, &component)
-    };
-    let started = repository.run_plugins(Rules::default(), Box::new(load));
-    started.map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+    let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
+    equip::equip(&repository, &settings.plugins)?;
+    Ok(repository)
 }
 
 /// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
@@ -103,6 +94,7 @@ pub(super) fn server_options(
         plugins: Some(Arc::new(repository.clone())),
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,
+        peek: settings.admin.peek,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
         settings: settings.shown.clone(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, launch, report, variable};
+use super::{Failed, equip, launch, report, variable};
 use crate::config::Fault;
 use crate::config::server::file::{ControlMode, LogFormat as Format};
 use crate::config::server::{self, Given, Host, Settings};
@@ -53,13 +53,15 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
         repository.record(path, *most).map_err(failed)?;
     }
     let loading = repository.loading();
-    launch::plugins(&repository)?;
     let options = launch::server_options(settings, &library, &repository)?;
     let running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
     repository.govern(Control { mode, directories });
+    if settings.plugins.watch {
+        equip::watch(&repository)?;
+    }
     load(&repository, settings).await?;
     crate::device::trim();
     drop(loading);

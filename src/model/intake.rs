@@ -4,8 +4,10 @@ use sequor_core::{DataType, Dims, Id, Shape, Traits};
 
 use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
 use crate::error::Invalid;
+use crate::plugin::texts::Texts;
 use crate::tensor::{Named, Tensor, rows};
 
+use super::features;
 use super::request::InferRequest;
 
 /// The longest text a correlation id may be.
@@ -24,7 +26,15 @@ pub(super) struct Accepted {
 }
 
 /// Checks a request in the order in which Triton does.
-pub(super) fn accept(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
+pub(super) fn accept(settings: &ModelSettings, request: &mut InferRequest, texts: &Texts) -> Result<Accepted, Invalid> {
+    let mut accepted = check(settings, request)?;
+    if !settings.features.is_empty() {
+        features::fill(&mut accepted.traits, settings, request, &accepted.inputs, texts);
+    }
+    Ok(accepted)
+}
+
+fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
     let outputs = outputs(settings, &request.outputs)?;
     let given = std::mem::take(&mut request.inputs);
     if let Some(empty) = end_without_inputs(settings, request, &given) {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
-use crate::backend::Graph;
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
+use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::Attachment;
+use crate::plugin::texts::Texts;
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -27,15 +28,18 @@ pub(super) struct Loaded {
     pub(super) key: Load,
     pub(super) version: u64,
     pub(super) settings: Arc<ModelSettings>,
-    pub(super) graph: Arc<dyn Graph>,
     pub(super) wiring: Wiring,
     pub(super) states: Vec<StateSpec>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
+    /// What became of instances that may run on a GPU or on the CPU.
+    pub(super) auto: Auto,
     /// What a policy is shown at most.
     candidates: u32,
+    /// Texts that became key features.
+    pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
     /// How long its steps take.
@@ -57,9 +61,9 @@ impl Loaded {
         key: Load,
         version: u64,
         settings: ModelSettings,
-        graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
-        (hold, candidates): (Option<Hold>, u32),
+        (hold, candidates, texts): (Option<Hold>, u32, Arc<Texts>),
+        auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -70,7 +74,6 @@ impl Loaded {
         Ok(Loaded {
             key,
             version,
-            graph,
             wiring,
             states,
             metadata,
@@ -78,7 +81,9 @@ impl Loaded {
             handles: OnceLock::new(),
             pace: Pace::default(),
             hold,
+            auto,
             candidates,
+            texts,
             attachment: ArcSwapOption::empty(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,

@@ -8,7 +8,8 @@ use sequor_core::Hooks;
 use sequor_core::policy::columns;
 
 use super::repository::Availability;
-use super::tests::{House, load};
+use super::request::Parameter;
+use super::tests::{House, load, request};
 use crate::plugin::Rules;
 use crate::plugin::guest::Source;
 use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
@@ -192,6 +193,62 @@ fn one_that_traps_is_made_anew_by_the_keeper() {
     }
     let plans = rig.plans("trap");
     assert_eq!((rig.house.sum(1, 6, |s| s.end = true), rig.plans("trap")), (11, plans + 1));
+}
+
+#[test]
+fn features_come_from_parameters_headers_and_inputs() {
+    let feature = |name: &str, from: &str, key: &str, kind: &str, default: &str| {
+        format!(
+            "[[feature]]\nname = \"{name}\"\nfrom = \"{from}\"\nkey = \"{key}\"\ntype = \"{kind}\"\ndefault = {default}\n"
+        )
+    };
+    let rig = Rig::empty(&["first"], |_| {});
+    let toml = [
+        feature("tenant", "parameter", "tenant", "key", "\"anonymous\""),
+        feature("zone", "header", "X-Zone", "key", "\"\""),
+        feature("value", "input", "INPUT", "number", "0"),
+        feature("chunk", "parameter", "chunk_ms", "number", "-1.5"),
+    ];
+    rig.write(&format!("{}[plugins.scheduler]\nuse = \"first\"\n", toml.join("")));
+    rig.load();
+    assert_eq!(*rig.house.repository.headers(), ["x-zone"]);
+    let saw = || rig.versions.lock()["first"].script.lock().saw.clone();
+    let key = crate::plugin::texts::key;
+    let mut said = request(1, 42, |s| s.start = true);
+    said.parameters = vec![
+        ("tenant".to_owned(), Parameter::Text("gold".to_owned())),
+        ("chunk_ms".to_owned(), Parameter::Int(320)),
+        ("other".to_owned(), Parameter::Bool(true)),
+    ];
+    said.headers = vec![("x-zone".to_owned(), "eu".to_owned())];
+    rig.house.answer(said).unwrap();
+    assert_eq!(saw(), (vec![42.0, 320.0], vec![key("gold"), key("eu")]));
+    rig.house.answer(request(1, 7, |_| {})).unwrap();
+    assert_eq!(saw(), (vec![7.0, -1.5], vec![key("anonymous"), key("")]));
+    let texts = rig.house.repository.registry().unwrap().texts();
+    assert_eq!(texts.text(key("gold")).as_deref(), Some("gold"));
+}
+
+#[test]
+fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    let registry = rig.house.repository.registry().unwrap();
+    let write = |text: &str| {
+        fs_err::write(registry.file("first").unwrap(), text).unwrap();
+        registry.look();
+        repository.show("first").unwrap().sha256
+    };
+    repository.attach(&attach("first"), BY).unwrap();
+    registry.look();
+    assert_eq!(write("all#2"), "all#2");
+    assert_eq!(write("bad#33"), "all#2");
+    let line = repository.logs("first", 0).unwrap().pop().unwrap();
+    assert!(line.level == "error" && line.message.starts_with("not replaced: first (bad#33)"), "{line:?}");
+    assert_eq!(write("garbage!"), "all#2");
+    assert_eq!(write("first"), "first");
+    rig.sequence(1);
+    assert_eq!(rig.state("first"), State::Active);
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Repository {
     pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
-        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), keeps)?;
+        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
         self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 
@@ -162,18 +162,18 @@ impl Repository {
     }
 
     /// Lets it decide for a load that the core knows, in place of the one that did.
-    pub(super) fn let_decide(&self, load: &Loaded, attachment: Arc<Attachment>) -> Result<(), LoadError> {
+    pub(super) fn let_decide(&self, load: &Loaded, attachment: &Arc<Attachment>) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
-        if let Some(old) = load.attachment.swap(Some(Arc::clone(&attachment))) {
+        if let Some(old) = load.attachment.swap(Some(Arc::clone(attachment))) {
             registry.dismiss(&old);
         }
         if let Err(unfit) = attachment.open() {
             load.attachment.store(None);
-            registry.dismiss(&attachment);
+            registry.dismiss(attachment);
             return Err(LoadError::Runtime(format!("{}: {unfit}", attachment.plugin())));
         }
         let plugin = attachment.plugin().to_owned();
-        registry.settle(Arc::clone(&attachment));
+        registry.settle(Arc::clone(attachment));
         // Another version may have taken its place everywhere while this one was made.
         if let Ok(current) = registry.find(&plugin)
             && let Err(unfit) = attachment.keep_to(&current)
@@ -215,7 +215,7 @@ impl Repository {
         };
         let made = loads.iter().map(tried).collect::<Result<Vec<_>, _>>()?;
         for (load, attachment) in &made {
-            self.let_decide(load, Arc::clone(attachment)).map_err(|e| PluginError::Invalid(e.to_string()))?;
+            self.let_decide(load, attachment).map_err(|e| PluginError::Invalid(e.to_string()))?;
         }
         let after = registry.find(&how.plugin)?.sha256().to_owned();
         let before = before.and_then(|b| registry.show(b.plugin()).ok()).map(|s| s.sha256).unwrap_or_default();

@@ -24,6 +24,8 @@ pub struct InferRequest {
     pub outputs: Vec<String>,
     /// Parameters the server gives no meaning to, for policies and processors.
     pub parameters: Vec<(String, Parameter)>,
+    /// The headers (or gRPC metadata) that features of models come from, by name in lower case; the others are not handed over.
+    pub headers: Vec<(String, String)>,
     pub dialect: Dialect,
 }
 

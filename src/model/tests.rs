@@ -56,22 +56,10 @@ impl House {
         value: i32,
         change: impl FnOnce(&mut SequenceStep),
     ) -> Result<InferAnswer, Failure> {
-        let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
-        change(&mut sequence);
-        let data = Bytes::copy_from_slice(&value.to_le_bytes());
-        let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
-        let request = InferRequest {
-            model: "sum".to_owned(),
-            version: String::new(),
-            id: String::new(),
-            sequence,
-            priority: 0,
-            timeout: None,
-            inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
-            outputs: Vec::new(),
-            parameters: Vec::new(),
-            dialect: Dialect::TRITON,
-        };
+        self.answer(request(id, value, change))
+    }
+
+    pub(super) fn answer(&self, request: InferRequest) -> Result<InferAnswer, Failure> {
         let pending = self.repository.submit(request)?;
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
     }
@@ -79,6 +67,27 @@ impl House {
     pub(super) fn sum(&self, id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> i32 {
         let answer = self.send(id, value, change).unwrap();
         i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())
+    }
+}
+
+/// One step of a sequence.
+pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep)) -> InferRequest {
+    let mut sequence = SequenceStep { id: Id::from(id), ..SequenceStep::default() };
+    change(&mut sequence);
+    let data = Bytes::copy_from_slice(&value.to_le_bytes());
+    let tensor = Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data };
+    InferRequest {
+        model: "sum".to_owned(),
+        version: String::new(),
+        id: String::new(),
+        sequence,
+        priority: 0,
+        timeout: None,
+        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        outputs: Vec::new(),
+        parameters: Vec::new(),
+        headers: Vec::new(),
+        dialect: Dialect::TRITON,
     }
 }
 

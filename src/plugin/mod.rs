@@ -8,7 +8,8 @@
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: where its guest sits · `inbox`: what it is to be told · `health`:
 //!   strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
-//! - `registry`: the named plug-ins with their versions, and where they are attached · `keeper`: the thread that looks after them.
+//! - `registry`: the named plug-ins with their versions, and where they are attached · `keeper`: the thread that looks after them ·
+//!   `watch`: their folder.
 //! - `journal`, `voice`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
@@ -58,6 +59,7 @@ mod tests;
 pub mod texts;
 mod ticker;
 mod voice;
+mod watch;
 mod when;
 
 pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};

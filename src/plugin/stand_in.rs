@@ -20,6 +20,8 @@ pub(crate) struct Script {
     pub(crate) restored: Option<Vec<u8>>,
     pub(crate) memory: u64,
     pub(crate) configure: Option<String>,
+    /// Features of the last question.
+    pub(crate) saw: (Vec<f64>, Vec<u64>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,6 +113,7 @@ impl Guest for Puppet {
     fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
         let mut script = self.0.lock();
         script.plans += 1;
+        script.saw = (see.numbers.clone(), see.keys.clone());
         match script.does {
             Does::Trap => return struck(Fault::Trap),
             Does::Time => return struck(Fault::Time),

@@ -1,5 +1,6 @@
 //! Key features: texts as 64-bit FNV-1a, the same in every process; and the last texts that were met, so that a plug-in may ask for one.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
@@ -29,8 +30,14 @@ impl Texts {
     pub fn key(&self, text: &str) -> u64 {
         let key = key(text);
         let mut known = self.0.lock();
-        if !known.by_key.contains_key(&key) {
-            known.by_key.insert(key, text.into());
+        let fresh = match known.by_key.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(text.into());
+                true
+            }
+            Entry::Occupied(_) => false,
+        };
+        if fresh {
             known.order.push_back(key);
             if known.order.len() > MOST
                 && let Some(oldest) = known.order.pop_front()

@@ -81,6 +81,7 @@ pub(crate) fn infer(
         inputs,
         outputs,
         parameters: parameters.custom,
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, parameters.form))

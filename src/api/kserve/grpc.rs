@@ -72,12 +72,13 @@ pub(super) fn call(message: &ModelInferRequest) -> Call {
 }
 
 impl Opening {
-    fn of(metadata: &MetadataMap) -> Opening {
+    fn of(api: &Api, metadata: &MetadataMap) -> Opening {
         let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
         Opening {
             sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
             strict: is_true(STRICT),
             typed: is_true(TYPED),
+            headers: api.headers(|name| metadata.get(name)?.to_str().ok()),
         }
     }
 }
@@ -85,11 +86,13 @@ impl Opening {
 /// Reads a request, and takes from its model what the form of its answer needs.
 pub(super) fn read(api: &Api, message: ModelInferRequest, opening: &Opening) -> (Result<InferRequest, Status>, Form) {
     let is_typed = opening.typed && message.raw_input_contents.is_empty();
-    let read = decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(request, mut form)| {
-        form.typed |= is_typed;
-        form.fit_to(api, &request)?;
-        Ok((request, form))
-    });
+    let read =
+        decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(mut request, mut form)| {
+            request.headers.clone_from(&opening.headers);
+            form.typed |= is_typed;
+            form.fit_to(api, &request)?;
+            Ok((request, form))
+        });
     match read {
         Ok((request, form)) => (Ok(request), form),
         Err(status) => (Err(status), Form::default()),
@@ -150,7 +153,7 @@ impl GrpcInferenceService for Kserve {
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
         let call = call(&message);
-        let (request, form) = read(&self.api, message, &Opening::of(&metadata));
+        let (request, form) = read(&self.api, message, &Opening::of(&self.api, &metadata));
         let answer = self.api.infer(call, request, timeout(&metadata)).await?;
         Ok(echo(&metadata, encode::answer(answer, &form)?))
     }
@@ -163,7 +166,7 @@ impl GrpcInferenceService for Kserve {
     ) -> Reply<Self::ModelStreamInferStream> {
         let (metadata, mut extensions, requests) = request.into_parts();
         let (sender, replies) = line::line();
-        let pump = Pump::new(self.api.clone(), Opening::of(&metadata), requests, sender);
+        let pump = Pump::new(self.api.clone(), Opening::of(&self.api, &metadata), requests, sender);
         match extensions.remove::<Beside>() {
             Some(beside) => beside.run(pump),
             None => drop(tokio::spawn(pump)),

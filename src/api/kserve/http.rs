@@ -150,7 +150,9 @@ async fn read(api: &Api, named: &Named, headers: &HeaderMap, body: Body) -> Resu
     let limit = api.limits().request;
     let body = compress::unpack(headers, collect(body, limit).await?, limit)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok());
-    read_body(api, named, sequence, json_length(headers)?, body)
+    let (mut request, form) = read_body(api, named, sequence, json_length(headers)?, body)?;
+    request.headers = api.headers(|name| headers.get(name)?.to_str().ok());
+    Ok((request, form))
 }
 
 /// Reads a body, and takes from its model what its answer needs.

@@ -107,6 +107,7 @@ fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferReques
         inputs,
         outputs,
         parameters: parameters.custom,
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, form))
@@ -262,6 +263,7 @@ pub(crate) fn raw(
         inputs: vec![input],
         outputs: Vec::new(),
         parameters: Vec::new(),
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
     Ok((request, Form { binary: true, ..Form::default() }))

@@ -40,7 +40,8 @@ pub(super) async fn open(
     api.find(&named.model, &named.version)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let limit = api.limits().request;
-    let talk = Talk { api, named, sequence, waiting: VecDeque::new(), largest: None };
+    let told = api.headers(|name| headers.get(name)?.to_str().ok());
+    let talk = Talk { api, named, sequence, headers: told, waiting: VecDeque::new(), largest: None };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -55,6 +56,8 @@ struct Talk {
     named: Named,
     /// What the headers say of the sequence.
     sequence: Option<String>,
+    /// What features of models come from.
+    headers: Vec<(String, String)>,
     waiting: VecDeque<(Underway, Form)>,
     /// Of the answers so far.
     largest: Option<usize>,
@@ -142,6 +145,10 @@ impl Talk {
         let json = json_length.and_then(|length| body.get(..length)).unwrap_or(&body);
         let mark = mark(json);
         let read = read_body(&self.api, &self.named, self.sequence.as_deref(), json_length, body);
+        let read = read.map(|(mut request, form)| {
+            request.headers.clone_from(&self.headers);
+            (request, form)
+        });
         self.put(mark, read);
     }
 

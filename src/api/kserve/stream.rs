@@ -31,6 +31,8 @@ pub(crate) struct Opening {
     pub(crate) strict: bool,
     /// The client wants lists where it has sent lists.
     pub(crate) typed: bool,
+    /// What features of models come from.
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// The task of a stream. Dropping it cancels what is underway.

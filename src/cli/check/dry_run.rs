@@ -142,6 +142,7 @@ fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Result<InferR
         inputs: inputs.collect::<Result<_, String>>()?,
         outputs: Vec::new(),
         parameters: Vec::new(),
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     })
 }

@@ -32,7 +32,7 @@ pub struct File {
     pub tls: Tls,
     pub(super) auth: Option<Auth>,
     pub(super) state: Option<State>,
-    pub(super) plugins: Option<Plugins>,
+    pub plugins: Plugins,
     pub(super) otlp: Option<Otlp>,
 }
 
@@ -98,7 +98,8 @@ pub struct Admin {
     pub keys_file: PathBuf,
     /// Whether plug-ins may come over the wire.
     pub upload: bool,
-    pub(super) peek: Option<bool>,
+    /// Whether texts of ids and states of sequences are shown.
+    pub peek: bool,
 }
 
 /// Of the listeners for clients and operators; empty paths are none.
@@ -159,6 +160,45 @@ pub enum LogFormat {
     Json,
 }
 
+/// What plug-ins may do, and where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plugins {
+    /// The folder of NAME.wasm; empty is none.
+    pub dir: PathBuf,
+    /// Whether a file that changes takes the place of what serves.
+    pub watch: bool,
+    /// Whether a model's file must name the hash of its plug-in.
+    pub require_sha256: bool,
+    /// Requests a scheduler is shown at most.
+    pub max_candidates: u32,
+    /// CPU time of a call.
+    pub time: Span,
+    /// Memory of an instance.
+    pub memory: Size,
+    /// Strikes within a minute that park a plug-in.
+    pub strikes: u32,
+    pub grants: Vec<String>,
+}
+
+/// What plug-ins may be given beyond their world.
+pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Plugins {
+            dir: PathBuf::new(),
+            watch: true,
+            require_sha256: false,
+            max_candidates: 1024,
+            time: Span(Duration::from_millis(2)),
+            memory: Size(16 << 20),
+            strikes: 3,
+            grants: Vec::new(),
+        }
+    }
+}
+
 impl Default for File {
     fn default() -> Self {
         File {
@@ -180,7 +220,7 @@ impl Default for File {
             tls: Tls::default(),
             auth: None,
             state: None,
-            plugins: None,
+            plugins: Plugins::default(),
             otlp: None,
         }
     }
@@ -224,7 +264,7 @@ impl Default for Metrics {
 impl Default for Admin {
     fn default() -> Self {
         let address = "127.0.0.1".to_owned();
-        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: None }
+        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: false }
     }
 }
 
@@ -273,19 +313,6 @@ pub(super) struct State {
     dir: Option<PathBuf>,
     url: Option<String>,
     lease: Option<Span>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Plugins {
-    dir: Option<PathBuf>,
-    watch: Option<bool>,
-    require_sha256: Option<bool>,
-    max_candidates: Option<u32>,
-    time: Option<Span>,
-    memory: Option<Size>,
-    strikes: Option<u32>,
-    grants: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

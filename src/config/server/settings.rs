@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Admin, Drain, File, Grpc, Http, Log, Metrics, Model, Runtime, Tls};
+use super::file::{Admin, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
-use crate::config::fault::{Fault, code, in_order};
+use crate::config::fault::{Fault, code, did_you_mean, in_order};
 use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
@@ -37,6 +37,7 @@ pub struct Settings {
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
+    pub plugins: Plugins,
     /// Who set what; a key that is not here has its default.
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every key that is served, with its value and who set it, as operators are shown it.
@@ -128,9 +129,18 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("limits.in_flight", said.limits.in_flight == 0),
         ("limits.stream_unread", said.limits.stream_unread.0 == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
+        ("plugins.max_candidates", said.plugins.max_candidates == 0),
+        ("plugins.time", said.plugins.time.0.is_zero()),
+        ("plugins.memory", said.plugins.memory.0 == 0),
+        ("plugins.strikes", said.plugins.strikes == 0),
         ("model.poll", said.model.poll.0.is_zero()),
         ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
     ];
+    for name in said.plugins.grants.iter().filter(|name| !GRANTS.contains(&name.as_str())) {
+        let near = did_you_mean(name, GRANTS);
+        let what = format!("plugins.grants: \"{name}\" is nothing that can be granted ({}){near}", GRANTS.join(", "));
+        faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
+    }
     for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
         let what = format!("{path} must be more than 0");
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
@@ -195,6 +205,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         drain: said.drain,
         runtime: said.runtime,
         log: said.log,
+        plugins: said.plugins,
         origins,
         shown,
     }
@@ -272,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"2ms\"\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));

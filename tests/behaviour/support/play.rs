@@ -51,6 +51,7 @@ impl<'a> Seq<'a> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             parameters: Vec::new(),
+            headers: Vec::new(),
             dialect: Dialect::TRITON,
         };
         Ask { server: self.server, request }

@@ -1,0 +1,72 @@
+//! From settings to plug-ins: the engine that runs them, made when the first is asked for, and where compiled code is kept.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use super::Failed;
+use crate::config::server::file::Plugins;
+use crate::model::Repository;
+use crate::plugin::guest::Source;
+use crate::plugin::report::PluginError;
+use crate::plugin::{Grants, Loader, Rules};
+
+/// Lets plug-ins decide for the repository's models.
+pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), Failed> {
+    let dir = (!settings.dir.as_os_str().is_empty()).then(|| settings.dir.clone());
+    if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
+        let what = format!("plugins.dir: {} is no directory", dir.display());
+        return Err(Failed::Configuration(what));
+    }
+    let rules = Rules {
+        dir,
+        require_sha256: settings.require_sha256,
+        time: settings.time.0,
+        memory: settings.memory.0,
+        strikes: settings.strikes,
+        max_candidates: settings.max_candidates,
+        rounds: base(&super::variable).map(|base| base.join("rounds")),
+    };
+    let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    let cache = base(&super::variable).map(|base| base.join("plugins"));
+    // Most servers have no plug-in, and an engine is not for nothing.
+    let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
+    let make = move |name: &str, component: Vec<u8>| -> Result<Arc<dyn Source>, PluginError> {
+        match loader.get_or_init(|| Loader::new(cache.as_deref(), grants)) {
+            Ok(loader) => loader.load(name, &component),
+            Err(error) => Err(error.clone()),
+        }
+    };
+    repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
+}
+
+/// Lets changed files take the place of what serves.
+pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
+    let failed = |e: std::io::Error| Failed::Failed(format!("no thread to watch plugins.dir: {e}"));
+    repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
+}
+
+/// Where compiled code and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.
+fn base(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+    let own = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|dir| dir.join("sequor"));
+    set("SEQUOR_CACHE").or_else(|| set("CACHE_DIRECTORY")).or_else(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_has_a_place() {
+        let at = |set: &[(&str, &str)]| {
+            let set: Vec<(String, String)> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            base(&move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+        };
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(at(&[]), None);
+        assert_eq!(at(&[("HOME", "/h")]), path("/h/.cache/sequor"));
+        assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), path("/x/sequor"));
+        assert_eq!(at(&[("HOME", "/h"), ("CACHE_DIRECTORY", "/var/cache/sequor")]), path("/var/cache/sequor"));
+        assert_eq!(at(&[("CACHE_DIRECTORY", "/c"), ("SEQUOR_CACHE", "/s")]), path("/s"));
+    }
+}
