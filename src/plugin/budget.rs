@@ -5,8 +5,8 @@ use std::time::Duration;
 use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
-/// Instructions that a nanosecond of a call's limit stands for where instructions are counted.
-pub(super) const FUEL_A_NANO: u64 = 4;
+/// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
+pub(super) const FUEL_A_NANO: u64 = 8;
 /// Entries of a table, at most. Languages with a run time of their own need some thousands.
 const TABLE: usize = 100_000;
 
