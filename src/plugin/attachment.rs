@@ -1,6 +1,7 @@
 //! A plug-in at a load, on the way of a request: the question is put to the guest behind its lane, what it answers is held against what it was
 //! shown, and whatever goes wrong costs the guest the round and nobody a request.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,9 +18,13 @@ use super::meter::Meter;
 use super::nonsense;
 use super::recent::Recent;
 use super::report::LastFault;
+use super::round_file::{RoundFile, Wrong};
 use super::texts::Texts;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, PluginMetrics};
+
+/// Questions that went wrong and wait to be written down, at most.
+const WRONG: usize = 4;
 
 /// Nanoseconds of the clock that the core is driven by.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -90,6 +95,9 @@ pub struct Attachment {
     pub(super) attached: Mutex<Option<Hooks>>,
     /// The guest has grown so much that a new one shall take its place.
     pub(super) full: AtomicBool,
+    /// Questions that went wrong, to be written down.
+    pub(super) wrong: Mutex<Vec<RoundFile>>,
+    pub(super) rounds: Option<PathBuf>,
     /// It was detached; nothing is made any more.
     pub(super) closed: AtomicBool,
     pub(super) from_file: AtomicBool,
@@ -145,6 +153,7 @@ impl Attachment {
             Ok(said) => self.heed(&lane, round, said),
             Err(mute) => {
                 if let Mute::Struck(struck) = &mute {
+                    self.record(round, None, struck);
                     self.strike(Some(&lane), struck);
                 }
                 self.mute(round, &mute)
@@ -230,7 +239,9 @@ impl Attachment {
     fn heed(&self, lane: &Arc<Lane>, round: &mut Round, said: Said) -> Answer {
         if let Err(fault) = round.check(&said) {
             let what = nonsense::sentence(round, &said, fault);
-            self.strike(Some(lane), &Struck { fault, what });
+            let struck = Struck { fault, what };
+            self.record(round, Some(&said), &struck);
+            self.strike(Some(lane), &struck);
             return self.mute(round, &Mute::Struck(Struck { fault, what: String::new() }));
         }
         let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
@@ -244,6 +255,19 @@ impl Attachment {
         };
         round.picks.clear();
         Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+    }
+
+    /// Keeps a question that went wrong, for the keeper to write down.
+    fn record(&self, round: &Round, said: Option<&Said>, struck: &Struck) {
+        let mut wrong = self.wrong.lock();
+        if self.rounds.is_none() || wrong.len() >= WRONG {
+            return;
+        }
+        let source = Arc::clone(&self.source.lock());
+        let what = Wrong { fault: struck.fault, what: &struck.what };
+        let at = (&self.facts, self.terms.config.as_str(), self.terms.limits);
+        wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));
+        self.bell.ring();
     }
 
     /// What is said in the guest's place: the built-in policy decides, in this very round.

@@ -213,6 +213,7 @@ impl Attachment {
         if self.closed.load(Ordering::Acquire) {
             return None;
         }
+        self.write_down();
         let now = self.clock.now();
         let (state, due) = {
             let health = self.health.lock();
@@ -234,6 +235,23 @@ impl Attachment {
                 self.save();
                 Some(now + SAVES)
             }
+        }
+    }
+
+    /// Writes down the questions that went wrong.
+    fn write_down(&self) {
+        let wrong = std::mem::take(&mut *self.wrong.lock());
+        let Some(folder) = &self.rounds else { return };
+        for file in wrong {
+            let n = self.meter.lock().wrong();
+            let line = match file.write(folder, n) {
+                Ok(path) => {
+                    let (path, name) = (path.display(), self.journal.plugin());
+                    format!("Replay: sequor simulate --replay-round {path} --policy {name}.wasm")
+                }
+                Err(e) => format!("the round that went wrong is not kept: {}: {e}", folder.display()),
+            };
+            self.journal.write(Level::Info, &line);
         }
     }
 

@@ -34,12 +34,14 @@ pub struct Rules {
     pub strikes: u32,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
+    /// Where questions that went wrong are written down; nowhere if there is none.
+    pub rounds: Option<PathBuf>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
-        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024 }
+        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds: None }
     }
 }
 
@@ -104,7 +106,8 @@ impl Registry {
         keeps: bool,
     ) -> std::io::Result<Registry> {
         let keeper = Arc::new(Keeper::default());
-        let shared = Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()) };
+        let shared =
+            Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()), rounds: rules.rounds.clone() };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
         let inner = Inner { rules, loader, shared, metrics, keeper, plugins, attachments, changing };
         let inner = Arc::new(inner);

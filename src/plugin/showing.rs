@@ -1,5 +1,6 @@
 //! An attachment as it is made, and as operators are shown it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +25,8 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub bell: Arc<dyn Bell>,
     pub texts: Arc<Texts>,
+    /// Where questions that went wrong are written down.
+    pub rounds: Option<PathBuf>,
 }
 
 impl Attachment {
@@ -57,6 +60,8 @@ impl Attachment {
             making: Mutex::new(()),
             attached: Mutex::new(None),
             full: AtomicBool::new(false),
+            wrong: Mutex::default(),
+            rounds: shared.rounds.clone(),
             closed: AtomicBool::new(false),
             from_file: AtomicBool::new(terms.from_file),
             terms,
@@ -117,6 +122,7 @@ impl Attachment {
             differs: self.terms.shadow.then_some(meter.differs),
             memory,
             memory_limit: self.terms.limits.memory,
+            config: self.terms.config.clone(),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Rig {
         let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
-        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default() };
+        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default(), rounds: None };
         let mut terms = Terms {
             config: "{}".to_owned(),
             limits: Limits { time: Duration::ZERO, memory: 1000 },
