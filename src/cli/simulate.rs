@@ -1,6 +1,6 @@
 //! `sequor simulate`: the same requests under several policies, in virtual time.
 
-mod contenders;
+pub(super) mod contenders;
 mod replay;
 
 use std::io::BufReader;

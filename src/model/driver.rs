@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Hooks, Id, Instance, Live, Load, Refusal, Req, Round, RowEnd, Said, Seq, StateAt, Submit, Time, Usage,
+    Batch, Event, Hooks, Id, Instance, Live, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time,
+    Tombstone, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -217,7 +218,7 @@ impl Model {
         self.apply(Event::Tick);
     }
 
-    fn apply(self: &Arc<Self>, event: Event) {
+    pub(super) fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
@@ -241,6 +242,17 @@ impl Model {
 
     pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
         self.table.lock().core.id_of(seq).cloned()
+    }
+
+    // === for operators ===
+
+    /// A portion of the live sequences, and where the next one begins.
+    pub(super) fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+        self.table.lock().core.seen(from, most)
+    }
+
+    pub(super) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.table.lock().core.ended(most)
     }
 
     // === a sequence's state ===

@@ -65,7 +65,7 @@ impl Repository {
     pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
-        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), keeps)?;
+        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
         self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 

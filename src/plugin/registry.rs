@@ -17,6 +17,7 @@ use super::making::Unfit;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::texts::Texts;
+use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
 pub type MakeSource = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
@@ -33,12 +34,14 @@ pub struct Rules {
     pub strikes: u32,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
+    /// Where questions that went wrong are written down; nowhere if there is none.
+    pub rounds: Option<PathBuf>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
-        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024 }
+        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds: None }
     }
 }
 
@@ -50,6 +53,7 @@ struct Inner {
     rules: Rules,
     loader: Box<MakeSource>,
     shared: Shared,
+    metrics: Metrics,
     keeper: Arc<Keeper>,
     plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
@@ -74,6 +78,7 @@ struct Plugin {
     current: Arc<dyn Source>,
     previous: Option<Arc<dyn Source>>,
     journal: Arc<Journal>,
+    metrics: Arc<PluginMetrics>,
     /// Its file in the plug-in folder, as it was when it was looked at last.
     print: Option<Print>,
 }
@@ -93,15 +98,22 @@ impl Gone {
 
 impl Registry {
     /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after attachments.
-    pub fn new(rules: Rules, loader: Box<MakeSource>, clock: Arc<dyn Clock>, keeps: bool) -> std::io::Result<Registry> {
+    pub fn new(
+        rules: Rules,
+        loader: Box<MakeSource>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        keeps: bool,
+    ) -> std::io::Result<Registry> {
         let keeper = Arc::new(Keeper::default());
-        let shared = Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()) };
+        let shared =
+            Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()), rounds: rules.rounds.clone() };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner =
-            Arc::new(Inner { rules, loader, shared, keeper: Arc::clone(&keeper), plugins, attachments, changing });
+        let inner = Inner { rules, loader, shared, metrics, keeper, plugins, attachments, changing };
+        let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
-            keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+            inner.keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
     }
@@ -149,7 +161,7 @@ impl Registry {
                 let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
                 return Err(PluginError::Conflict(what));
             }
-            Err(_) => self.take_in(name, source, by),
+            Err(_) => self.take_in(name, source, self.print(name), by),
         }
         self.show(name)
     }
@@ -160,6 +172,8 @@ impl Registry {
             return Ok(source);
         }
         let path = self.file(name).ok_or_else(|| self.absent(name))?;
+        // As it was before it was read: what is written later is news.
+        let print = self.print(name);
         let component = fs_err::read(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 PluginError::Absent(format!("there is no plug-in \"{name}\": {} does not exist", path.display()))
@@ -168,7 +182,7 @@ impl Registry {
         })?;
         let source = self.make(name, component)?;
         if self.with(name, |_| ()).is_err() {
-            self.take_in(name, Arc::clone(&source), By("plugins.dir"));
+            self.take_in(name, Arc::clone(&source), print, By("plugins.dir"));
         }
         Ok(source)
     }
@@ -215,12 +229,13 @@ impl Registry {
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let new = self.make(name, component)?;
-        let old = self.with(name, |p| Arc::clone(&p.current))?;
+        let (old, metrics) = self.with(name, |p| (Arc::clone(&p.current), Arc::clone(&p.metrics)))?;
+        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
         if old.sha256() == new.sha256() {
             return self.show(name);
         }
-        self.put(name, &new, &old)?;
+        self.put(name, &new, &old).inspect_err(|_| metrics.replaced(false))?;
+        metrics.replaced(true);
         self.audit("replace", name, "", by, old.sha256(), new.sha256());
         self.show(name)
     }
@@ -318,7 +333,7 @@ impl Registry {
         terms: Terms,
     ) -> Result<Arc<Attachment>, PluginError> {
         self.find(name)?;
-        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.current)))?;
+        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(&p.current)))?;
         Ok(Arc::new(Attachment::new(&self.0.shared, whom, (facts, load), driver, terms)))
     }
 
@@ -368,10 +383,10 @@ impl Registry {
         (self.0.loader)(name, component)
     }
 
-    fn take_in(&self, name: &str, source: Arc<dyn Source>, by: By<'_>) {
+    fn take_in(&self, name: &str, source: Arc<dyn Source>, print: Option<Print>, by: By<'_>) {
         let after = source.sha256().to_owned();
-        let (journal, print) = (Arc::new(Journal::new(name)), self.print(name));
-        let plugin = Plugin { current: source, previous: None, journal, print };
+        let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
+        let plugin = Plugin { current: source, previous: None, journal, metrics, print };
         self.0.plugins.lock().insert(name.to_owned(), plugin);
         self.audit("load", name, "", by, "", &after);
     }

@@ -14,7 +14,8 @@ use prometheus_client::registry::Registry;
 use sequor_core::Why;
 
 use super::handles::{FailureReason, ModelMetrics, Phase, ended_reason};
-use super::kinds::{Counter, Gauge, Histogram, Level, Micros, Seconds};
+use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
+use super::plugins::{Hook, Make, PluginMetrics};
 
 /// What a scrape's answer is called.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -49,6 +50,7 @@ struct Shared {
     in_flight: Gauge,
     queued: Gauge,
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
+    plugins: Mutex<HashMap<String, Arc<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 2],
 }
@@ -68,6 +70,18 @@ struct Families {
     state_bytes: Family<Gauge>,
     gpu_state_bytes: Family<Gauge>,
     load_seconds: Family<Seconds>,
+    plugins: Plugins,
+}
+
+#[derive(Debug, Clone)]
+struct Plugins {
+    calls: Family<Histogram>,
+    strikes: Family<Counter>,
+    fallbacks: Family<Counter>,
+    stale: Family<Counter>,
+    reloads: Family<Counter>,
+    memory: Family<Gauge>,
+    counters: Family<Amount>,
 }
 
 /// What is set of one GPU that is in use.
@@ -147,8 +161,9 @@ impl Metrics {
         let queued = Gauge::default();
         let help = "Bytes of the inputs of those requests, of which limits.queued may be held";
         registry.register("sequor_requests_queued_bytes", help, queued.clone());
-        let (models, succeeded) = (Mutex::default(), [RwLock::default(), RwLock::default()]);
-        Metrics(Arc::new(Shared { registry, families, in_flight, queued, models, succeeded }))
+        let (models, plugins) = (Mutex::default(), Mutex::default());
+        let succeeded = [RwLock::default(), RwLock::default()];
+        Metrics(Arc::new(Shared { registry, families, in_flight, queued, models, plugins, succeeded }))
     }
 
     /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.
@@ -156,6 +171,13 @@ impl Metrics {
         let mut models = self.0.models.lock();
         let made = || Arc::new(self.0.families.model(name, version));
         Arc::clone(models.entry((name.to_owned(), version)).or_insert_with(made))
+    }
+
+    /// What to count one plug-in with. The same name gives the same counters again.
+    pub fn plugin(&self, name: &str) -> Arc<PluginMetrics> {
+        let mut plugins = self.0.plugins.lock();
+        let made = || Arc::new(self.0.families.plugins.plugin(name));
+        Arc::clone(plugins.entry(name.to_owned()).or_insert_with(made))
     }
 
     /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
@@ -273,6 +295,7 @@ impl Families {
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
             gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
+            plugins: Plugins::register(r),
         }
     }
 
@@ -310,6 +333,48 @@ impl Families {
     }
 }
 
+impl Plugins {
+    fn register(r: &mut Registry) -> Plugins {
+        let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
+        Plugins {
+            calls: family(r, "sequor_plugin_call_seconds", "Time of calls to plug-ins, by hook", Histogram::calls),
+            strikes: family(
+                r,
+                "sequor_plugin_traps_total",
+                "Strikes: traps, limits, answers that break a rule",
+                counter,
+            ),
+            fallbacks: family(r, "sequor_plugin_fallback_total", "Rounds the built-in policy took instead", counter),
+            stale: family(r, "sequor_plugin_stale_total", "Picks that no longer stood when they came", counter),
+            reloads: family(r, "sequor_plugin_reload_total", "Versions that took, or were refused, a place", counter),
+            memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
+            counters: family(r, "sequor_plugin_counter_total", "Counters of plug-ins' own", Amount::default),
+        }
+    }
+
+    fn plugin(&self, name: &str) -> PluginMetrics {
+        let labels: Labels = vec![("plugin", name.to_owned())];
+        let with = move |labels: &Labels, key: &'static str, value: &str| {
+            [labels.clone(), vec![(key, value.to_owned())]].concat()
+        };
+        let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
+        let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
+        PluginMetrics {
+            calls: Hook::ALL.map(|hook| self.calls.get_or_create_owned(&with(&labels, "hook", hook.name()))),
+            fallbacks: self.fallbacks.get_or_create_owned(&labels),
+            stale: self.stale.get_or_create_owned(&labels),
+            replaced: self.reloads.get_or_create_owned(&with(&labels, "result", "ok")),
+            refused: self.reloads.get_or_create_owned(&with(&labels, "result", "refused")),
+            make: Make {
+                strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
+                memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
+                counter: Box::new(move |name| counters.get_or_create_owned(&with(&c, "name", name))),
+            },
+            made: Mutex::default(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -338,6 +403,10 @@ mod tests {
     fn the_names_are_these() {
         let metrics = Metrics::new(true);
         metrics.model("vad", 1);
+        let plugin = metrics.plugin("edf");
+        plugin.struck("trap");
+        plugin.count("served", 0.5);
+        plugin.memory_at("vad").set(7);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
         let some = Some(0.5);

@@ -121,6 +121,10 @@ fn metric(text: &str, name: &str) -> (String, String) {
 fn the_page_of_metrics_is_what_a_scrape_reads() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
+    let plugin = metrics.plugin("p");
+    plugin.struck("trap");
+    plugin.count("served", 1.0);
+    plugin.memory_at("m");
     metrics.request_failed("m", Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
     let some = Some(0.0);
     let reading =

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod admin;
+mod authors;
 mod bad_input;
 mod check;
 mod cli;
@@ -23,6 +24,7 @@ mod papers;
 mod perf;
 mod plugins;
 mod python;
+mod sequences;
 mod serve;
 mod server;
 mod speech;
@@ -30,3 +32,4 @@ mod states;
 mod steps;
 mod sums;
 mod surface;
+mod types;

@@ -37,14 +37,20 @@ fn guest(name: &str) -> String {
 fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": start });
-    let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] }).to_string();
+    let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] });
+    let answer = post(http, "/v2/models/accumulator_int32/infer", &body);
+    answer["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// What is answered to JSON.
+pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
+    let body = body.to_string();
     let mut stream = TcpStream::connect(http).unwrap();
-    let head = "POST /v2/models/accumulator_int32/infer HTTP/1.1\r\nhost: x\r\nconnection: close";
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close");
     write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-    body["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 fn shown(server: &Server, name: &str) -> Value {
