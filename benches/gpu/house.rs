@@ -120,7 +120,11 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        if source.is_dir() { copy(&source, &target) } else { drop(std::fs::copy(source, target).unwrap()) }
+        if source.is_dir() {
+            copy(&source, &target);
+        } else {
+            std::fs::copy(source, target).unwrap();
+        }
     }
 }
 

@@ -215,7 +215,6 @@ mod tests {
         moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 0)).unwrap();
         let result = moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 1));
         assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
-        drop(moves);
         assert_eq!(to.host().unwrap(), [0; 4]);
     }
 

@@ -109,8 +109,8 @@ fn run(
                 assert_eq!(shape, &next[0].0.with(axis, count as u64));
                 match data.place() {
                     Place::Host => data.as_host_mut().unwrap().copy_from_slice(&joined),
-                    // SAFETY: as above.
                     Place::Cuda(_) => {
+                        // SAFETY: as above.
                         unsafe { stand_in::write(&mut data) }.as_host_mut().unwrap().copy_from_slice(&joined);
                     }
                 }
