@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Language, Machine, Problem, Project, component, rust};
+use super::{Language, Machine, Problem, Project, c, component, python, rust};
 
 /// A component that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Buil
             let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
             component::from_module(&module, &bytes)?
         }
-        other => return Err(Problem::file(&project.folder, format!("{} is not built yet", other.name()))),
+        Language::Python => python::component(&project.folder, machine)?,
+        Language::C => c::component(&project.folder, machine)?,
     };
-    std::fs::create_dir_all(to).map_err(|e| Problem::file(to, e))?;
     let write = |manifest: &super::project::Manifest| {
         let path = to.join(format!("{}.wasm", manifest.name));
         let whole = component::with_manifest(&component, &manifest.text);
@@ -32,11 +32,12 @@ pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Buil
 }
 
 /// Puts the whole file there at once: whoever watches the folder never reads half of it. One that is the same is left alone.
-fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     if std::fs::read(path).is_ok_and(|is| is == bytes) {
         return Ok(());
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
     let file = tempfile::NamedTempFile::new_in(parent).map_err(|e| Problem::file(parent, e))?;
     std::fs::write(file.path(), bytes).map_err(|e| Problem::file(path, e))?;
     let file = file.persist(path).map_err(|e| Problem::file(path, e.error))?;

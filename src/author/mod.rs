@@ -6,16 +6,28 @@
 //! - [`project`]: a plug-in's folder: which language, what it is called.
 //! - [`machine`]: where this machine keeps things, and how other programs are run.
 //! - [`rust`]: a module from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
+//! - [`python`], [`c`]: components from Python and C.
+//! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
+//! - [`template`]: a new plug-in's folder.
 //! - [`component`]: a component from a module, with its plugin.toml inside.
+//! - [`trial`]: a component tried out.
+//! - [`doctor`]: what this machine has.
 //! - [`build`]: all of it in order.
 
 pub mod build;
+pub mod c;
 pub mod component;
 pub mod debian;
+pub mod doctor;
 pub mod error;
 pub mod machine;
 pub mod project;
+pub mod python;
 pub mod rust;
+pub mod sdk;
+pub mod stamp;
+pub mod template;
+pub mod trial;
 
 pub use build::{Built, build};
 pub use error::Problem;

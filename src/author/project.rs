@@ -12,11 +12,10 @@ pub enum Language {
     Rust,
     Python,
     C,
-    JavaScript,
 }
 
 impl Language {
-    pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::C, Language::JavaScript];
+    pub const ALL: [Language; 3] = [Language::Rust, Language::Python, Language::C];
 
     /// What `--lang` calls it.
     pub fn name(self) -> &'static str {
@@ -24,7 +23,6 @@ impl Language {
             Language::Rust => "rust",
             Language::Python => "python",
             Language::C => "c",
-            Language::JavaScript => "js",
         }
     }
 
@@ -38,7 +36,6 @@ impl Language {
             Language::Rust => "Cargo.toml",
             Language::Python => "plugin.py",
             Language::C => "plugin.c",
-            Language::JavaScript => "plugin.js",
         }
     }
 }
@@ -111,7 +108,7 @@ mod tests {
     fn a_folder_is_a_plug_in_by_its_sources_and_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Project::open(folder.path()).map_err(|e| e.to_string());
-        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.c, no plugin.js"));
+        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.c"));
         std::fs::write(folder.path().join("plugin.py"), "").unwrap();
         assert!(open().unwrap_err().contains("plugin.toml: "));
         let manifest = |text: &str| std::fs::write(folder.path().join("plugin.toml"), text).unwrap();

@@ -140,7 +140,7 @@ fn with_near_names(mut fault: Fault) -> Fault {
 }
 
 /// The section's contents, if the component has one. `Err` if the sections of the file cannot be told apart.
-pub(super) fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
+pub fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
     const CUT: &str = "its sections cannot be told apart";
     let mut rest = component.get(8..).ok_or(CUT)?;
     while let Some((id, after)) = rest.split_first() {

@@ -40,6 +40,9 @@ pub struct Attached {
     pub differs: Option<(u64, u64)>,
     pub memory: u64,
     pub memory_limit: u64,
+    /// JSON, as it was attached with; empty is `{}`.
+    #[serde(default)]
+    pub config: String,
 }
 
 // ## Active     => Recovering | Parked

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::expect::Expect;
 use super::serving::Wishes;
 use super::workload::bursts::Bursts;
 use super::workload::flow::{self, Flow};
@@ -25,6 +26,10 @@ pub struct File {
     pub poisson: Vec<Poisson>,
     pub bursts: Vec<Bursts>,
     pub talkers: Vec<Talkers>,
+    /// What the plug-in is configured with, where the file is a case of one.
+    pub config: toml::Table,
+    /// What is expected of the run, where it is a case.
+    pub expect: Expect,
 }
 
 impl File {

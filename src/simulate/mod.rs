@@ -11,6 +11,7 @@
 //! - [`contender`]: what decides · [`plugged`]: a plug-in that does.
 //! - [`driver`]: the loop over events.
 //! - [`tally`]: what is counted during a run · [`outcome`]: what it comes to.
+//! - [`expect`]: what a case of a plug-in expects.
 //! - [`experiment`]: every contender on every number of instances.
 //! - [`report`]: the table, the JSON, the page.
 
@@ -18,6 +19,7 @@ pub mod contender;
 pub mod cost;
 pub mod driver;
 pub mod error;
+pub mod expect;
 pub mod experiment;
 pub mod file;
 pub mod outcome;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod admin;
+mod authors;
 mod bad_input;
 mod check;
 mod cli;
@@ -14,6 +15,7 @@ mod examples;
 mod failures;
 mod features;
 mod flags;
+mod gpu;
 mod held;
 mod hostile;
 mod load;
@@ -24,6 +26,7 @@ mod papers;
 mod perf;
 mod plugins;
 mod python;
+mod sequences;
 mod serve;
 mod server;
 mod speech;
@@ -33,4 +36,5 @@ mod steps;
 mod sums;
 mod surface;
 mod swap;
+mod types;
 mod value;

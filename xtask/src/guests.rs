@@ -6,12 +6,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
 use crate::tally::{self, Tally};
+use crate::{process, python};
 
 /// Where the components lie once [`build`] has run, each as NAME.wasm.
 pub(crate) fn folder() -> PathBuf {
     process::kept().join("guests")
+}
+
+/// Where the tools of authors are kept, so that tests fetch nothing that was fetched already.
+pub(crate) fn tools() -> PathBuf {
+    process::kept().join("tools")
 }
 
 /// A cargo command in the workspace of plug-ins.
@@ -25,6 +30,7 @@ pub(crate) fn cargo(subcommand: &str) -> Command {
 pub(crate) fn build(sequor: &Path) -> Result<String> {
     let mut well_behaved = plugin_build(sequor);
     well_behaved.args(entries(&process::root().join("plugins/guests"))?);
+    well_behaved.args(entries(&process::root().join("plugins/guests-python"))?);
     process::run(&mut well_behaved)?;
     let mut hostile = plugin_build(sequor);
     hostile.arg("plugins/hostile").arg("--manifest").args(entries(&process::root().join("plugins/hostile/manifests"))?);
@@ -34,7 +40,7 @@ pub(crate) fn build(sequor: &Path) -> Result<String> {
 
 fn plugin_build(sequor: &Path) -> Command {
     let mut build = process::command(sequor);
-    build.args(["plugin", "build", "--quiet", "--out"]).arg(folder());
+    build.env("SEQUOR_CACHE", tools()).args(["plugin", "build", "--quiet", "--out"]).arg(folder());
     build
 }
 
@@ -43,6 +49,28 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = read().with_context(|| format!("cannot read {}", folder.display()))?;
     found.sort();
     Ok(found)
+}
+
+/// The author's loop in C: the guest in the tree, and one made from nothing, each built and held against the contract.
+pub(crate) fn all_languages(sequor: &Path) -> Result<String> {
+    let author = || {
+        let mut command = process::command(sequor);
+        command.env("SEQUOR_CACHE", tools()).arg("plugin");
+        command
+    };
+    process::run(author().args(["doctor", "--install", "c"]))?;
+    let made = process::kept().join("made-in-c");
+    if made.exists() {
+        fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+    }
+    process::run(author().args(["new", "made-in-c", "--lang", "c", "--dir"]).arg(&made))?;
+    let mut folders = entries(&process::root().join("plugins/guests-c"))?;
+    folders.push(made);
+    process::run(author().arg("build").args(&folders).arg("--out").arg(folder()))?;
+    for name in ["fair-share-c", "made-in-c"] {
+        process::run(author().arg("check").arg(folder().join(format!("{name}.wasm"))))?;
+    }
+    Ok(format!("{} in C", folders.len()))
 }
 
 /// The lints and tests of the guests and of their kit, and whether the generated code is what the contract says.
@@ -57,5 +85,11 @@ pub(crate) fn test(tally: &mut Tally) -> Result<String> {
         "-D",
         "warnings",
     ]))?;
-    tally::run(cargo("test").args(["--quiet", "--workspace", "--locked"]), tally)
+    for guest in entries(&process::root().join("plugins/guests-python"))? {
+        let mut unittest = process::command(python::interpreter());
+        unittest.args(["-m", "unittest", "--quiet"]).current_dir(guest);
+        let kit = process::root().join("plugins/sdk-python");
+        process::run(unittest.env("PYTHONPATH", kit).env("PYTHONDONTWRITEBYTECODE", "1"))?;
+    }
+    tally::run(cargo("test").args(["--workspace", "--locked"]), tally)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{browser, fuzz, guests, node, perf, process, python, runtime, sounds};
+use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds};
 
 /// What is wished beyond the everyday.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ struct Wishes {
     browser: bool,
     /// Seconds of each fuzz target.
     fuzz: Option<u64>,
+    /// Plug-ins in the languages whose compilers are large, too.
+    all_languages: bool,
 }
 
 impl Wishes {
@@ -24,6 +26,7 @@ impl Wishes {
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
+                "--all-languages" => wishes.all_languages = true,
                 "--browser" => wishes.browser = true,
                 "--fuzz" => {
                     wishes.fuzz = Some(arguments.next().context("--fuzz wants seconds")?.parse().context("--fuzz")?);
@@ -88,6 +91,7 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     });
     let has_browser = fetch(wishes, phases)?;
     phases.check("models", models);
+    phases.check("kernels", kernels::check);
     build(phases)?;
     phases.check("tests", || tally::run(&mut tests(has_browser), tally));
     phases.check("tests of guests", || guests::test(tally));
@@ -96,6 +100,10 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
+    if wishes.all_languages {
+        let sequor = process::built("debug", "sequor")?;
+        phases.check("all languages", || guests::all_languages(&sequor));
+    }
     if let Some(seconds) = wishes.fuzz {
         phases.check("fuzz", || tally::run(&mut fuzz::command(seconds), tally));
     }
@@ -166,11 +174,12 @@ fn interleavings() -> Command {
 }
 
 /// Where tests find what they call.
-fn environment() -> [(&'static str, PathBuf); 6] {
+fn environment() -> [(&'static str, PathBuf); 7] {
     [
         ("SEQUOR_PYTHON", python::interpreter()),
         ("SEQUOR_SOUNDS", sounds::folder()),
         ("SEQUOR_GUESTS", guests::folder()),
+        ("SEQUOR_CACHE", guests::tools()),
         ("SEQUOR_PERF_ANALYZER", perf::program()),
         ("SEQUOR_NODE", node::program()),
         ("SEQUOR_BROWSER", browser::program()),
@@ -189,7 +198,7 @@ mod tests {
     fn wishes_are_read_or_refused() {
         let read = |text: &str| Wishes::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(read("").unwrap_or_default(), Wishes::default());
-        let both = Wishes { browser: true, fuzz: Some(60) };
+        let both = Wishes { browser: true, fuzz: Some(60), all_languages: false };
         assert!(read("--fuzz 60 --browser").is_ok_and(|wishes| wishes == both));
         for wrong in ["--fuzz", "--fuzz soon", "--brower"] {
             assert!(read(wrong).is_err(), "{wrong}");

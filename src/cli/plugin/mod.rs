@@ -1,7 +1,15 @@
 //! `sequor plugin`: what authors do on their own machine, one file a verb; what they and operators ask of a running server is in
 //! `cli/remote`.
 
+mod bench;
 mod build;
+mod check;
+mod dev;
+mod doctor;
+mod file;
+mod inspect;
+mod new;
+mod test;
 
 use clap::{ArgMatches, Command};
 
@@ -12,7 +20,16 @@ type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
 /// The verbs: how each is called, and what runs it.
 fn verbs() -> Vec<(Command, Run)> {
-    let here: [(Command, Run); 1] = [(build::command(), build::run)];
+    let here: Vec<(Command, Run)> = vec![
+        (new::command(), new::run),
+        (build::command(), build::run),
+        (check::command(), check::run),
+        (test::command(), test::run),
+        (bench::command(), bench::run),
+        (inspect::command(), inspect::run),
+        (dev::command(), dev::run),
+        (doctor::command(), doctor::run),
+    ];
     here.into_iter().chain(remote::plugin::verbs()).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::cli::Failed;
 
 /// Asks for `path` with the component of this file, which is to be the plug-in's from then on; without a file, with what lies in the
 /// server's folder under the plug-in's name.
-pub(super) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>) -> Result<Value, Failed> {
+pub(in crate::cli) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>) -> Result<Value, Failed> {
     let Some(file) = file else { return named(client, path, &format!("{name}.wasm")) };
     let bytes = fs_err::read(file).map_err(|e| Failed::Failed(e.to_string()))?;
     let Some(folder) = folder(client) else { return client.post(path, Body::Bytes(bytes)) };
@@ -23,6 +23,13 @@ pub(super) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>
     let settled = if answer.is_ok() { fs_err::rename(&beside, &kept) } else { fs_err::remove_file(&beside) };
     settled.map_err(|e| Failed::Failed(e.to_string()))?;
     answer
+}
+
+/// Takes a file away again that [`bring`] laid into the server's folder.
+pub(in crate::cli) fn sweep(client: &Client, name: &str) {
+    if let Some(folder) = folder(client) {
+        let _ = fs_err::remove_file(folder.join(format!("{name}.wasm")));
+    }
 }
 
 fn named(client: &Client, path: &str, file: &str) -> Result<Value, Failed> {

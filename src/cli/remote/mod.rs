@@ -3,13 +3,14 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`plugin`], [`model`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
+//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
 
 pub(super) mod client;
-mod component;
+pub(super) mod component;
 pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;
+pub(super) mod sequence;
 mod table;
 mod tls;
 
@@ -25,7 +26,7 @@ use super::Failed;
 pub(super) const SERVER: &str = "127.0.0.1:8003";
 
 /// Which server is asked, and how its answer is printed.
-fn args() -> Vec<Arg> {
+pub(super) fn args() -> Vec<Arg> {
     let file = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
     };

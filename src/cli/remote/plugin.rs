@@ -215,7 +215,7 @@ fn unload(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// `weights.gold=4`: a path and what is JSON, or else text.
-fn entry(text: &str) -> Result<(String, Value), String> {
+pub(in crate::cli) fn entry(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("\"{text}\" is not KEY=VALUE"))?;
     if key.split('.').any(str::is_empty) {
         return Err(format!("\"{key}\" is no name of an entry"));
@@ -224,7 +224,7 @@ fn entry(text: &str) -> Result<(String, Value), String> {
 }
 
 /// The entries, as one table.
-fn config(entries: &[&(String, Value)]) -> Result<Value, Failed> {
+pub(in crate::cli) fn config(entries: &[&(String, Value)]) -> Result<Value, Failed> {
     let mut config = Map::new();
     for (key, value) in entries {
         let (mut at, mut rest) = (&mut config, key.as_str());

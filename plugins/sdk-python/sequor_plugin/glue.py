@@ -1,0 +1,55 @@
+"""A plug-in in the words of the contract. The component and a test both run it."""
+
+import json
+import traceback
+
+from . import host
+from .columns import Ready
+from .events import each
+
+
+class Glue:
+    """One instance: the author's class, and the model it decides for. What the class raises is said to the server's log, with its line, before the trap
+    that follows, which carries no words."""
+
+    def __init__(self, plugin):
+        self.plugin, self.model = plugin, None
+
+    def configure(self, config, model):
+        self.model = model
+        self.plugin.configure(json.loads(config or "{}"), model)
+
+    def plan(self, round, ready):
+        return told(lambda: self.plugin.plan(round, Ready(ready, self.model)))
+
+    def admit(self, round, waiting, room, victims):
+        return told(lambda: self.plugin.admit(round, Ready(waiting, self.model), room, Ready(victims, self.model)))
+
+    def observe(self, events):
+        def all_of_them():
+            for event in each(events, self.model):
+                self.plugin.observe(event)
+        told(all_of_them)
+
+    def save(self):
+        return told(self.plugin.save)
+
+    def restore(self, saved):
+        self.plugin.restore(saved)
+
+
+def told(call):
+    try:
+        return call()
+    except BaseException as error:
+        host.error(words(error))
+        raise
+
+
+def words(error):
+    """What was raised, and where in the author's own file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(part in frame.filename for part in ("sequor_plugin/", "sequor_plugin_entry"))]
+    at = (own or frames)[-1:]
+    place = f" at {at[0].filename.rsplit('/', 1)[-1]}:{at[0].lineno}" if at else ""
+    return f"{type(error).__name__}: {error}{place}"

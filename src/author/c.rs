@@ -1,0 +1,87 @@
+//! A component from C: zig's compiler, from the Python package index into the cache, and the generated code that this program carries. It is
+//! large, so nothing fetches it unasked.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use wit_component::StringEncoding;
+use wit_parser::Resolve;
+
+use super::machine::{Machine, ask, run};
+use super::stamp::Stamp;
+use super::{Problem, component, python, sdk};
+
+/// The version whose output is tested.
+pub const ZIG: &str = "ziglang==0.17.0";
+pub const GET: &str = "sequor plugin doctor --install c";
+
+/// Makes a component of plugin.c, unless the same was made before.
+pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    let stamp = Stamp::new(ZIG).kit(sdk::C).kit(sdk::WIT).sources(folder, &["c", "h"])?;
+    stamp.component(machine, || make(folder, machine))
+}
+
+fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    let zig = fetched(machine).ok_or_else(|| Problem::Missing(format!("no compiler for C: {GET} (411 MB)")))?;
+    (machine.say)(ZIG);
+    let scratch = tempfile::tempdir()?;
+    let (kit, module) = (scratch.path().join("kit"), scratch.path().join("plugin.wasm"));
+    sdk::write(sdk::C, &kit)?;
+    let mut command = Command::new(zig);
+    command.args(["-m", "ziglang", "cc", "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-s", "-msimd128"]);
+    command.args(["-Wall", "-Wl,--no-entry", "-I"]).arg(&kit);
+    command.arg(folder.join("plugin.c")).args(["sequor.c", "scheduler_plugin.c"].map(|file| kit.join(file)));
+    run(command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig")), "")?;
+    let mut bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
+    let path = folder.join("plugin.c");
+    typed(&mut bytes).map_err(|what| Problem::Component { path: path.clone(), what })?;
+    component::from_module(&path, &bytes)
+}
+
+/// Puts the type of the world into the module, where what makes components looks for it.
+fn typed(module: &mut Vec<u8>) -> Result<(), String> {
+    let mut resolve = Resolve::default();
+    let text: String = sdk::WIT.iter().enumerate().map(|(n, (_, text))| one_package(n, text)).collect();
+    let package = resolve.push_str("contract.wit", &text).map_err(|e| format!("{e:#}"))?;
+    let world = resolve.select_world(&[package], Some(sdk::WORLD)).map_err(|e| format!("{e:#}"))?;
+    wit_component::embed_component_metadata(module, &resolve, world, StringEncoding::UTF8).map_err(|e| format!("{e:#}"))
+}
+
+/// Files of one package each name it; in one text only the first may.
+fn one_package(n: usize, text: &str) -> String {
+    let rest =
+        |(first, rest): (&str, &str)| if first.starts_with("package ") { rest.to_owned() } else { text.to_owned() };
+    if n == 0 { text.to_owned() } else { text.split_once('\n').map_or_else(|| text.to_owned(), rest) }
+}
+
+fn environment(machine: &Machine) -> PathBuf {
+    machine.cache.join(ZIG)
+}
+
+/// The Python that has it, if it has been fetched.
+pub fn fetched(machine: &Machine) -> Option<PathBuf> {
+    let python = environment(machine).join("bin/python");
+    ask(Command::new(&python).args(["-c", "import ziglang"])).map(|_| python)
+}
+
+/// Fetches it.
+pub fn install(machine: &Machine) -> Result<(), Problem> {
+    if fetched(machine).is_none() {
+        (machine.say)(&format!("fetching {ZIG} with pip (411 MB) ..."));
+        python::into_environment(&environment(machine), ZIG)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_the_world_goes_into_a_module() {
+        let mut module = b"\0asm\x01\0\0\0".to_vec();
+        typed(&mut module).unwrap();
+        let text = String::from_utf8_lossy(&module).into_owned();
+        assert!(text.contains("component-type") && text.contains("scheduler-plugin"));
+    }
+}

@@ -1,0 +1,80 @@
+//! A component from Python: componentize-py, from the Python package index into a virtual environment of the cache.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::machine::{Machine, ask, run};
+use super::stamp::Stamp;
+use super::{Problem, sdk};
+
+/// The version whose output is tested.
+pub const COMPONENTIZE: &str = "componentize-py==0.25.1";
+
+/// Makes a component of plugin.py, unless the same was made before.
+pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    let stamp = Stamp::new(COMPONENTIZE).kit(sdk::PYTHON).kit(sdk::WIT).sources(folder, &["py"])?;
+    stamp.component(machine, || make(folder, machine))
+}
+
+fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    let tool = ensure(machine)?;
+    (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
+    let scratch = tempfile::tempdir()?;
+    let (kit, wit, out) = (scratch.path().join("kit"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
+    sdk::write(sdk::PYTHON, &kit)?;
+    let world = sdk::write_wit(&wit, wants_ids(folder)?)?;
+    let mut command = Command::new(tool);
+    command.arg("--quiet").arg("-d").arg(wit).args(["-w", world, "componentize"]);
+    // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
+    command.arg("--stub-wasi");
+    let own = folder.join("sdk");
+    for path in [folder, &own, &kit].into_iter().filter(|path| path.is_dir()) {
+        command.arg("-p").arg(path);
+    }
+    command
+        .arg("sequor_plugin_entry")
+        .arg("-o")
+        .arg(&out)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("VIRTUAL_ENV");
+    run(&mut command, "; what plugin.py raises when it is imported stands above")?;
+    std::fs::read(&out).map_err(|e| Problem::file(&out, e))
+}
+
+/// Whether the plug-in asks for the ids of clients anywhere.
+fn wants_ids(folder: &Path) -> Result<bool, Problem> {
+    let path = folder.join("plugin.py");
+    let text = std::fs::read_to_string(&path).map_err(|e| Problem::file(&path, e))?;
+    Ok(text.contains("sequence_text"))
+}
+
+/// The environment's folder: a version, an environment.
+fn environment(machine: &Machine) -> PathBuf {
+    machine.cache.join(COMPONENTIZE)
+}
+
+/// Where the tool lies, if it has been fetched.
+pub fn fetched(machine: &Machine) -> Option<PathBuf> {
+    let tool = environment(machine).join("bin/componentize-py");
+    ask(Command::new(&tool).arg("--version")).map(|_| tool)
+}
+
+fn ensure(machine: &Machine) -> Result<PathBuf, Problem> {
+    if let Some(tool) = fetched(machine) {
+        return Ok(tool);
+    }
+    (machine.say)(&format!("fetching {COMPONENTIZE} with pip (47 MB) ..."));
+    let folder = environment(machine);
+    into_environment(&folder, COMPONENTIZE)?;
+    fetched(machine).ok_or_else(|| Problem::file(folder, "componentize-py does not run on this machine"))
+}
+
+/// Installs a package of the Python package index into an environment of its own.
+pub(super) fn into_environment(folder: &Path, package: &str) -> Result<(), Problem> {
+    let hint = "; Python 3.10 or newer with pip is needed";
+    // Without pip of its own: Debian's Python has no ensurepip, but any pip can install into another interpreter.
+    run(Command::new("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(folder), hint)?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--python"]).arg(folder.join("bin/python"));
+    run(pip.args(["install", "--quiet", "--disable-pip-version-check", package]), hint)
+}

@@ -1,0 +1,93 @@
+//! The kits this program carries: what a plug-in is written against, in each language, and the contract itself. The same files lie in `plugins/`.
+
+use std::path::Path;
+
+use super::Problem;
+
+/// Files by their path within a kit.
+pub type Kit = &'static [(&'static str, &'static str)];
+
+macro_rules! kit {
+    ($folder:literal: $($path:literal)*) => {
+        &[$(($path, include_str!(concat!("../../plugins/", $folder, "/", $path)))),*]
+    };
+}
+
+/// The crate `sequor-plugin`.
+pub const RUST: Kit = kit!("sdk":
+    "Cargo.toml" "src/admission.rs" "src/bindings.rs" "src/config.rs" "src/event.rs" "src/host.rs" "src/instance.rs" "src/lib.rs"
+    "src/model.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/testing.rs" "src/wasm.rs"
+    "wit/host.wit" "wit/scheduler.wit" "wit/types.wit");
+
+/// The Python package `sequor_plugin`, and what exports it.
+pub const PYTHON: Kit = kit!("sdk-python":
+    "sequor_plugin/__init__.py" "sequor_plugin/answers.py" "sequor_plugin/columns.py" "sequor_plugin/events.py"
+    "sequor_plugin/glue.py" "sequor_plugin/host.py" "sequor_plugin/testing.py" "sequor_plugin_entry.py");
+
+/// The generated C, and the header over it.
+pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
+
+/// The contract.
+pub const WIT: Kit = kit!("sdk/wit": "host.wit" "scheduler.wit" "types.wit");
+
+/// The world of schedulers in it.
+pub const WORLD: &str = "scheduler-plugin";
+
+/// A part of that world: without the ids of clients. What languages with a run time of their own make imports all of its world, used or not, and
+/// whoever does not need ids shall not have to be granted them.
+const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
+world without-ids {
+    import types;
+    import host;
+    export scheduler;
+}
+";
+
+/// Writes the contract into a folder, and says which world of it a plug-in is built for.
+pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, Problem> {
+    write(WIT, to)?;
+    if with_ids {
+        return Ok(WORLD);
+    }
+    write(&[("without-ids.wit", WITHOUT_IDS)], to)?;
+    Ok("without-ids")
+}
+
+/// Writes a kit into a folder.
+pub fn write(kit: Kit, to: &Path) -> Result<(), Problem> {
+    for (path, text) in kit {
+        let path = to.join(path);
+        let parent = path.parent().unwrap_or(to);
+        std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
+        std::fs::write(&path, text).map_err(|e| Problem::file(&path, e))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            if entry.path().is_dir() && name != "__pycache__" {
+                found.extend(below(&entry.path()).into_iter().map(|path| format!("{name}/{path}")));
+            } else if entry.path().is_file() {
+                found.push(name);
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn every_file_of_a_kit_is_carried() {
+        let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins");
+        for (folder, kit) in [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-c", C), ("sdk/wit", WIT)] {
+            let carried: Vec<&str> = kit.iter().map(|(path, _)| *path).collect();
+            assert_eq!(carried, below(&plugins.join(folder)), "{folder}");
+        }
+    }
+}

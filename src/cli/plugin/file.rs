@@ -1,0 +1,80 @@
+//! What several verbs take: components by their files or folders, and what they are tried with.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use serde_json::Value;
+
+use super::{Failed, failed, remote};
+use crate::author::trial::Terms;
+use crate::author::{Problem, Project};
+use crate::config::units::Span;
+use crate::plugin::Grants;
+use crate::plugin::guest::Limits;
+
+pub(super) fn argument() -> Arg {
+    Arg::new("file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .num_args(1..)
+        .default_value(".")
+        .help("Components, or folders of plug-ins that were built")
+}
+
+/// The configuration and the limits.
+pub(super) fn terms() -> Vec<Arg> {
+    let flag = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    vec![
+        flag("set", "KEY=VALUE", "A setting of its configuration; the value is JSON, or else a text")
+            .action(ArgAction::Append),
+        flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
+        flag("memory", "MIB", "MiB of memory [default: 16]").value_parser(value_parser!(u64).range(1..=4096)),
+        flag("grant", "NAME", "clock, random or sequence-text").action(ArgAction::Append),
+    ]
+}
+
+pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, Failed> {
+    let plain = Limits::default();
+    let time = matches.get_one::<Span>("time").map_or(plain.time, |span| span.0);
+    let memory = matches.get_one::<u64>("memory").map_or(plain.memory, |mib| mib << 20);
+    let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
+    let grants = Grants::parse(grants).map_err(Failed::Configuration)?;
+    Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants })
+}
+
+/// `--set a=1 --set b.c=x` as JSON.
+pub(super) fn config(matches: &ArgMatches) -> Result<String, Failed> {
+    let entries: Vec<&(String, Value)> = matches.get_many("set").into_iter().flatten().collect();
+    Ok(remote::plugin::config(&entries)?.to_string())
+}
+
+pub(super) fn set() -> Arg {
+    let help = "An entry of its configuration; KEY may be a path: weights.gold=4";
+    let set = Arg::new("set").long("set").value_name("KEY=VALUE").action(ArgAction::Append);
+    set.value_parser(remote::plugin::entry).help(help)
+}
+
+/// The files that are meant: a folder stands for the component that was built in it.
+pub(super) fn named(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failed> {
+    let given = matches.get_many::<PathBuf>("file").into_iter().flatten();
+    given.map(|path| component(path)).collect::<Result<_, _>>().map_err(failed)
+}
+
+/// The component of a folder, or the file itself.
+pub(super) fn component(path: &Path) -> Result<PathBuf, Problem> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let project = Project::open(path)?;
+    let name = project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default();
+    Ok(if path == Path::new(".") { PathBuf::from(format!("{name}.wasm")) } else { path.join(format!("{name}.wasm")) })
+}
+
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
+    std::fs::read(path).map_err(|e| {
+        let hint = if e.kind() == std::io::ErrorKind::NotFound { "; sequor plugin build makes it" } else { "" };
+        Problem::File { path: path.to_owned(), what: format!("{e}{hint}") }
+    })
+}

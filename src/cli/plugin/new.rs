@@ -1,0 +1,46 @@
+//! `sequor plugin new`: a folder with a scheduler that works.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use super::{Failed, failed};
+use crate::author::{Language, template};
+
+pub(super) fn command() -> Command {
+    let languages = Language::ALL.into_iter().map(Language::name);
+    Command::new("new")
+        .about("Make a folder with a plug-in that works, to be changed")
+        .arg(Arg::new("name").value_name("NAME").required(true).help("What it is called: [a-z][a-z0-9-]*"))
+        .arg(
+            Arg::new("world")
+                .long("world")
+                .default_value("scheduler")
+                .value_parser(PossibleValuesParser::new(["scheduler"]))
+                .help("What it decides"),
+        )
+        .arg(
+            Arg::new("lang")
+                .long("lang")
+                .default_value("rust")
+                .value_parser(PossibleValuesParser::new(languages))
+                .help("What it is written in"),
+        )
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where the folder goes [default: ./NAME]"),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    let name = matches.get_one::<String>("name").map(String::as_str).unwrap_or_default();
+    let language = matches.get_one::<String>("lang").and_then(|name| Language::named(name)).unwrap_or(Language::Rust);
+    let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
+    template::write(name, language, &folder).map_err(failed)?;
+    println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());
+    Ok(())
+}
