@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
 use sequor::plugin::cache::Cache;
 use sequor::plugin::guest::{Guest as _, Limits, ModelFacts, Services, Source as _};
 use sequor::plugin::instance::Instance;
@@ -138,8 +139,7 @@ fn best(calls: u32, mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// Time this thread has had a core, on Linux.
+/// CPU time of this thread, so that busy neighbours do not count.
 fn own_time() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().ok().map(Duration::from)
 }

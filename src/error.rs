@@ -18,6 +18,9 @@ pub enum Failure {
     /// A new sequence's state does not fit into the server's limit; those that live are not affected.
     #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
     StateMemory { model: String, id: Id, wanted: u64, used: u64, limit: u64 },
+    /// A new sequence's state does not fit into the memory of the device it would run on; those that live are not affected.
+    #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
+    DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
     #[error("not done: {0:?}")]
     Control(Control),
     /// The model's own run failed; its text.

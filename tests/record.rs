@@ -53,7 +53,7 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
         inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
-        headers: Default::default(),
+        headers: Vec::new(),
         dialect: Dialect::TRITON,
     }
 }

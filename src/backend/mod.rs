@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sequor_core::{DataType, Dims, Shape};
 
-use crate::device::{Owned, Span};
+use crate::device::{Device, Owned, Span};
 
 /// Why a graph does not load or a run fails. The text is the runtime's own, with what it was about in front.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -53,6 +53,26 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// Loads the graph in this file.
     fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError>;
+
+    /// Whether what it needs for accelerators was installed with it. Nothing is loaded to find out.
+    fn is_for_accelerators(&self) -> Result<(), BackendError> {
+        Err(BackendError(format!("the backend {} runs on the CPU alone", self.name())))
+    }
+
+    /// Whether what it needs for this accelerator can be loaded, and loads it.
+    fn try_accelerator(&self, _ordinal: u16) -> Result<(), BackendError> {
+        self.is_for_accelerators()
+    }
+
+    /// Loads the graph for an accelerator, to run in the order of work of `device` and by one thread at a time. It never runs elsewhere.
+    fn load_on(
+        &self,
+        _file: &Path,
+        _options: &LoadOptions,
+        _device: &Arc<dyn Device>,
+    ) -> Result<Arc<dyn Graph>, BackendError> {
+        Err(BackendError(format!("the backend {} runs on the CPU alone", self.name())))
+    }
 }
 
 pub trait Graph: Send + Sync + std::fmt::Debug {
@@ -87,6 +107,7 @@ pub struct Produced {
 }
 
 pub trait Context: Send + std::fmt::Debug {
-    /// Runs the graph once, on the caller's thread. After an error the contents of every [`Fetch::Into`] are undefined.
+    /// Runs the graph once, on the caller's thread; on an accelerator, all of it is asked for when this returns, and done in the device's
+    /// order of work. After an error the contents of every [`Fetch::Into`] are undefined.
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError>;
 }

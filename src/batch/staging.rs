@@ -1,4 +1,5 @@
-//! The memory a run reads its inputs from: rows one after the other, aligned, in buffers that are used again from run to run.
+//! The memory a run reads its inputs from: rows one after the other, aligned, in buffers that are used again from run to run. For an
+//! accelerator they are laid out in memory that it reads itself, and sent.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub struct Staging {
     device: Arc<dyn Device>,
     batching: bool,
     controls: Vec<Control>,
-    constants: Vec<(Constant, Buffer)>,
+    constants: Vec<(Constant, Staged)>,
     clients: Vec<Staged>,
     control_values: Vec<Staged>,
 }
@@ -39,6 +40,8 @@ pub struct Staging {
 struct Staged {
     dtype: DataType,
     buffer: Buffer,
+    /// The same on an accelerator. Texts stay on the host.
+    sent: Option<Buffer>,
     len: usize,
     shape: Shape,
     /// For what cannot be sized beforehand.
@@ -48,15 +51,22 @@ struct Staged {
 impl Staging {
     pub fn new(device: &Arc<dyn Device>, settings: &ModelSettings) -> Result<Staging, BatchError> {
         let (controls, _) = stateful(settings);
-        let staged = |dtype| -> Result<Staged, BatchError> {
-            let buffer = Buffer::new(device, 0)?;
-            Ok(Staged { dtype, buffer, len: 0, shape: Shape::default(), scratch: Vec::new() })
+        let host = device.staging().unwrap_or_else(|| Arc::clone(device));
+        let away = device.staging().is_some();
+        let staged = |dtype: DataType| -> Result<Staged, BatchError> {
+            let buffer = Buffer::new(&host, 0)?;
+            let sent = (away && dtype != DataType::Bytes).then(|| Buffer::new(device, 0)).transpose()?;
+            Ok(Staged { dtype, buffer, sent, len: 0, shape: Shape::default(), scratch: Vec::new() })
         };
         let mut constants = Vec::new();
         for constant in &settings.constants {
-            let mut buffer = Buffer::new(device, constant.data.len())?;
-            fill(&mut buffer, &constant.data)?;
-            constants.push((constant.clone(), buffer));
+            let mut place = staged(constant.dtype)?;
+            place.len = constant.data.len();
+            place.buffer.ensure(place.len)?;
+            fill(&mut place.buffer, &constant.data)?;
+            place.shape = constant.shape.clone();
+            place.send()?;
+            constants.push((constant.clone(), place));
         }
         Ok(Staging {
             device: Arc::clone(device),
@@ -68,13 +78,15 @@ impl Staging {
         })
     }
 
-    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false.
+    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. Whatever was laid out before must have been run.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
         for (n, staged) in self.clients.iter_mut().enumerate() {
             staged.fill_client(n, batch, self.batching)?;
+            staged.send()?;
         }
         for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
             staged.fill_control(control, batch, self.batching)?;
+            staged.send()?;
         }
         Ok(())
     }
@@ -84,15 +96,16 @@ impl Staging {
     /// # Safety
     /// The span must not be used after the staging was filled again or dropped.
     pub unsafe fn feed(&self, source: Source) -> Option<(DataType, &Shape, Span<'_>)> {
-        let (dtype, shape, buffer, len) = match source {
-            Source::Client(n) => self.clients.get(n).map(|s| (s.dtype, &s.shape, &s.buffer, s.len))?,
-            Source::Control(n) => self.control_values.get(n).map(|s| (s.dtype, &s.shape, &s.buffer, s.len))?,
-            Source::Constant(n) => self.constants.get(n).map(|(c, b)| (c.dtype, &c.shape, b, c.data.len()))?,
+        let staged = match source {
+            Source::Client(n) => self.clients.get(n)?,
+            Source::Control(n) => self.control_values.get(n)?,
+            Source::Constant(n) => self.constants.get(n).map(|(_, staged)| staged)?,
             Source::State(_) => return None,
         };
+        let buffer = staged.sent.as_ref().unwrap_or(&staged.buffer);
         // SAFETY: nothing is written before the next fill, which the caller waits for.
-        let span = unsafe { buffer.read(0..len) }.ok()?;
-        Some((dtype, shape, span))
+        let span = unsafe { buffer.read(0..staged.len) }.ok()?;
+        Some((staged.dtype, &staged.shape, span))
     }
 
     pub fn device(&self) -> &Arc<dyn Device> {
@@ -115,6 +128,16 @@ impl Wiring {
 }
 
 impl Staged {
+    /// Asks for what was laid out to be copied to the accelerator, if there is one.
+    fn send(&mut self) -> Result<(), BatchError> {
+        if let Some(sent) = &mut self.sent {
+            sent.ensure(self.len)?;
+            // SAFETY: what was laid out stays until the next fill, which comes when this batch has run; both buffers live as long as this.
+            unsafe { sent.upload(&self.buffer, self.len) }?;
+        }
+        Ok(())
+    }
+
     fn fill_client(&mut self, n: usize, batch: &[Option<BatchRow<'_>>], batching: bool) -> Result<(), BatchError> {
         let Some(template) = batch.iter().flatten().find_map(|row| input(row, n)) else {
             self.len = 0;

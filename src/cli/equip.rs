@@ -24,9 +24,10 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         memory: settings.memory.0,
         strikes: settings.strikes,
         max_candidates: settings.max_candidates,
+        rounds: base(&super::variable).map(|base| base.join("rounds")),
     };
     let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    let cache = cache(&super::variable);
+    let cache = base(&super::variable).map(|base| base.join("plugins"));
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
     let make = move |name: &str, component: Vec<u8>| -> Result<Arc<dyn Source>, PluginError> {
@@ -44,12 +45,11 @@ pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
 }
 
-/// Where compiled code is kept: what was said, what the service manager gives, or the user's own; nowhere without any.
-fn cache(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+/// Where compiled code and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.
+fn base(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
     let own = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|dir| dir.join("sequor"));
-    let base = set("SEQUOR_CACHE").or_else(|| set("CACHE_DIRECTORY")).or_else(own)?;
-    Some(base.join("plugins"))
+    set("SEQUOR_CACHE").or_else(|| set("CACHE_DIRECTORY")).or_else(own)
 }
 
 #[cfg(test)]
@@ -57,16 +57,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compiled_code_has_a_place() {
+    fn what_is_kept_has_a_place() {
         let at = |set: &[(&str, &str)]| {
             let set: Vec<(String, String)> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            cache(&move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+            base(&move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
         };
         let path = |text: &str| Some(PathBuf::from(text));
         assert_eq!(at(&[]), None);
-        assert_eq!(at(&[("HOME", "/h")]), path("/h/.cache/sequor/plugins"));
-        assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), path("/x/sequor/plugins"));
-        assert_eq!(at(&[("HOME", "/h"), ("CACHE_DIRECTORY", "/var/cache/sequor")]), path("/var/cache/sequor/plugins"));
-        assert_eq!(at(&[("CACHE_DIRECTORY", "/c"), ("SEQUOR_CACHE", "/s")]), path("/s/plugins"));
+        assert_eq!(at(&[("HOME", "/h")]), path("/h/.cache/sequor"));
+        assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), path("/x/sequor"));
+        assert_eq!(at(&[("HOME", "/h"), ("CACHE_DIRECTORY", "/var/cache/sequor")]), path("/var/cache/sequor"));
+        assert_eq!(at(&[("CACHE_DIRECTORY", "/c"), ("SEQUOR_CACHE", "/s")]), path("/s"));
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
+        ..Options::default()
     };
     let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
     equip::equip(&repository, &settings.plugins)?;
@@ -91,8 +92,9 @@ pub(super) fn server_options(
     let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong(&e))?;
     let serves = api::admin::Options {
         plugins: Some(Arc::new(repository.clone())),
-        plugins_dir: some(&settings.plugins.dir).cloned(),
+        plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,
+        peek: settings.admin.peek,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
         settings: settings.shown.clone(),

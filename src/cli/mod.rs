@@ -62,6 +62,7 @@ fn commands() -> Vec<(Command, Run)> {
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),
         (remote::model::command(), remote::model::run),
+        (remote::sequence::command(), remote::sequence::run),
         (remote::drain::command(), remote::drain::run),
         (runtime::command(), runtime::run),
     ]

@@ -18,8 +18,9 @@ pub(super) fn head(node: &str, config: Option<&Path>, library: &Library) -> Stri
     let folder = library.path.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let cores = format!("{cores} core{}", if cores == 1 { "" } else { "s" });
     let version = env!("CARGO_PKG_VERSION");
+    let gpus = if library.has_gpu_provider() { "and GPUs for models that ask" } else { "CPU only" };
     format!(
-        "sequor {version}   node {node}   config {config}   onnxruntime {} ({folder})   {cores}, CPU only",
+        "sequor {version}   node {node}   config {config}   onnxruntime {} ({folder})   {cores}, {gpus}",
         library.version
     )
 }
@@ -46,18 +47,21 @@ pub(super) fn models(repository: &Repository) -> String {
 }
 
 fn ready(status: &ModelStatus, version: &ReadyVersion, limit: u64) -> String {
-    let ReadyVersion { version, strategy, instances, slots, state_bytes } = *version;
+    let ReadyVersion { version, strategy, instances, slots, state_bytes, on } = version.clone();
+    let on = on.map(|on| format!(" on {on}")).unwrap_or_default();
     let took = seconds(status.took);
     let name = &status.name;
     if slots == 0 {
         let s = if instances == 1 { "" } else { "s" };
-        return format!("  {name:<18} {version}  ready    {strategy:<8} {instances} instance{s}, stateless   {took}");
+        return format!(
+            "  {name:<18} {version}  ready    {strategy:<8} {instances} instance{s}{on}, stateless   {took}"
+        );
     }
     let of_each = slots / u32::from(instances.max(1));
     let full = u64::from(slots).saturating_mul(state_bytes);
     let limit = if limit == u64::MAX { String::new() } else { format!(" (limit {})", human(limit)) };
     format!(
-        "  {name:<18} {version}  ready    {strategy:<8} {instances} x {of_each} slots   {} a sequence, {} when full{limit}   {took}",
+        "  {name:<18} {version}  ready    {strategy:<8} {instances} x {of_each} slots{on}   {} a sequence, {} when full{limit}   {took}",
         human(state_bytes),
         human(full)
     )

@@ -11,7 +11,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::Failed;
-use crate::config::units::{Span, SpanOrNever};
+use crate::config::units::{Size, Span, SpanOrNever};
+use crate::plugin::guest::Limits;
 use crate::simulate::file::File;
 use crate::simulate::rate::Rate;
 use crate::simulate::serving::Expire;
@@ -95,6 +96,9 @@ fn serving() -> Vec<Arg> {
         )
         .action(ArgAction::Append),
         flag("set", "KEY=VALUE", "A setting of the plug-ins, as burst=4 or weights.gold=4").action(ArgAction::Append),
+        flag("plugin-time", "DURATION", "What a plan of a plug-in may take at most [default: 2ms]")
+            .value_parser(value_parser!(Span)),
+        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: 16MiB]").value_parser(value_parser!(Size)),
         flag("cost", "FILE", "How long a batch of so many rows runs (TOML)").value_parser(value_parser!(PathBuf)),
         flag("instances", "N,...", "Instances; each number is tried")
             .value_delimiter(',')
@@ -186,7 +190,12 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
     if !set.is_empty() && !names.iter().any(|name| name.ends_with(".wasm")) {
         return Err(Problem::Given("--set is for plug-ins, and no --policy is one".to_owned()));
     }
-    let made = names.into_iter().map(|name| contenders::contender(name, &set, &serving));
+    let default = Limits::default();
+    let limits = Limits {
+        time: get::<Span>(matches, "plugin-time").map_or(default.time, |span| span.0),
+        memory: get::<Size>(matches, "plugin-memory").map_or(default.memory, |size| size.0),
+    };
+    let made = names.into_iter().map(|name| contenders::contender(name, &set, limits, &serving));
     let contenders = made.collect::<Result<_, _>>()?;
     Ok(Experiment { workload, serving, costs, contenders, seed })
 }
@@ -350,6 +359,10 @@ mod tests {
         assert_eq!(
             made(&["--talkers", "2", "--policy", path, "--set", "burst=much"]).unwrap_err(),
             "fair.wasm: configure: config.burst must be an integer, not \"much\""
+        );
+        assert_eq!(
+            made(&["--talkers", "2", "--policy", path, "--plugin-memory", "64KiB"]).unwrap_err(),
+            "fair.wasm: memory limit 64 KiB in its start: asked for 512 KiB"
         );
     }
 

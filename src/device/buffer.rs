@@ -1,4 +1,4 @@
-//! Memory of ours on some device, owned by one thread at a time, and moves of rows between such buffers.
+//! Memory of ours on some device, owned by one thread at a time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Device, DeviceError, Owned, Place, RawMove, Span, SpanMut};
+use super::{Device, DeviceError, Place, Span, SpanMut};
 
 /// Memory on a device, zeroed when it is made, aligned to 64 bytes.
 pub struct Buffer {
@@ -42,6 +42,62 @@ impl Buffer {
             *self = Buffer::new(&self.device, len.next_power_of_two())?;
         }
         Ok(())
+    }
+
+    /// Where it starts.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// A buffer with these bytes in it.
+    pub fn holding(device: &Arc<dyn Device>, bytes: &[u8]) -> Result<Buffer, DeviceError> {
+        let mut buffer = Buffer::new(device, bytes.len())?;
+        buffer.put(bytes)?;
+        Ok(buffer)
+    }
+
+    /// Writes bytes to the buffer's beginning. Waits until they are there.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
+        let (address, len) = self.part(&(0..bytes.len()))?;
+        // SAFETY: the buffer has so many bytes and is borrowed alone; both outlive the wait.
+        unsafe { self.device.upload(bytes.as_ptr() as u64, address, len) }?;
+        self.device.wait(self.device.mark()?)
+    }
+
+    /// The bytes of a part. Waits for them, and for all that was asked for before.
+    pub fn get(&self, part: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        let (address, len) = self.part(&part)?;
+        let mut bytes = vec![0; len];
+        // SAFETY: the buffer has so many bytes there, and nothing writes them before the wait; the vector outlives it.
+        unsafe { self.device.download(address, bytes.as_mut_ptr() as u64, len) }?;
+        self.device.wait(self.device.mark()?)?;
+        Ok(bytes)
+    }
+
+    /// Asks for the first `len` bytes of `from`, which lies on the host, to be copied here.
+    ///
+    /// # Safety
+    /// Neither buffer may be changed or dropped before that is done.
+    pub unsafe fn upload(&mut self, from: &Buffer, len: usize) -> Result<(), DeviceError> {
+        if from.place() != Place::Host {
+            return Err(DeviceError::WrongPlace { got: from.place(), want: Place::Host });
+        }
+        let ((source, _), (target, _)) = (from.part(&(0..len))?, self.part(&(0..len))?);
+        // SAFETY: both parts are within their buffers; the rest is the caller's promise.
+        unsafe { self.device.upload(source, target, len) }
+    }
+
+    /// Asks for the buffer's beginning to be copied to where `to` is, on the host.
+    ///
+    /// # Safety
+    /// The buffer may not be changed or dropped, and what `to` leads to not be touched or freed, before that is done.
+    pub unsafe fn download(&self, to: &SpanMut<'_>) -> Result<(), DeviceError> {
+        if to.place() != Place::Host {
+            return Err(DeviceError::WrongPlace { got: to.place(), want: Place::Host });
+        }
+        let (source, len) = self.part(&(0..to.len()))?;
+        // SAFETY: within the buffer, and as long as the span; the rest is the caller's promise.
+        unsafe { self.device.download(source, to.address(), len) }
     }
 
     /// The bytes, if they lie on the host.
@@ -95,108 +151,4 @@ impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({:?}, {} bytes)", self.place(), self.len)
     }
-}
-
-/// Whether a move changes the element type on its way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Convert {
-    #[default]
-    No,
-    /// FP32 is read and FP16 written.
-    Narrow,
-    /// FP16 is read and FP32 written.
-    Widen,
-}
-
-impl Convert {
-    /// Bytes written for so many read.
-    pub fn written(self, read: usize) -> usize {
-        match self {
-            Convert::No => read,
-            Convert::Narrow => read / 2,
-            Convert::Widen => read.saturating_mul(2),
-        }
-    }
-}
-
-/// One end of a move: a row that lies in pieces, `stride` bytes apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Strip<'a> {
-    pub memory: Memory<'a>,
-    pub at: usize,
-    pub stride: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Memory<'a> {
-    Ours(&'a Buffer),
-    Theirs(&'a Owned),
-}
-
-impl<'a> Strip<'a> {
-    pub fn of(buffer: &'a Buffer, at: usize, stride: usize) -> Strip<'a> {
-        Strip { memory: Memory::Ours(buffer), at, stride }
-    }
-
-    pub fn of_owned(owned: &'a Owned, at: usize, stride: usize) -> Strip<'a> {
-        Strip { memory: Memory::Theirs(owned), at, stride }
-    }
-
-    /// Where it starts, if `outer` pieces of `inner` bytes lie within.
-    fn start(&self, outer: usize, inner: usize, on: Place) -> Result<u64, DeviceError> {
-        let (place, address, size) = match self.memory {
-            Memory::Ours(buffer) => (buffer.place(), buffer.address, buffer.len),
-            Memory::Theirs(owned) => (owned.span().place(), owned.span().address(), owned.len()),
-        };
-        if place != on {
-            return Err(DeviceError::WrongPlace { got: place, want: on });
-        }
-        let last = self.stride.checked_mul(outer.saturating_sub(1)).and_then(|n| n.checked_add(inner));
-        match last.and_then(|n| n.checked_add(self.at)) {
-            Some(end) if end <= size => Ok(address + self.at as u64),
-            _ => Err(DeviceError::OutOfBounds { at: self.at, len: inner, size }),
-        }
-    }
-}
-
-/// A row on its way from one place to another.
-#[derive(Clone, Copy, Debug)]
-pub struct Move<'a> {
-    /// `None` writes zeros.
-    pub from: Option<Strip<'a>>,
-    pub to: Strip<'a>,
-    pub outer: usize,
-    /// Bytes of a piece where it is read (where it is written, if zeros are).
-    pub inner: usize,
-    pub convert: Convert,
-}
-
-/// Does these moves, which must not overlap in what they write. Nothing is done if one of them leaves its buffer.
-pub fn run<'a>(
-    device: &dyn Device,
-    moves: impl IntoIterator<Item = Move<'a>>,
-    scratch: &mut Vec<RawMove>,
-) -> Result<(), DeviceError> {
-    scratch.clear();
-    let place = device.place();
-    for m in moves {
-        if let Memory::Theirs(_) = m.to.memory {
-            return Err(DeviceError::OutOfBounds { at: m.to.at, len: m.inner, size: 0 });
-        }
-        let from = m.from.map(|strip| strip.start(m.outer, m.inner, place)).transpose()?;
-        let written = if from.is_some() { m.convert.written(m.inner) } else { m.inner };
-        scratch.push(RawMove {
-            from,
-            from_stride: m.from.map_or(0, |s| s.stride),
-            to: m.to.start(m.outer, written, place)?,
-            to_stride: m.to.stride,
-            outer: m.outer,
-            inner: m.inner,
-            convert: m.convert,
-        });
-    }
-    // SAFETY: every move stays within a living buffer of this place; buffers are used by one thread at a time, and spans of them are
-    // in use only while a backend runs, which is never while this is called.
-    unsafe { device.run(scratch) };
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use half::slice::HalfFloatSliceExt;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{Convert, Device, DeviceError, Place, RawMove};
+use super::{Convert, Device, DeviceError, Mark, Place, RawRow, RawSet};
 
 const ALIGN: usize = 64;
 
@@ -48,115 +48,90 @@ impl Device for Host {
         }
     }
 
-    unsafe fn run(&self, moves: &[RawMove]) {
-        for m in moves {
-            let (mut from, mut to) = (m.from, m.to);
-            for _ in 0..m.outer {
+    unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
+        for set in sets {
+            let at = set.first as usize;
+            for row in rows.get(at..at + set.count as usize).unwrap_or_default() {
                 // SAFETY: the caller's promise: living memory of this size, nobody else's, not overlapping.
-                unsafe { piece(from, to, m.inner, m.convert) };
-                from = from.map(|at| at + m.from_stride as u64);
-                to += m.to_stride as u64;
+                unsafe { one(set, row) };
             }
         }
+        Ok(())
+    }
+
+    unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise: `len` bytes on either side, in buffers of their own.
+        unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
+        Ok(())
+    }
+
+    unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: as for an upload; on the host they are the same.
+        unsafe { self.upload(from, to, len) }
+    }
+
+    fn mark(&self) -> Result<Mark, DeviceError> {
+        Ok(Mark(0))
+    }
+
+    fn wait(&self, _mark: Mark) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// # Safety
+/// As for [`Device::run`].
+#[inline]
+unsafe fn one(set: &RawSet, row: &RawRow) {
+    let from = (row.from != 0).then_some(row.from);
+    let inner = set.inner as usize;
+    for piece_of in 0..set.outer {
+        let from = from.map(|at| at + piece_of * set.from_stride);
+        // SAFETY: the caller's promise.
+        unsafe { piece(from, row.to + piece_of * set.to_stride, inner, set.convert) };
     }
 }
 
 /// # Safety
 /// `from` must be readable and `to` writable for a piece of `inner` bytes as `convert` reads and writes them, without overlap; both must
 /// be aligned to their elements where a conversion is asked for.
+#[inline]
 unsafe fn piece(from: Option<u64>, to: u64, inner: usize, convert: Convert) {
     let to = to as *mut u8;
     let Some(from) = from else {
-        // SAFETY: `inner` writable bytes.
-        return unsafe { to.write_bytes(0, inner) };
+        // SAFETY: so many writable bytes.
+        return unsafe { to.write_bytes(0, convert.written(inner)) };
     };
-    match convert {
-        // SAFETY: `inner` bytes on either side, which do not overlap.
-        Convert::No => unsafe { to.copy_from_nonoverlapping(from as *const u8, inner) },
-        Convert::Narrow => {
-            // SAFETY: rows of FP32 and FP16 states start at multiples of their element's size in buffers aligned to 64 bytes.
-            let (wide, narrow) = unsafe {
-                (
-                    std::slice::from_raw_parts(from as *const f32, inner / 4),
-                    std::slice::from_raw_parts_mut(to.cast::<half::f16>(), inner / 4),
-                )
-            };
-            narrow.convert_from_f32_slice(wide);
-        }
-        Convert::Widen => {
-            // SAFETY: as above, the other way round.
-            let (narrow, wide) = unsafe {
-                (
-                    std::slice::from_raw_parts(from as *const half::f16, inner / 2),
-                    std::slice::from_raw_parts_mut(to.cast::<f32>(), inner / 2),
-                )
-            };
-            narrow.convert_to_f32_slice(wide);
+    // SAFETY: the caller's promise, with rows of states starting at multiples of their element's size in buffers aligned to 64 bytes.
+    unsafe {
+        match convert {
+            Convert::No => to.copy_from_nonoverlapping(from as *const u8, inner),
+            Convert::Fp32ToFp16 => {
+                slice_mut::<half::f16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4));
+            }
+            Convert::Fp16ToFp32 => {
+                slice::<half::f16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2));
+            }
+            Convert::Fp32ToBf16 => {
+                slice_mut::<half::bf16>(to, inner / 4).convert_from_f32_slice(slice(from, inner / 4));
+            }
+            Convert::Bf16ToFp32 => {
+                slice::<half::bf16>(from, inner / 2).convert_to_f32_slice(slice_mut(to, inner / 2));
+            }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::{Buffer, Move, Strip, run};
-    use std::sync::Arc;
+/// # Safety
+/// There must be so many elements, aligned, that nobody writes.
+unsafe fn slice<'a, T>(at: u64, len: usize) -> &'a [T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(at as *const T, len) }
+}
 
-    fn filled(bytes: &[u8]) -> Buffer {
-        let device: Arc<dyn Device> = Arc::new(Host);
-        let mut buffer = Buffer::new(&device, bytes.len()).unwrap();
-        buffer.host().unwrap().copy_from_slice(bytes);
-        buffer
-    }
-
-    #[test]
-    fn rows_move_between_any_strides() {
-        let from = filled(&[1, 2, 3, 4]);
-        let mut to = filled(&[9; 8]);
-        let strided = Move {
-            from: Some(Strip::of(&from, 0, 2)),
-            to: Strip::of(&to, 1, 4),
-            outer: 2,
-            inner: 2,
-            convert: Convert::No,
-        };
-        let zeros = Move { from: None, to: Strip::of(&to, 3, 4), outer: 2, inner: 1, convert: Convert::No };
-        run(&Host, [strided, zeros], &mut Vec::new()).unwrap();
-        assert_eq!(to.host().unwrap(), [9, 1, 2, 0, 9, 3, 4, 0]);
-    }
-
-    #[test]
-    fn halves_are_kept_and_given_back() {
-        let values = [1.5f32, -2.0, 65504.0, 0.0];
-        let wide = filled(&values.map(f32::to_le_bytes).concat());
-        let narrow = filled(&[0; 8]);
-        let mut back = filled(&[0; 16]);
-        let step = |from, to, inner, convert| Move {
-            from: Some(Strip::of(from, 0, 0)),
-            to: Strip::of(to, 0, 0),
-            outer: 1,
-            inner,
-            convert,
-        };
-        run(&Host, [step(&wide, &narrow, 16, Convert::Narrow)], &mut Vec::new()).unwrap();
-        run(&Host, [step(&narrow, &back, 8, Convert::Widen)], &mut Vec::new()).unwrap();
-        assert_eq!(back.host().unwrap(), values.map(f32::to_le_bytes).concat());
-    }
-
-    #[test]
-    fn a_move_that_leaves_its_buffer_moves_nothing() {
-        let from = filled(&[1, 2, 3, 4]);
-        let mut to = filled(&[0; 4]);
-        let good = Move {
-            from: Some(Strip::of(&from, 0, 0)),
-            to: Strip::of(&to, 0, 0),
-            outer: 1,
-            inner: 4,
-            convert: Convert::No,
-        };
-        let bad = Move { to: Strip::of(&to, 1, 0), ..good };
-        let result = run(&Host, [good, bad], &mut Vec::new());
-        assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
-        assert_eq!(to.host().unwrap(), [0; 4]);
-    }
+/// # Safety
+/// There must be so many elements, aligned, that nobody else touches.
+unsafe fn slice_mut<'a, T>(at: *mut u8, len: usize) -> &'a mut [T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(at.cast(), len) }
 }

@@ -28,7 +28,12 @@ struct Free {
 
 impl Pool {
     pub fn new(keep: usize) -> Pool {
-        Pool { shared: Arc::new(Shared { device: Arc::new(Host), free: Mutex::default(), keep }) }
+        Pool::over(Arc::new(Host), keep)
+    }
+
+    /// Of memory that this device gives, which must be the host's.
+    pub fn over(device: Arc<dyn Device>, keep: usize) -> Pool {
+        Pool { shared: Arc::new(Shared { device, free: Mutex::default(), keep }) }
     }
 
     /// A buffer of at least this size. Its contents are those of an earlier use.
@@ -70,6 +75,14 @@ pub struct Pooled {
 unsafe impl Sync for Pooled {}
 
 impl Pooled {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The memory, for a backend to write.
     pub fn write(&mut self) -> Result<SpanMut<'_>, DeviceError> {
         let size = self.len;

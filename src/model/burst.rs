@@ -62,7 +62,7 @@ pub fn wake(waker: Waker, runtime: &Handle) {
 #[cfg(not(feature = "shuttle"))]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
     use std::task::Poll;
     use std::time::Duration;
 
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn who_is_to_be_woken_is_woken_behind_the_last_answer() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let (told, wakers) = channel();
+        let (told, wakers) = sync_channel(3);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (told, mut polled) = (told.clone(), false);

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Hooks, Id, Instance, Live, Load, Refusal, Req, Round, RowEnd, Said, Seq, StateAt, Submit, Time, Usage,
+    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
+    Usage,
 };
 use tokio::sync::oneshot;
 
@@ -25,7 +26,7 @@ use super::pending::Pending;
 use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
-use super::table::{Acts, Import, Step, Table, ToPolicy, Told};
+use super::table::{Acts, Import, Step, Table, Told};
 use super::timer::Timer;
 use super::turn;
 
@@ -33,7 +34,7 @@ use super::turn;
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) name: String,
-    table: Mutex<Table>,
+    pub(super) table: Mutex<Table>,
     /// The loads that are there, newest last. Read without the lock.
     loads: ArcSwap<Vec<Arc<Loaded>>>,
     clock: Clock,
@@ -217,7 +218,7 @@ impl Model {
         self.apply(Event::Tick);
     }
 
-    fn apply(self: &Arc<Self>, event: Event) {
+    pub(super) fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
@@ -226,21 +227,15 @@ impl Model {
         self.act(acts, now);
     }
 
-    // === an external policy ===
+    // === for operators ===
 
-    /// Which hooks of an external policy the core calls for this load.
-    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
-        self.apply(Event::Attach(load, hooks));
+    /// A portion of the live sequences, and where the next one begins.
+    pub(super) fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+        self.table.lock().core.seen(from, most)
     }
 
-    /// Who lives on a load; `None` once it is gone.
-    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
-        let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load))
-    }
-
-    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
-        self.table.lock().core.id_of(seq).cloned()
+    pub(super) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.table.lock().core.ended(most)
     }
 
     // === a sequence's state ===
@@ -352,16 +347,6 @@ impl Model {
         }
         if let Some(due) = acts.due {
             self.arm(due);
-        }
-    }
-
-    fn tell_policy(&self, load: Load, what: ToPolicy) {
-        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
-        let Some(attachment) = attachment else { return };
-        match what {
-            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
-            ToPolicy::Fallback => attachment.fell_back(),
-            ToPolicy::Stale(picks) => attachment.went_stale(picks),
         }
     }
 

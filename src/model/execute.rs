@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sequor_core::{Id, Req, Shape, SlotOp};
 
-use crate::backend::{BackendError, Context, Feed, Fetch, Produced};
+use crate::backend::{BackendError, Context, Feed, Fetch, Graph, Produced};
 use crate::batch::outputs::{Written, split, whole};
 use crate::batch::{BatchError, BatchRow, Sink, Source, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, reshaped};
-use crate::device::{Device, Pool, Pooled};
+use crate::device::{Buffer, Device, DeviceError, Place, Pool, Pooled};
 use crate::state::{Bound, Fresh, SnapshotError, StateError, StateOut, Store};
+use crate::telemetry::GpuMetrics;
 use crate::tensor::Tensor;
 
 use super::loaded::Loaded;
+use super::seat::Seat;
 
 /// Why a run gave nothing. Clients read the text.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -27,9 +29,33 @@ pub(super) enum RunError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
-    Device(#[from] crate::device::DeviceError),
+    Device(#[from] DeviceError),
+    /// Its sequence could not be given state memory.
+    #[error(transparent)]
+    NoState(Arc<RunError>),
     #[error("the state that was kept is not taken: {0}")]
     Snapshot(#[from] Arc<SnapshotError>),
+}
+
+impl RunError {
+    /// What was wanted and where, if it was memory and there is none.
+    pub(super) fn no_room(&self) -> Option<(Place, usize)> {
+        let device = match self {
+            RunError::NoState(error) => return error.no_room(),
+            RunError::Device(error)
+            | RunError::State(StateError::Device(error))
+            | RunError::Batch(BatchError::Device(error)) => error,
+            RunError::Snapshot(error) => match &**error {
+                SnapshotError::State(StateError::Device(error)) => error,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        match device {
+            DeviceError::OutOfMemory { place, bytes } => Some((*place, *bytes)),
+            _ => None,
+        }
+    }
 }
 
 impl From<SnapshotError> for RunError {
@@ -72,39 +98,81 @@ pub(super) struct Executor {
     store: Store,
     /// By the optional inputs that are there.
     contexts: Vec<(Wiring, Box<dyn Context>)>,
+    graph: Arc<dyn Graph>,
+    device: Arc<dyn Device>,
     pool: Pool,
+    /// The GPU's gauges, and what was last told of our states there.
+    gpu: Option<(GpuMetrics, i64)>,
+    /// Slots whose sequences could not be given state memory, until they are freed.
+    roomless: BTreeMap<u32, RunError>,
+    /// On an accelerator, where the clients' outputs are written before they are sent to the host; by their place in the settings.
+    written: Vec<Buffer>,
 }
 
 impl Executor {
-    pub(super) fn new(
-        load: Arc<Loaded>,
-        device: &Arc<dyn Device>,
-        pool: Pool,
-        slots: u32,
-        sided: bool,
-    ) -> Result<Executor, RunError> {
-        let staging = Staging::new(device, &load.settings)?;
-        let store = Store::new(device, load.states.clone(), slots, sided)?;
-        let context = load.graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
+    pub(super) fn new(load: Arc<Loaded>, seat: Seat, slots: u32, sided: bool) -> Result<Executor, RunError> {
+        let Seat { graph, device, pool, gpu } = seat;
+        let staging = Staging::new(&device, &load.settings)?;
+        let store = Store::new(&device, load.states.clone(), slots, sided)?;
+        let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];
-        Ok(Executor { load, staging, store, contexts, pool })
+        let away = device.place() != Place::Host;
+        let outputs = load.settings.outputs.iter().filter(|_| away);
+        let written = outputs.map(|_| Buffer::new(&device, 0)).collect::<Result<_, _>>()?;
+        let (gpu, roomless) = (gpu.map(|gpu| (gpu, 0)), BTreeMap::new());
+        Ok(Executor { load, staging, store, contexts, graph, device, pool, gpu, roomless, written })
     }
 
     /// Does what must be done to slots before a run, in order. `kept` finds the state that a request brought for its sequence.
     pub(super) fn slot_ops(&mut self, ops: &[SlotOp], kept: impl Fn(Req) -> Option<Bytes>) -> Result<(), RunError> {
+        let done = self.each_op(ops, kept);
+        if let (Some((gpu, told)), false) = (&mut self.gpu, ops.is_empty()) {
+            let bytes = i64::try_from(self.store.allocated()).unwrap_or(i64::MAX);
+            gpu.state_bytes.add(bytes - std::mem::replace(told, bytes));
+        }
+        done
+    }
+
+    fn each_op(&mut self, ops: &[SlotOp], kept: impl Fn(Req) -> Option<Bytes>) -> Result<(), RunError> {
         for op in ops {
             match op {
-                SlotOp::Init(slot, _) => self.store.init(slot.ix)?,
+                SlotOp::Init(slot, _) => self.begin(slot.ix, None)?,
+                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req))?,
+                // It had nothing to free.
+                SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => self.store.free(slot.ix)?,
-                SlotOp::Adopt(slot, req) => match kept(*req) {
-                    Some(snapshot) => self.store.restore(slot.ix, &snapshot)?,
-                    None => self.store.init(slot.ix)?,
-                },
                 // No load names the stage that leads here yet.
                 SlotOp::Spill(..) => {}
             }
         }
         Ok(())
+    }
+
+    /// Gives a slot the first state of a sequence, or one that was kept. Where there is no room for it, that sequence alone is not served.
+    fn begin(&mut self, slot: u32, kept: Option<Bytes>) -> Result<(), RunError> {
+        let begun = match kept {
+            Some(snapshot) => self.store.restore(slot, &snapshot).map_err(RunError::from),
+            None => self.store.init(slot).map_err(RunError::from),
+        };
+        match begun {
+            Err(error) if error.no_room().is_some() => {
+                // What a slot held before is not another sequence's to read.
+                if self.store.is_live(slot) {
+                    self.store.free(slot)?;
+                }
+                self.roomless.insert(slot, RunError::NoState(Arc::new(error)));
+                Ok(())
+            }
+            begun => {
+                self.roomless.remove(&slot);
+                begun
+            }
+        }
+    }
+
+    /// Why a row cannot run, if its sequence has no state memory.
+    pub(super) fn roomless(&self, work: &Work) -> Option<&RunError> {
+        self.roomless.get(&work.slot?)
     }
 
     /// The state of a slot as a file. Nothing of the instance may be running.
@@ -114,6 +182,15 @@ impl Executor {
 
     /// Runs a batch once. All rows or none: an error leaves every state as it was.
     pub(super) fn run(&mut self, batch: &[Option<Work>], spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
+        let ran = self.run_once(batch, spent);
+        // What was asked of an accelerator for a batch that failed is over before anything of it is used again.
+        if ran.is_err() && self.device.place() != Place::Host {
+            let _ = self.device.mark().and_then(|mark| self.device.wait(mark));
+        }
+        ran
+    }
+
+    fn run_once(&mut self, batch: &[Option<Work>], spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
         let began = Instant::now();
         let bound = self.prepare(batch)?;
         let at = self.context_for(batch)?;
@@ -147,7 +224,7 @@ impl Executor {
         if let Some(at) = self.contexts.iter().position(|(w, _)| *w == wiring) {
             return Ok(at);
         }
-        let context = self.load.graph.context(&wiring.input_names, &wiring.output_names)?;
+        let context = self.graph.context(&wiring.input_names, &wiring.output_names)?;
         self.contexts.push((wiring, context));
         Ok(self.contexts.len() - 1)
     }
@@ -162,9 +239,10 @@ impl Executor {
             feeds.push(feed(&self.staging, &self.store, bound, *source, name)?);
         }
         let mut pooled = pooled_outputs(settings, wiring, &self.pool, rows)?;
+        make_room(&mut self.written, wiring, &mut pooled)?;
         let mut fetches = Vec::with_capacity(wiring.outputs.len());
         for (sink, place) in wiring.outputs.iter().zip(&mut pooled) {
-            fetches.push(fetch(&self.store, bound, *sink, place)?);
+            fetches.push(fetch(&self.store, bound, *sink, place, &self.written)?);
         }
         context.run(&feeds, &mut fetches)?;
         let produced: Vec<Option<Produced>> = fetches
@@ -174,6 +252,7 @@ impl Executor {
                 Fetch::Into { .. } => None,
             })
             .collect();
+        bring(&*self.device, &self.written, wiring, &mut pooled)?;
         collect(&self.store, bound, wiring, pooled, produced, settings.outputs.len(), self.load.states.len())
     }
 
@@ -223,6 +302,14 @@ impl Executor {
             }
         }
         Ok(rows)
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        if let Some((gpu, told)) = &self.gpu {
+            gpu.state_bytes.add(-told);
+        }
     }
 }
 
@@ -284,6 +371,7 @@ fn fetch<'a>(
     bound: &Bound,
     sink: Sink,
     place: &'a mut Option<(Shape, Pooled)>,
+    written: &'a [Buffer],
 ) -> Result<Fetch<'a>, RunError> {
     if let Some(n) = sink.state {
         // SAFETY: the store is not changed before the run is over.
@@ -292,10 +380,45 @@ fn fetch<'a>(
             StateOut::New => Fetch::New(None),
         });
     }
-    Ok(match place {
-        Some((shape, pooled)) => Fetch::Into { shape, data: pooled.write()? },
-        None => Fetch::New(None),
-    })
+    let Some((shape, pooled)) = place else { return Ok(Fetch::New(None)) };
+    let data = match sink.client.and_then(|n| written.get(n)) {
+        // SAFETY: nobody else reads or writes it before the run is over, and it has room for the output.
+        Some(buffer) => unsafe { buffer.write(0..pooled.len()) }?,
+        None => pooled.write()?,
+    };
+    Ok(Fetch::Into { shape, data })
+}
+
+/// Makes room on an accelerator for the outputs whose size is known.
+fn make_room(written: &mut [Buffer], wiring: &Wiring, pooled: &mut [Option<(Shape, Pooled)>]) -> Result<(), RunError> {
+    for (sink, place) in wiring.outputs.iter().zip(pooled) {
+        let buffer = sink.client.and_then(|n| written.get_mut(n));
+        if let (Some(buffer), Some((_, pooled))) = (buffer, place) {
+            buffer.ensure(pooled.len())?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings the outputs from an accelerator to the host. The one wait of a run.
+fn bring(
+    device: &dyn Device,
+    written: &[Buffer],
+    wiring: &Wiring,
+    pooled: &mut [Option<(Shape, Pooled)>],
+) -> Result<(), RunError> {
+    if device.place() == Place::Host {
+        return Ok(());
+    }
+    let mut asked = Ok(());
+    for (sink, place) in wiring.outputs.iter().zip(pooled) {
+        if let (Some(buffer), Some((_, pooled))) = (sink.client.and_then(|n| written.get(n)), place) {
+            // SAFETY: both live until the wait below, which comes even if another copy was refused; until then neither is touched.
+            asked = asked.and_then(|()| unsafe { buffer.download(&pooled.write()?) });
+        }
+    }
+    let waited = device.mark().and_then(|mark| device.wait(mark));
+    Ok(asked.and(waited)?)
 }
 
 type Collected = (Vec<Option<(Shape, Written)>>, Vec<Option<Fresh>>);

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, RowEnd, Said, SlotOp};
 
 use crate::backend::BackendError;
+use crate::error::Failure;
 use crate::plugin::Answer;
 use crate::telemetry::BatchTimes;
 
@@ -150,12 +151,27 @@ fn execute(load: &Loaded, executor: &mut Executor, task: Task) -> Done {
     for ((req, mut job), result) in jobs.into_iter().flatten().zip(results) {
         rows.push(match &result {
             Ok(outcome) => RowEnd::Done { state_shape: outcome.state_shape, state_bytes: outcome.state_bytes },
+            Err(RunError::NoState(_)) => RowEnd::NoRoom,
             Err(_) => RowEnd::Failed,
         });
-        job.answer = Some(result.map(|outcome| outcome.outputs).map_err(|e| e.to_string()));
+        let failure = |e: RunError| failure(&e, load, &job);
+        job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
         back.push((req, job));
     }
     (batch, back, rows)
+}
+
+/// What a client is told of a row that did not run.
+fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
+    match error.no_room() {
+        Some((place, wanted)) => Failure::DeviceMemory {
+            model: load.settings.name.clone(),
+            id: job.id.clone(),
+            place: place.to_string(),
+            wanted: wanted as u64,
+        },
+        None => Failure::Run(error.to_string()),
+    }
 }
 
 /// What each row brings, in the order of the batch.
@@ -173,19 +189,35 @@ fn run_all(
     work: Vec<Option<Work>>,
     spent: &mut Spent,
 ) -> Vec<Result<Outcome, RunError>> {
-    let brings: Vec<bool> =
-        work.iter().flatten().map(|w| load.settings.inputs.is_empty() || !w.inputs.is_empty()).collect();
-    let run = runnable(load, work);
+    let fate = |w: &Work| match executor.roomless(w) {
+        Some(error) => Fate::Fails(error.clone()),
+        None if load.settings.inputs.is_empty() || !w.inputs.is_empty() => Fate::Runs,
+        None => Fate::Nothing,
+    };
+    let fates: Vec<Fate> = work.iter().flatten().map(fate).collect();
+    let run = runnable(load, executor, work);
     let mut ran = run_or_retry(load, executor, run, spent).into_iter();
     // An END without inputs runs nothing and is answered with nothing.
     let nothing = || Ok(Outcome { outputs: Vec::new(), state_shape: 0, state_bytes: 0 });
     let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
-    brings.into_iter().map(|brings| if brings { ran.next().unwrap_or_else(lost) } else { nothing() }).collect()
+    let result = |fate| match fate {
+        Fate::Runs => ran.next().unwrap_or_else(lost),
+        Fate::Nothing => nothing(),
+        Fate::Fails(error) => Err(error),
+    };
+    fates.into_iter().map(result).collect()
 }
 
-/// The rows that bring inputs; where rows are fixed to slots, the others become padding.
-fn runnable(load: &Loaded, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
-    let empty = |w: &Work| w.inputs.is_empty() && !load.settings.inputs.is_empty();
+/// What becomes of a row.
+enum Fate {
+    Runs,
+    Nothing,
+    Fails(RunError),
+}
+
+/// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
+fn runnable(load: &Loaded, executor: &Executor, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
+    let empty = |w: &Work| (w.inputs.is_empty() && !load.settings.inputs.is_empty()) || executor.roomless(w).is_some();
     if load.has_fixed_rows() {
         return work.into_iter().map(|row| row.filter(|w| !empty(w))).collect();
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{DataType, Dialect, Id, Shape};
+use sequor_core::policy::columns;
+use sequor_core::{DataType, Dialect, Hooks, Id, Shape};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 use tempfile::TempDir;
@@ -14,6 +15,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
+use crate::plugin::Rules;
+use crate::plugin::guest::Source;
+use crate::plugin::report::{Attach, By, Plugins};
+use crate::plugin::stand_in::{Does, Version};
 use crate::telemetry::Metrics;
 
 /// Two slots for three clients, so that somebody waits; a batch has room for both.
@@ -99,9 +104,10 @@ fn folder(strategy: &str, instances: &str) -> TempDir {
     folder
 }
 
-fn house(folder: &Path) {
+fn house(folder: &Path, operator: Option<fn(&Repository)>) {
     let options = Options { reply_pool: 1 << 20, ..Options::default() };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+    equip(&repository);
     repository.load(&folder.join("sum"));
     let act = |run: fn(&Repository)| {
         let repository = repository.clone();
@@ -109,10 +115,14 @@ fn house(folder: &Path) {
     };
     let clients = [act(|r| whole(r, 1)), act(|r| broken(r, 2)), act(|r| whole_in_turns(r, 3))];
     let time = act(|r| (0..3).for_each(|_| r.tick()));
+    let operator = operator.map(act);
     for client in clients {
         client.join().unwrap();
     }
     time.join().unwrap();
+    if let Some(operator) = operator {
+        operator.join().unwrap();
+    }
     // What was cancelled while it ran ends with its run.
     while repository.live() > 0 {
         shuttle::thread::yield_now();
@@ -121,12 +131,58 @@ fn house(folder: &Path) {
     assert_eq!(repository.state_bytes().0, 0);
 }
 
+/// Stand-ins for plug-ins: a component is one letter, for what its guests do.
+fn equip(repository: &Repository) {
+    let make = |_: &str, bytes: Vec<u8>| {
+        let (admit, does) = match bytes.first() {
+            Some(b'a') => (true, Does::Admit),
+            Some(b'f') => (false, Does::First),
+            Some(b'x') => (false, Does::Beyond),
+            _ => (false, Does::Trap),
+        };
+        let hooks = Hooks { plan: true, observe: true, admit, columns: columns::ALL, ..Hooks::default() };
+        let version = Version::new(&String::from_utf8_lossy(&bytes), hooks);
+        version.does(does);
+        Ok(version as Arc<dyn Source>)
+    };
+    repository.run_plugins(Rules::default(), Box::new(make)).unwrap();
+}
+
+/// What an operator does while requests run. The keeper's work is done here too: nobody else holds what these hold.
+fn operate(repository: &Repository) {
+    let by = By("local");
+    let keep = || drop(repository.registry().map(crate::plugin::Registry::tend));
+    for (name, component) in [("p", "f"), ("q", "a")] {
+        Plugins::load(repository, name, component.into(), by).unwrap();
+    }
+    let attach = |plugin: &str| {
+        let how = Attach { plugin: plugin.to_owned(), model: "sum".to_owned(), ..Attach::default() };
+        Plugins::attach(repository, &how, by).unwrap();
+    };
+    attach("p");
+    keep();
+    repository.replace("p", "t".into(), by).unwrap();
+    keep();
+    attach("q");
+    repository.replace("q", "a2".into(), by).unwrap();
+    keep();
+    repository.park("q", by).unwrap();
+    repository.unpark("q", by).unwrap();
+    repository.replace("q", "x".into(), by).map_or((), drop);
+    keep();
+    repository.detach("q", "sum", by).unwrap();
+}
+
 fn tried(strategy: &str, instances: &str, scheduler: impl Scheduler + 'static) {
+    tried_with(strategy, instances, None, scheduler);
+}
+
+fn tried_with(strategy: &str, instances: &str, operator: Option<fn(&Repository)>, scheduler: impl Scheduler + 'static) {
     let folder = folder(strategy, instances);
     let mut config = Config::new();
     // The driver's stack is a server's, not a toy's.
     config.stack_size = 1 << 20;
-    let schedules = Runner::new(scheduler, config).run(move || house(folder.path()));
+    let schedules = Runner::new(scheduler, config).run(move || house(folder.path(), operator));
     println!("{schedules} schedules");
 }
 
@@ -143,4 +199,14 @@ fn every_interleaving_tried_answers_everything_right_in_direct() {
 #[test]
 fn every_interleaving_tried_lets_two_instances_go() {
     tried("oldest { max_candidate_sequences: 1 }", "2", RandomScheduler::new(2000));
+}
+
+#[test]
+fn every_interleaving_tried_lets_plug_ins_come_and_go_in_oldest() {
+    tried_with("oldest { max_candidate_sequences: 2 }", "1", Some(operate), RandomScheduler::new(1000));
+}
+
+#[test]
+fn every_interleaving_tried_lets_plug_ins_come_and_go_over_two_instances() {
+    tried_with("oldest { max_candidate_sequences: 1 }", "2", Some(operate), RandomScheduler::new(1000));
 }

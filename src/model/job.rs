@@ -39,7 +39,7 @@ pub(super) struct Job {
     /// What a recording tells of it.
     pub(super) facts: Facts,
     /// What its run has left.
-    pub(super) answer: Option<Result<Vec<Tensor>, String>>,
+    pub(super) answer: Option<Result<Vec<Tensor>, Failure>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
     pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,
@@ -50,7 +50,7 @@ impl Job {
     pub(super) fn release(self) {
         let answer = match self.answer {
             Some(Ok(tensors)) => Ok(tensors),
-            Some(Err(text)) => Err(Failure::Run(text)),
+            Some(Err(failure)) => Err(failure),
             None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
         };
         let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));

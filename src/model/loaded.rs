@@ -8,9 +8,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
-use crate::backend::Graph;
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
+use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::Attachment;
@@ -28,13 +28,14 @@ pub(super) struct Loaded {
     pub(super) key: Load,
     pub(super) version: u64,
     pub(super) settings: Arc<ModelSettings>,
-    pub(super) graph: Arc<dyn Graph>,
     pub(super) wiring: Wiring,
     pub(super) states: Vec<StateSpec>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     hold: Option<Hold>,
+    /// What became of instances that may run on a GPU or on the CPU.
+    pub(super) auto: Auto,
     /// What a policy is shown at most.
     candidates: u32,
     /// Texts that became key features.
@@ -60,9 +61,9 @@ impl Loaded {
         key: Load,
         version: u64,
         settings: ModelSettings,
-        graph: Arc<dyn Graph>,
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts): (Option<Hold>, u32, Arc<Texts>),
+        auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -73,7 +74,6 @@ impl Loaded {
         Ok(Loaded {
             key,
             version,
-            graph,
             wiring,
             states,
             metadata,
@@ -81,6 +81,7 @@ impl Loaded {
             handles: OnceLock::new(),
             pace: Pace::default(),
             hold,
+            auto,
             candidates,
             texts,
             attachment: ArcSwapOption::empty(),

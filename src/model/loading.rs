@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use sequor_core::{Instance, Limits, Load};
 
-use crate::backend::{Graph, Signature};
+use crate::backend::Signature;
 use crate::config::Fault;
 use crate::config::model::draft::{ConfigSource, Sources};
+use crate::config::model::place::Auto;
 use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, GraphPort, GraphSignature, versions};
 use crate::error::LoadError;
@@ -21,7 +22,8 @@ use super::fingerprint::Fingerprint;
 use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
-use super::{instance, sync};
+use super::seat::Seat;
+use super::{instance, seat, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -106,7 +108,8 @@ impl Repository {
         if served.as_ref() == Some(&print) {
             return Ok(None);
         }
-        let draft = self.draft(directory, config)?;
+        let mut draft = self.draft(directory, config)?;
+        let auto = self.place(&mut draft)?;
         let versions = chosen(&draft, directory)?;
         self.edit(name, |entry| {
             entry.known.extend(&versions);
@@ -120,7 +123,7 @@ impl Repository {
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
         let (kept, fresh): (Vec<u64>, Vec<u64>) = versions.iter().partition(|v| serves(**v) && same(**v));
-        let prepared = fresh.into_iter().map(|v| self.prepare(&draft, v)).collect::<Result<Vec<_>, _>>()?;
+        let prepared = fresh.into_iter().map(|v| self.prepare(&draft, v, &auto)).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Brought { model, prepared, kept, versions }))
     }
 
@@ -134,30 +137,32 @@ impl Repository {
 
     // === one version ===
 
-    fn prepare(&self, draft: &Draft, version: u64) -> Result<Prepared, Faults> {
-        let shared = &self.0;
-        let file = draft.file(version);
-        let graph = shared
-            .backend
-            .load(&file, &shared.options.load)
-            .map_err(|e| vec![LoadError::File { path: file.clone(), what: e.to_string() }])?;
-        let settings = draft.settle(&signature(graph.signature())).map_err(faults)?;
-        self.equip(version, settings, graph).map_err(|e| vec![e])
+    fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
+        let seats = self.seats(&draft.file(version), &draft.processors())?;
+        let Some(first) = seats.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
+        let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
+        self.equip(version, settings, seats, auto.clone()).map_err(|e| vec![e])
     }
 
-    fn equip(&self, version: u64, settings: ModelSettings, graph: Arc<dyn Graph>) -> Result<Prepared, LoadError> {
+    fn equip(
+        &self,
+        version: u64,
+        settings: ModelSettings,
+        seats: Vec<Seat>,
+        auto: Auto,
+    ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
         let metrics = shared.metrics.model(&settings.name, version);
         let hold = shared.options.hold;
         let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
-        let load =
-            Arc::new(Loaded::new(self.next_load(), version, settings, graph, metrics, (hold, candidates, texts))?);
+        let shown = (hold, candidates, texts);
+        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
         let spec = load.spec();
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let mut executors = Vec::new();
-        for _ in 0..spec.instances {
-            let executor = Executor::new(Arc::clone(&load), &shared.device, shared.pool.clone(), spec.slots(), sided);
+        for seat in seats {
+            let executor = Executor::new(Arc::clone(&load), seat, spec.slots(), sided);
             executors.push(executor.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?);
         }
         Ok(Prepared { load, executors })
@@ -299,6 +304,7 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
+        on: seat::told(&load.settings.processors, &load.auto),
     }
 }
 

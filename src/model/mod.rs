@@ -7,10 +7,11 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `execute`: staging, states, a run, commit ·
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
 //!   [`wake`]: the answers of a batch leave together.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
+//! - [`sequences`]: who lives on a model, and who did.
 //! - `keep`: a sequence's state, out as a file and in again.
 //! - `clock`, `timer`: real time · `sync`: locks and threads.
 //! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
@@ -42,6 +43,8 @@ mod record;
 pub mod repository;
 pub mod request;
 mod schedule_file;
+mod seat;
+pub mod sequences;
 mod sync;
 mod table;
 #[cfg(test)]
@@ -60,6 +63,7 @@ pub use overview::{Counted, VersionOverview};
 pub use pending::Pending;
 pub use repository::{Availability, ModelStatus, Options, Repository, Served, VersionStatistics};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
+pub use sequences::{EndedSequence, LiveSequence};
 pub use turn::Turn;
 
 pub use crate::tensor::rows::Texts;

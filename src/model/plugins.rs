@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Hooks, Live, Load, Seq, Time};
+use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
@@ -19,6 +19,7 @@ use super::loaded::Loaded;
 use super::loading::strategy_name;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
+use super::table::ToPolicy;
 
 /// Who says which plug-in decides for a model.
 #[derive(Debug, Clone, Default)]
@@ -60,12 +61,40 @@ impl plugin::Driver for Desk {
     }
 }
 
+/// What a model's external policies are told, and may ask.
+impl Model {
+    /// Which hooks of an external policy the core calls for this load.
+    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
+        self.apply(Event::Attach(load, hooks));
+    }
+
+    /// Who lives on a load; `None` once it is gone.
+    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
+        let there = self.loads().iter().any(|l| l.key == load);
+        there.then(|| self.table.lock().core.live(load))
+    }
+
+    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
+        self.table.lock().core.id_of(seq).cloned()
+    }
+
+    pub(super) fn tell_policy(&self, load: Load, what: ToPolicy) {
+        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
+        let Some(attachment) = attachment else { return };
+        match what {
+            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
+            ToPolicy::Fallback => attachment.fell_back(),
+            ToPolicy::Stale(picks) => attachment.went_stale(picks),
+        }
+    }
+}
+
 impl Repository {
     /// Says where plug-ins come from. To be called once, before any model is loaded.
     pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
-        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), keeps)?;
+        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
         self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 

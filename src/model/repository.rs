@@ -13,7 +13,8 @@ use sequor_core::{Hold, Id};
 use crate::backend::{Backend, LoadOptions};
 use crate::config::model;
 use crate::config::proto;
-use crate::device::{Device, Host, Pool};
+use crate::device::cuda::Driver;
+use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, LoadError, NotServed};
 use crate::plugin::Registry;
 use crate::state::budget::Budget;
@@ -27,7 +28,7 @@ use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::plugins::Decides;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, sync};
+use super::{InferRequest, Metadata, Pending, seat, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Options {
     pub strict_readiness: bool,
     /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
     pub hold: Option<Hold>,
+    /// What instances of KIND_GPU run on. It is not asked for anything before a model wants some.
+    pub accelerators: Arc<dyn Accelerators>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             reply_pool: 0,
             strict_readiness: true,
             hold: None,
+            accelerators: Arc::new(Driver),
         }
     }
 }
@@ -64,7 +68,6 @@ pub struct Repository(pub(super) Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) backend: Arc<dyn Backend>,
-    pub(super) device: Arc<dyn Device>,
     pub(super) options: Options,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
@@ -75,6 +78,7 @@ pub(super) struct Shared {
     pub(super) control: OnceLock<Control>,
     /// Threads of instances, to be waited for at the end.
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
+    pub(super) gpus: Mutex<seat::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
     /// Names of the headers that features come from.
@@ -151,6 +155,8 @@ pub struct ReadyVersion {
     pub slots: u32,
     /// Bytes of state a sequence holds.
     pub state_bytes: u64,
+    /// Where its instances run, if that is not just the CPU: `GPU 0`, `GPU 0 1 and CPU`, `CPU: ` and why not on a GPU.
+    pub on: Option<String>,
 }
 
 /// What was counted of a version since the server began.
@@ -176,7 +182,6 @@ impl Repository {
         let clock = Clock::start();
         let shared = Shared {
             backend,
-            device: Arc::new(Host),
             metrics,
             timer: Timer::start(clock.clone())?,
             clock,
@@ -184,6 +189,7 @@ impl Repository {
             pool: Pool::new(options.reply_pool),
             models: RwLock::default(),
             threads: Mutex::default(),
+            gpus: Mutex::default(),
             next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
@@ -309,6 +315,7 @@ impl Repository {
 
     /// Brings the gauges of all models up to date, before they are shown.
     pub fn observe(&self) {
+        self.observe_gpus();
         for entry in self.0.models.read().values() {
             if let Some(model) = &entry.model {
                 model.observe();

@@ -1,6 +1,7 @@
 //! A plug-in at a load, on the way of a request: the question is put to the guest behind its lane, what it answers is held against what it was
 //! shown, and whatever goes wrong costs the guest the round and nobody a request.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +18,13 @@ use super::meter::Meter;
 use super::nonsense;
 use super::recent::Recent;
 use super::report::LastFault;
+use super::round_file::{RoundFile, Wrong};
 use super::texts::Texts;
+use crate::telemetry::kinds::Gauge;
+use crate::telemetry::{Hook, PluginMetrics};
+
+/// Questions that went wrong and wait to be written down, at most.
+const WRONG: usize = 4;
 
 /// Nanoseconds of the clock that the core is driven by.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -69,6 +76,9 @@ pub struct Attachment {
     pub(super) bell: Arc<dyn Bell>,
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<Texts>,
+    pub(super) metrics: Arc<PluginMetrics>,
+    /// Memory of the guest, as metrics show it.
+    pub(super) memory: Gauge,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
     /// Who decides now. One store puts another in its place; a call that is under way ends where it began.
@@ -85,6 +95,9 @@ pub struct Attachment {
     pub(super) attached: Mutex<Option<Hooks>>,
     /// The guest has grown so much that a new one shall take its place.
     pub(super) full: AtomicBool,
+    /// Questions that went wrong, to be written down.
+    pub(super) wrong: Mutex<Vec<RoundFile>>,
+    pub(super) rounds: Option<PathBuf>,
     /// It was detached; nothing is made any more.
     pub(super) closed: AtomicBool,
     pub(super) from_file: AtomicBool,
@@ -140,6 +153,7 @@ impl Attachment {
             Ok(said) => self.heed(&lane, round, said),
             Err(mute) => {
                 if let Mute::Struck(struck) = &mute {
+                    self.record(round, None, struck);
                     self.strike(Some(&lane), struck);
                 }
                 self.mute(round, &mute)
@@ -162,11 +176,13 @@ impl Attachment {
     /// The built-in policy took a round that was the guest's.
     pub fn fell_back(&self) {
         self.meter.lock().fallbacks += 1;
+        self.metrics.fell_back();
     }
 
     /// So many picks of the guest did not stand any more.
     pub fn went_stale(&self, picks: u32) {
         self.meter.lock().stale += u64::from(picks);
+        self.metrics.went_stale(picks);
     }
 
     /// Holds what a shadow would have had done against what was done; `ran` are the requests that run now, if any do.
@@ -188,18 +204,29 @@ impl Attachment {
 
     fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
         let mut seat = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
-        seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
         let began = self.clock.now();
+        let told = seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
+        let began = if told { self.timed(Hook::Observe, began) } else { began };
         let answer = seat.answer(round).ok_or(Mute::Absent)?;
         let now = self.clock.now();
         let memory = seat.memory();
         drop(seat);
         lane.remember(memory);
+        let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
+        self.metrics.called(hook, now - began);
+        self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
         if memory >= self.terms.limits.memory / 4 * 3 && memory > lane.at_start {
             self.outgrown();
         }
         answer.map_err(Mute::Struck)
+    }
+
+    /// Counts a call that began then, and says what time it is now.
+    pub(super) fn timed(&self, hook: Hook, began: Time) -> Time {
+        let now = self.clock.now();
+        self.metrics.called(hook, now - began);
+        now
     }
 
     fn outgrown(&self) {
@@ -212,7 +239,9 @@ impl Attachment {
     fn heed(&self, lane: &Arc<Lane>, round: &mut Round, said: Said) -> Answer {
         if let Err(fault) = round.check(&said) {
             let what = nonsense::sentence(round, &said, fault);
-            self.strike(Some(lane), &Struck { fault, what });
+            let struck = Struck { fault, what };
+            self.record(round, Some(&said), &struck);
+            self.strike(Some(lane), &struck);
             return self.mute(round, &Mute::Struck(Struck { fault, what: String::new() }));
         }
         let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
@@ -228,6 +257,19 @@ impl Attachment {
         Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
     }
 
+    /// Keeps a question that went wrong, for the keeper to write down.
+    fn record(&self, round: &Round, said: Option<&Said>, struck: &Struck) {
+        let mut wrong = self.wrong.lock();
+        if self.rounds.is_none() || wrong.len() >= WRONG {
+            return;
+        }
+        let source = Arc::clone(&self.source.lock());
+        let what = Wrong { fault: struck.fault, what: &struck.what };
+        let at = (&self.facts, self.terms.config.as_str(), self.terms.limits);
+        wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));
+        self.bell.ring();
+    }
+
     /// What is said in the guest's place: the built-in policy decides, in this very round.
     fn mute(&self, round: &mut Round, why: &Mute) -> Answer {
         round.picks.clear();
@@ -237,13 +279,13 @@ impl Attachment {
             Mute::Struck(struck) => Some(struck.fault),
         };
         let said = match (&round.asked, fault) {
+            // A shadow's failure is nobody's round.
+            (Asked::Plan(_), _) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
             // The core counts the others.
             (Asked::Plan(_), None) => {
                 self.fell_back();
                 Said::Plan(Ok(Decision::Default))
             }
-            // A shadow's failure is nobody's round.
-            (Asked::Plan(_), Some(_)) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
             (Asked::Plan(_), Some(fault)) => Said::Plan(Err(fault)),
             (Asked::Admit { .. }, fault) => Said::Admit(Err(fault.unwrap_or(Fault::Busy))),
         };
@@ -260,6 +302,7 @@ impl Attachment {
             return;
         }
         drop(serves);
+        self.metrics.struck(nonsense::word(struck.fault));
         let now = self.clock.now();
         let lost = lane.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
         let (verdict, strikes) = {
@@ -272,7 +315,7 @@ impl Attachment {
             at: std::time::SystemTime::now(),
         });
         if verdict != Verdict::GoesOn {
-            self.lane.store(None);
+            self.vacate();
             self.bell.ring();
         }
         self.log_strike(struck, verdict, strikes);
@@ -303,10 +346,16 @@ impl Attachment {
         )
     }
 
+    /// Nobody decides from now on.
+    pub(super) fn vacate(&self) {
+        self.lane.store(None);
+        self.memory.set(0);
+    }
+
     /// Nobody's fault: a new instance is made, and told who lives.
     fn renew(&self) {
         self.health.lock().renew(self.clock.now());
-        self.lane.store(None);
+        self.vacate();
         self.bell.ring();
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
-/// Instructions that a nanosecond of a call's limit stands for where instructions are counted.
-pub(super) const FUEL_A_NANO: u64 = 4;
+/// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
+pub(super) const FUEL_A_NANO: u64 = 8;
 /// Entries of a table, at most. Languages with a run time of their own need some thousands.
 const TABLE: usize = 100_000;
 
@@ -58,7 +58,11 @@ impl Memory {
 
 impl ResourceLimiter for Memory {
     /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::blame`]).
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
+        // Beyond its own maximum it fails whatever is said here, and nothing is to be counted.
+        if most.is_some_and(|most| desired > most) {
+            return Ok(true);
+        }
         let wanted = self.used.saturating_sub(current as u64).saturating_add(desired as u64);
         let granted = wanted <= self.limit;
         if granted {
@@ -113,5 +117,7 @@ mod tests {
         assert_eq!((memory.used, memory.refused), (90, Some(110)));
         assert!(memory.memory_growing(60, 70, None).unwrap());
         assert_eq!(memory.used, 100);
+        assert!(memory.memory_growing(70, 90, Some(80)).unwrap());
+        assert_eq!((memory.used, memory.refused), (100, Some(110)), "it fails of its own maximum");
     }
 }

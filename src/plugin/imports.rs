@@ -49,13 +49,13 @@ fn beyond(name: &str, interface: &str, item: &ComponentItem, engine: &wasmtime::
 fn sentence(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String {
     let mut text = format!("{file} asks for {}; ", listed(refused));
     text += &format!(
-        "world {} {} gives {}.",
+        "world {} {} {}.",
         contract::WORLD,
         contract::VERSION,
         match refused.len() {
-            1 => "it not",
-            2 => "neither",
-            _ => "none of them",
+            1 => "does not give it",
+            2 => "gives neither",
+            _ => "gives none of them",
         }
     );
     let mut can: Vec<String> =
@@ -121,12 +121,12 @@ mod tests {
         );
         assert_eq!(
             sentence("x.wasm", &names(&["sequor:plugin/identity@0.1.0"]), &[("sequence-text", "ids of sequences")]),
-            "x.wasm asks for sequor:plugin/identity@0.1.0; world scheduler 0.1.0 gives it not. \
+            "x.wasm asks for sequor:plugin/identity@0.1.0; world scheduler 0.1.0 does not give it. \
              Ids of sequences can be granted (grants = [\"sequence-text\"])."
         );
         assert_eq!(
             sentence("x.wasm", &names(&["wasi:clocks/monotonic-clock@0.2.0#subscribe-duration"]), &[]),
-            "x.wasm asks for wasi:clocks/monotonic-clock@0.2.0#subscribe-duration; world scheduler 0.1.0 gives it not. Waiting never."
+            "x.wasm asks for wasi:clocks/monotonic-clock@0.2.0#subscribe-duration; world scheduler 0.1.0 does not give it. Waiting never."
         );
     }
 }

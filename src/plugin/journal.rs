@@ -81,16 +81,18 @@ impl Journal {
         lines.kept.push_back(LogLine { serial, at: SystemTime::now(), level, message: message.to_owned() });
     }
 
-    /// Adds to a counter of the plug-in's own. What breaks the contract's rules counts nothing.
-    pub fn count(&self, name: &str, value: f64) {
+    /// Adds to a counter of the plug-in's own, and says whether it did: what breaks the contract's rules counts nothing.
+    pub fn count(&self, name: &str, value: f64) -> bool {
         let mut counters = self.counters.lock();
         let is_name = name.len() <= 63
             && name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         let room = counters.len() < COUNTERS || counters.contains_key(name);
-        if is_name && room && value.is_finite() && value >= 0.0 {
+        let counts = is_name && room && value.is_finite() && value >= 0.0;
+        if counts {
             *counters.entry(name.to_owned()).or_default() += value;
         }
+        counts
     }
 
     pub fn counters(&self) -> BTreeMap<String, f64> {
@@ -116,7 +118,8 @@ mod tests {
             journal.count(name, value);
         }
         assert_eq!(journal.counters(), [("a_1".to_owned(), 2.5)].into());
-        (0..40).for_each(|n| journal.count(&format!("n{n}"), 1.0));
+        let counted = (0..40).filter(|n| journal.count(&format!("n{n}"), 1.0)).count();
+        assert_eq!(counted, COUNTERS - 1);
         assert_eq!(journal.counters().len(), COUNTERS);
     }
 

@@ -69,17 +69,20 @@ impl Seat {
         self.call(|guest| guest.observe(events))
     }
 
-    /// Tells it what has happened since it was told last.
-    pub(super) fn catch_up(&mut self, inbox: &Mutex<Inbox>) -> Option<Result<(), Struck>> {
+    /// Tells it what has happened since it was told last, and says whether anything has.
+    pub(super) fn catch_up(&mut self, inbox: &Mutex<Inbox>) -> Option<Result<bool, Struck>> {
+        let mut any = false;
         loop {
             let mut events = std::mem::take(&mut self.events);
             events.clear();
             self.next = inbox.lock().read(self.next, self.keys, AT_ONCE, &mut events);
             let told = if events.is_empty() { Some(Ok(())) } else { self.tell(&events) };
+            any |= !events.is_empty();
             let through = events.len() < AT_ONCE;
             self.events = events;
-            if through || !matches!(told, Some(Ok(()))) {
-                return told;
+            match told {
+                Some(Ok(())) if !through => {}
+                told => return told.map(|told| told.map(|()| any)),
             }
         }
     }

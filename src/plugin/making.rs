@@ -15,6 +15,7 @@ use super::lane::{AT_ONCE, Seat};
 use super::nonsense;
 use super::report::State;
 use super::voice::Voice;
+use crate::telemetry::Hook;
 
 /// A guest is asked so often what it would hand on.
 const SAVES: Duration = Duration::from_secs(10);
@@ -111,7 +112,9 @@ impl Attachment {
         let voice = Voice::new(self);
         let guest = source.start(Arc::new(voice), self.terms.limits).map_err(failed("start"))?;
         let mut seat = Seat::new(guest, self.facts.keys.len());
+        let began = self.clock.now();
         let configured = seat.call(|guest| guest.configure(&self.terms.config, &self.facts));
+        self.timed(Hook::Configure, began);
         configured.ok_or(Unfit::Gone)?.map_err(failed("configure"))?.map_err(Unfit::Configure)?;
         Ok(seat)
     }
@@ -121,7 +124,9 @@ impl Attachment {
         let hooks = self.hooks_for(source);
         let mut seat = self.started(source)?;
         if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
+            let began = self.clock.now();
             let restored = seat.call(|guest| guest.restore(&saved)).ok_or(Unfit::Gone)?.map_err(failed("restore"))?;
+            self.timed(Hook::Restore, began);
             if let Err(why) = restored {
                 self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
             }
@@ -162,7 +167,8 @@ impl Attachment {
                 seat.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
             }
         }
-        seat.catch_up(&self.inbox).ok_or(Unfit::Gone)?.map_err(failed("observe"))
+        seat.catch_up(&self.inbox).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        Ok(())
     }
 
     /// Has the core call for these hooks from now on.
@@ -180,6 +186,7 @@ impl Attachment {
         let now = self.clock.now();
         if let Some(lane) = self.lane.load_full() {
             let saved = lane.wait().call(|guest| guest.save());
+            self.timed(Hook::Save, now);
             match saved {
                 Some(Ok(bytes)) if bytes.len() <= SAVED_MOST => {
                     *self.saved.lock() = Saved { bytes: Some(bytes), at: now };
@@ -206,6 +213,7 @@ impl Attachment {
         if self.closed.load(Ordering::Acquire) {
             return None;
         }
+        self.write_down();
         let now = self.clock.now();
         let (state, due) = {
             let health = self.health.lock();
@@ -227,6 +235,23 @@ impl Attachment {
                 self.save();
                 Some(now + SAVES)
             }
+        }
+    }
+
+    /// Writes down the questions that went wrong.
+    fn write_down(&self) {
+        let wrong = std::mem::take(&mut *self.wrong.lock());
+        let Some(folder) = &self.rounds else { return };
+        for file in wrong {
+            let n = self.meter.lock().wrong();
+            let line = match file.write(folder, n) {
+                Ok(path) => {
+                    let (path, name) = (path.display(), self.journal.plugin());
+                    format!("Replay: sequor simulate --replay-round {path} --policy {name}.wasm")
+                }
+                Err(e) => format!("the round that went wrong is not kept: {}: {e}", folder.display()),
+            };
+            self.journal.write(Level::Info, &line);
         }
     }
 
@@ -277,7 +302,7 @@ impl Attachment {
         let _making = self.making.lock();
         self.save();
         self.health.lock().park();
-        self.lane.store(None);
+        self.vacate();
         self.call_for(None);
         self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
     }
@@ -298,7 +323,7 @@ impl Attachment {
     pub fn close(&self) {
         let _making = self.making.lock();
         self.closed.store(true, Ordering::Release);
-        self.lane.store(None);
+        self.vacate();
         self.call_for(None);
     }
 }

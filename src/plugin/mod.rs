@@ -9,7 +9,7 @@
 //!   strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
 //! - `registry`: the named plug-ins with their versions, and where they are attached · `keeper`: the thread that looks after them ·
-//!   `watch`: their folder.
+//!   `files`, `watch`: their folder.
 //! - `journal`, `voice`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
@@ -29,6 +29,7 @@ mod columns;
 pub mod component;
 mod contract;
 pub mod engine;
+mod files;
 pub mod grants;
 pub mod guest;
 mod health;

@@ -11,12 +11,13 @@ use sequor_core::{Load, Time};
 
 use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
 use super::guest::{Limits, ModelFacts, Source};
-use super::journal::{Journal, Level};
+use super::journal::Journal;
 use super::keeper::Keeper;
 use super::making::Unfit;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::texts::Texts;
+use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
 pub type MakeSource = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
@@ -33,25 +34,28 @@ pub struct Rules {
     pub strikes: u32,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
+    /// Where questions that went wrong are written down; nowhere if there is none.
+    pub rounds: Option<PathBuf>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
-        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024 }
+        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds: None }
     }
 }
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(pub(super) Arc<Inner>);
 
-struct Inner {
-    rules: Rules,
+pub(super) struct Inner {
+    pub(super) rules: Rules,
     loader: Box<MakeSource>,
     shared: Shared,
+    metrics: Metrics,
     keeper: Arc<Keeper>,
-    plugins: Mutex<BTreeMap<String, Plugin>>,
+    pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
     /// Held by whoever changes something.
     changing: Mutex<()>,
@@ -70,16 +74,17 @@ impl Drop for Inner {
 }
 
 #[derive(Debug)]
-struct Plugin {
-    current: Arc<dyn Source>,
+pub(super) struct Plugin {
+    pub(super) current: Arc<dyn Source>,
     previous: Option<Arc<dyn Source>>,
-    journal: Arc<Journal>,
+    pub(super) journal: Arc<Journal>,
+    metrics: Arc<PluginMetrics>,
     /// Its file in the plug-in folder, as it was when it was looked at last.
-    print: Option<Print>,
+    pub(super) print: Option<Print>,
 }
 
 /// When a file was written, and its size.
-type Print = (SystemTime, u64);
+pub(super) type Print = (SystemTime, u64);
 
 /// A registry that may be gone.
 #[derive(Debug)]
@@ -93,15 +98,22 @@ impl Gone {
 
 impl Registry {
     /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after attachments.
-    pub fn new(rules: Rules, loader: Box<MakeSource>, clock: Arc<dyn Clock>, keeps: bool) -> std::io::Result<Registry> {
+    pub fn new(
+        rules: Rules,
+        loader: Box<MakeSource>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        keeps: bool,
+    ) -> std::io::Result<Registry> {
         let keeper = Arc::new(Keeper::default());
-        let shared = Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()) };
+        let shared =
+            Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()), rounds: rules.rounds.clone() };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner =
-            Arc::new(Inner { rules, loader, shared, keeper: Arc::clone(&keeper), plugins, attachments, changing });
+        let inner = Inner { rules, loader, shared, metrics, keeper, plugins, attachments, changing };
+        let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
-            keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+            inner.keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
     }
@@ -149,78 +161,25 @@ impl Registry {
                 let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
                 return Err(PluginError::Conflict(what));
             }
-            Err(_) => self.take_in(name, source, by),
+            Err(_) => self.take_in(name, source, self.print(name), by),
         }
         self.show(name)
-    }
-
-    /// The current version, from the plug-in folder if it was not asked for before.
-    pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current)) {
-            return Ok(source);
-        }
-        let path = self.file(name).ok_or_else(|| self.absent(name))?;
-        let component = fs_err::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                PluginError::Absent(format!("there is no plug-in \"{name}\": {} does not exist", path.display()))
-            }
-            _ => PluginError::Internal(e.to_string()),
-        })?;
-        let source = self.make(name, component)?;
-        if self.with(name, |_| ()).is_err() {
-            self.take_in(name, Arc::clone(&source), By("plugins.dir"));
-        }
-        Ok(source)
-    }
-
-    /// Where the plug-in folder has it.
-    pub fn file(&self, name: &str) -> Option<PathBuf> {
-        let is_name = crate::config::model::is_plugin_name(name);
-        self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
-    }
-
-    fn print(&self, name: &str) -> Option<Print> {
-        let file = fs_err::metadata(self.file(name)?).ok()?;
-        Some((file.modified().ok()?, file.len()))
     }
 
     pub(super) fn downgrade(&self) -> Gone {
         Gone(Arc::downgrade(&self.0))
     }
 
-    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version. A bad one is logged.
-    pub fn look(&self) {
-        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
-        for name in names {
-            let print = self.print(&name);
-            let changed = {
-                let mut plugins = self.0.plugins.lock();
-                let Some(plugin) = plugins.get_mut(&name) else { continue };
-                std::mem::replace(&mut plugin.print, print) != print
-            };
-            if changed && print.is_some() {
-                self.look_at(&name);
-            }
-        }
-    }
-
-    fn look_at(&self, name: &str) {
-        let Some(file) = self.file(name) else { return };
-        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        if let Err(error) = read.and_then(|component| self.replace(name, component, By("plugins.dir"))) {
-            let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
-        }
-    }
-
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let new = self.make(name, component)?;
-        let old = self.with(name, |p| Arc::clone(&p.current))?;
+        let (old, metrics) = self.with(name, |p| (Arc::clone(&p.current), Arc::clone(&p.metrics)))?;
+        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
         if old.sha256() == new.sha256() {
             return self.show(name);
         }
-        self.put(name, &new, &old)?;
+        self.put(name, &new, &old).inspect_err(|_| metrics.replaced(false))?;
+        metrics.replaced(true);
         self.audit("replace", name, "", by, old.sha256(), new.sha256());
         self.show(name)
     }
@@ -318,7 +277,7 @@ impl Registry {
         terms: Terms,
     ) -> Result<Arc<Attachment>, PluginError> {
         self.find(name)?;
-        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.current)))?;
+        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(&p.current)))?;
         Ok(Arc::new(Attachment::new(&self.0.shared, whom, (facts, load), driver, terms)))
     }
 
@@ -356,11 +315,11 @@ impl Registry {
 
     // === inside ===
 
-    fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
+    pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
         self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
     }
 
-    fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
+    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
         if !crate::config::model::is_plugin_name(name) {
             let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
             return Err(PluginError::Invalid(what));
@@ -368,10 +327,10 @@ impl Registry {
         (self.0.loader)(name, component)
     }
 
-    fn take_in(&self, name: &str, source: Arc<dyn Source>, by: By<'_>) {
+    pub(super) fn take_in(&self, name: &str, source: Arc<dyn Source>, print: Option<Print>, by: By<'_>) {
         let after = source.sha256().to_owned();
-        let (journal, print) = (Arc::new(Journal::new(name)), self.print(name));
-        let plugin = Plugin { current: source, previous: None, journal, print };
+        let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
+        let plugin = Plugin { current: source, previous: None, journal, metrics, print };
         self.0.plugins.lock().insert(name.to_owned(), plugin);
         self.audit("load", name, "", by, "", &after);
     }

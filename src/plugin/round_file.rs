@@ -55,7 +55,7 @@ pub struct Facts {
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Question {
     Plan { instance: u16, shown: Shown, standing: Vec<(u32, u64)> },
-    Admit { shown: Shown, standing: Vec<(u32, u64)>, room: Vec<u32>, victims: Shown },
+    Admit { shown: Shown, standing: Vec<(u32, u64)>, room: Vec<u32>, victims: Box<Shown> },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -212,7 +212,7 @@ impl Question {
         match &round.asked {
             Asked::Plan(who) => Question::Plan { instance: who.n, shown, standing },
             Asked::Admit { room, victims, .. } => {
-                Question::Admit { shown, standing, room: room.clone(), victims: Shown::of(victims) }
+                Question::Admit { shown, standing, room: room.clone(), victims: Box::new(Shown::of(victims)) }
             }
         }
     }

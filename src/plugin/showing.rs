@@ -1,5 +1,6 @@
 //! An attachment as it is made, and as operators are shown it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,6 +17,7 @@ use super::meter::Meter;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
+use crate::telemetry::PluginMetrics;
 
 /// What all attachments of a server share.
 #[derive(Debug, Clone)]
@@ -23,17 +25,20 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub bell: Arc<dyn Bell>,
     pub texts: Arc<Texts>,
+    /// Where questions that went wrong are written down.
+    pub rounds: Option<PathBuf>,
 }
 
 impl Attachment {
     /// Decides nothing until it is opened.
     pub fn new(
         shared: &Shared,
-        (journal, source): (Arc<Journal>, Arc<dyn Source>),
+        (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
         (facts, load): (ModelFacts, Load),
         driver: Arc<dyn Driver>,
         terms: Terms,
     ) -> Attachment {
+        let memory = metrics.memory_at(&facts.name);
         Attachment {
             facts,
             load,
@@ -42,6 +47,8 @@ impl Attachment {
             bell: Arc::clone(&shared.bell),
             journal,
             texts: Arc::clone(&shared.texts),
+            memory,
+            metrics,
             source: Mutex::new(source),
             lane: ArcSwapOption::empty(),
             inbox: Mutex::new(Inbox::default()),
@@ -53,6 +60,8 @@ impl Attachment {
             making: Mutex::new(()),
             attached: Mutex::new(None),
             full: AtomicBool::new(false),
+            wrong: Mutex::default(),
+            rounds: shared.rounds.clone(),
             closed: AtomicBool::new(false),
             from_file: AtomicBool::new(terms.from_file),
             terms,

@@ -6,17 +6,24 @@ use super::attachment::{Attachment, Driver};
 use super::guest::Services;
 use super::journal::{Journal, Level};
 use super::texts::Texts;
+use crate::telemetry::PluginMetrics;
 
 #[derive(Debug)]
 pub(super) struct Voice {
     journal: Arc<Journal>,
+    metrics: Arc<PluginMetrics>,
     driver: Arc<dyn Driver>,
     texts: Arc<Texts>,
 }
 
 impl Voice {
     pub(super) fn new(of: &Attachment) -> Voice {
-        Voice { journal: Arc::clone(&of.journal), driver: Arc::clone(&of.driver), texts: Arc::clone(&of.texts) }
+        Voice {
+            journal: Arc::clone(&of.journal),
+            metrics: Arc::clone(&of.metrics),
+            driver: Arc::clone(&of.driver),
+            texts: Arc::clone(&of.texts),
+        }
     }
 }
 
@@ -26,7 +33,9 @@ impl Services for Voice {
     }
 
     fn metric_add(&self, name: &str, value: f64) {
-        self.journal.count(name, value);
+        if self.journal.count(name, value) {
+            self.metrics.count(name, value);
+        }
     }
 
     fn key_text(&self, key: u64) -> Option<String> {

@@ -2,7 +2,7 @@
 //! cannot, and on top, the files are looked at now and then.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -22,7 +22,7 @@ impl Registry {
         let registry = self.downgrade();
         let run = move || {
             // Kept, so that a wait without a watcher is not over at once.
-            let (sender, changes) = channel();
+            let (sender, changes) = sync_channel(1);
             let watcher = watcher(&folder, sender.clone());
             let pause = if watcher.is_some() { TOLD } else { UNTOLD };
             while wait(&changes, pause) {
@@ -36,10 +36,10 @@ impl Registry {
 }
 
 /// What the system tells of a folder; without a watcher it tells nothing.
-fn watcher(folder: &Path, sender: Sender<()>) -> Option<RecommendedWatcher> {
+fn watcher(folder: &Path, sender: SyncSender<()>) -> Option<RecommendedWatcher> {
     let made = notify::recommended_watcher(move |_| {
-        // Whoever waited for it may be gone.
-        let _ = sender.send(());
+        // One that waits already stands for all; whoever waited for it may be gone.
+        let _ = sender.try_send(());
     });
     let watching = made.and_then(|mut watcher| {
         watcher.watch(folder, RecursiveMode::NonRecursive)?;

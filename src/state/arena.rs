@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::device::{Buffer, Device, DeviceError, Strip};
+use crate::device::{Buffer, Device, DeviceError, Place, Spot};
 
 use super::spec::Layout;
 
-/// A chunk aims at this many bytes, so that a few sequences do not take the memory of many.
-const CHUNK: usize = 1 << 20;
+/// A chunk aims at this many bytes, so that a few sequences do not take the memory of many. An accelerator hands memory out in pieces of
+/// megabytes, and stands still when some is given back.
+fn chunk_size(place: Place) -> usize {
+    match place {
+        Place::Host => 1 << 20,
+        Place::Cuda(_) => 16 << 20,
+    }
+}
 
 /// The memory of every fixed-size state of an instance's slots.
 #[derive(Debug)]
 pub(super) struct Arena {
     device: Arc<dyn Device>,
+    chunk_size: usize,
     layouts: Vec<Layout>,
     sides: usize,
     pub(super) per_chunk: u32,
@@ -30,11 +37,12 @@ impl Arena {
     /// `whole` keeps all slots in one chunk, so that any run of them can be bound.
     pub(super) fn new(device: Arc<dyn Device>, layouts: Vec<Layout>, slots: u32, sides: u8, whole: bool) -> Arena {
         let row: usize = layouts.iter().map(|l| l.kept_row()).sum::<usize>().saturating_mul(usize::from(sides));
-        let fit = u32::try_from(CHUNK / row.max(1)).unwrap_or(u32::MAX);
+        let chunk_size = chunk_size(device.place());
+        let fit = u32::try_from(chunk_size / row.max(1)).unwrap_or(u32::MAX);
         let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
         let count = slots.div_ceil(per_chunk) as usize;
         let chunks = std::iter::repeat_with(Chunk::default).take(count).collect();
-        Arena { device, layouts, sides: usize::from(sides), per_chunk, chunks }
+        Arena { device, chunk_size, layouts, sides: usize::from(sides), per_chunk, chunks }
     }
 
     fn chunk(&self, slot: u32) -> Option<&Chunk> {
@@ -55,10 +63,11 @@ impl Arena {
 
     /// Counts the slot as free. A large chunk without slots in use gives its memory back; a small one is kept for the next START.
     pub(super) fn vacate(&mut self, slot: u32) {
+        let chunk_size = self.chunk_size;
         let Some(chunk) = self.chunks.get_mut((slot / self.per_chunk) as usize) else { return };
         chunk.in_use = chunk.in_use.saturating_sub(1);
         let bytes: usize = chunk.buffers.iter().map(Buffer::len).sum();
-        if chunk.in_use == 0 && (bytes > CHUNK || slot >= self.per_chunk) {
+        if chunk.in_use == 0 && (bytes > chunk_size || slot >= self.per_chunk) {
             chunk.buffers = Vec::new();
         }
     }
@@ -71,9 +80,8 @@ impl Arena {
     }
 
     /// The slot's row as one end of a move.
-    pub(super) fn strip(&self, state: usize, slot: u32, side: u8) -> Option<Strip<'_>> {
-        let kept = self.layouts.get(state)?.kept;
-        self.row(state, slot, side).map(|(buffer, at)| Strip::of(buffer, at, kept))
+    pub(super) fn spot(&self, state: usize, slot: u32, side: u8) -> Option<Spot<'_>> {
+        self.row(state, slot, side).map(|(buffer, at)| Spot::of(buffer, at))
     }
 
     /// Bytes allocated.

@@ -1,14 +1,11 @@
 //! One run's way through the store: bind or gather, hand out, check, commit or drop. A commit is all or nothing for each row.
 
-use std::sync::Arc;
-
 use sequor_core::Shape;
 
-use crate::device::{self, Buffer, Convert, Device, DeviceError, Move, Owned, Span, SpanMut, Strip};
+use crate::device::{Buffer, DeviceError, Moves, Owned, Span, SpanMut, Spot};
 use crate::tensor::rows;
 
 use super::loose::{self, Loose};
-use super::spec::Layout;
 use super::store::{Kind, State, StateError, Store};
 use super::way::{SlotView, Way, choose};
 
@@ -58,89 +55,62 @@ impl Store {
 
     /// Copies the rows that lie on the other side, and writes first states where the run will read them.
     fn carry(&mut self, rows: &[Option<u32>], side: u8, carry: &[u32]) -> Result<(), StateError> {
-        let mut moves = Vec::new();
-        let fresh: Vec<u32> = rows.iter().flatten().copied().filter(|slot| self.view(*slot).fresh).collect();
-        for (index, layout) in self.fixed() {
-            let whole = |from, to| Move { from, to, outer: 1, inner: layout.kept_row(), convert: Convert::No };
+        let (arena, slots) = (&self.arena, &self.slots);
+        let fresh = || rows.iter().flatten().copied().filter(|slot| view_of(slots, *slot).fresh);
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for state in &self.states {
+            let Kind::Fixed { index, layout, first, .. } = &state.kind else { continue };
+            moves.set(layout.as_kept())?;
             for slot in carry {
-                let from = self.arena.strip(index, *slot, 1 - side);
-                if let (Some(from), Some(to)) = (from, self.arena.strip(index, *slot, side)) {
-                    moves.push(whole(Some(from), to));
+                let from = arena.spot(*index, *slot, 1 - side);
+                if let (Some(from), Some(to)) = (from, arena.spot(*index, *slot, side)) {
+                    moves.row(Some(from), to)?;
+                }
+            }
+            for slot in fresh() {
+                if let Some(to) = arena.spot(*index, slot, side) {
+                    moves.row(first.as_ref().map(|first| Spot::of(first, 0)), to)?;
                 }
             }
         }
-        device::run(&*self.device, moves, &mut self.moves)?;
+        moves.run()?;
         self.copied += carry.len() as u64;
         for slot in carry {
             self.change(*slot, |view| view.side = side);
         }
-        for slot in fresh {
-            self.write_first(slot, side)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a slot's first state on this side of the arena.
-    fn write_first(&mut self, slot: u32, side: u8) -> Result<(), StateError> {
-        let firsts = self.first_rows()?;
-        let mut moves = Vec::new();
-        for ((index, layout), first) in self.fixed().zip(&firsts) {
-            if let Some(to) = self.arena.strip(index, slot, side) {
-                let from = first.as_ref().map(|buffer| Strip::of(buffer, 0, layout.inner));
-                moves.push(kept_row(layout, from, to));
-            }
-        }
-        device::run(&*self.device, moves, &mut self.moves)?;
-        self.change(slot, |view| *view = SlotView { live: true, fresh: false, side });
-        Ok(())
-    }
-
-    /// The initial rows of the fixed states, on the device; `None` is zeros.
-    fn first_rows(&self) -> Result<Vec<Option<Buffer>>, DeviceError> {
-        let mut rows = Vec::new();
-        for state in &self.states {
-            let Kind::Fixed { layout, .. } = state.kind else { continue };
-            rows.push(match &state.spec.initial.data {
-                None => None,
-                Some(data) => Some(upload(&self.device, data, layout.row())?),
+        for slot in rows.iter().flatten() {
+            self.change(*slot, |view| {
+                if view.fresh {
+                    *view = SlotView { live: true, fresh: false, side };
+                }
             });
         }
-        Ok(rows)
+        Ok(())
     }
 
     /// Copies the rows of the batch into the buffers that the run reads.
     pub(super) fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
-        let (count, slots) = (rows.len(), &self.slots);
-        let firsts =
-            if rows.iter().flatten().any(|slot| view_of(slots, *slot).fresh) { Some(self.first_rows()?) } else { None };
+        let count = rows.len();
         for state in &mut self.states {
             if let Kind::Fixed { layout, given, taken, .. } = &mut state.kind {
                 given.ensure(layout.row().saturating_mul(count))?;
                 taken.ensure(layout.row().saturating_mul(count))?;
             }
         }
-        let firsts = firsts.as_deref().unwrap_or_default();
         let (arena, slots) = (&self.arena, &self.slots);
-        let moves = self.states.iter().flat_map(|state| {
-            let fixed = match &state.kind {
-                Kind::Fixed { index, layout, given, .. } => Some((*index, *layout, given)),
-                Kind::Loose { .. } => None,
-            };
-            fixed.into_iter().flat_map(move |(index, layout, given)| {
-                rows.iter().enumerate().map(move |(n, row)| {
-                    let to = Strip::of(given, n * layout.inner, layout.inner * count);
-                    match row.map(|slot| (slot, view_of(slots, slot))) {
-                        Some((slot, view)) if !view.fresh => graph_row(layout, arena.strip(index, slot, view.side), to),
-                        Some(_) => {
-                            let first = firsts.get(index).and_then(Option::as_ref);
-                            first_row(layout, first.map(|buffer| Strip::of(buffer, 0, layout.inner)), to)
-                        }
-                        None => first_row(layout, None, to),
-                    }
-                })
-            })
-        });
-        device::run(&*self.device, moves, &mut self.moves)?;
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for state in &self.states {
+            let Kind::Fixed { index, layout, first, given, .. } = &state.kind else { continue };
+            moves.set(layout.gather(count))?;
+            for (n, row) in rows.iter().enumerate() {
+                let from = row.and_then(|slot| match view_of(slots, slot) {
+                    SlotView { fresh: true, .. } => first.as_ref().map(|first| Spot::of(first, 0)),
+                    view => arena.spot(*index, slot, view.side),
+                });
+                moves.row(from, Spot::of(given, n * layout.inner))?;
+            }
+        }
+        moves.run()?;
         self.copied += count as u64;
         Ok(())
     }
@@ -196,36 +166,42 @@ impl Store {
     /// # Safety
     /// As for [`Store::input`].
     pub unsafe fn output(&self, bound: &Bound, state: usize) -> Result<StateOut<'_>, StateError> {
+        let Some(State { kind, .. }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
+        let Kind::Fixed { shape, .. } = kind else { return Ok(StateOut::New) };
+        let (buffer, at, size) = self.target(bound, state)?;
+        // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
+        Ok(StateOut::Into { shape, data: unsafe { buffer.write(at..at + size) }? })
+    }
+
+    /// The part of a buffer where a run writes a state of a fixed size.
+    fn target(&self, bound: &Bound, state: usize) -> Result<(&Buffer, usize, usize), StateError> {
         let Some(State { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
-        let Kind::Fixed { index, layout, taken, shape, .. } = kind else { return Ok(StateOut::New) };
+        let missing = || StateError::Missing { state: spec.output.clone() };
+        let Kind::Fixed { index, layout, taken, .. } = kind else { return Err(missing()) };
         let size = layout.row() * bound.rows.len();
         let (buffer, at) = match bound.way {
             Way::InPlace { first, side, .. } if self.terms.sides > 1 => self.arena.row(*index, first, 1 - side),
             _ => Some((taken, 0)),
         }
-        .ok_or_else(|| StateError::Missing { state: spec.output.clone() })?;
+        .ok_or_else(missing)?;
         if buffer.len() < at + size {
             return Err(StateError::Device(DeviceError::OutOfBounds { at, len: size, size: buffer.len() }));
         }
-        // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
-        Ok(StateOut::Into { shape, data: unsafe { buffer.write(at..at + size) }? })
+        Ok((buffer, at, size))
     }
 
     /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first whatever the axis.
     /// `None` where the backend allocated.
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
         let Some(State { kind: Kind::Fixed { row, .. }, spec }) = self.states.get(state) else { return Ok(None) };
-        // SAFETY: the run is over, and the bytes are copied at once.
-        let StateOut::Into { data, .. } = unsafe { self.output(bound, state) }? else { return Ok(None) };
+        let (buffer, at, size) = self.target(bound, state)?;
+        let bytes = buffer.get(at..at + size)?;
         let count = bound.rows.len();
-        // SAFETY: as above; read where the run wrote.
-        let span = unsafe { Span::from_raw(data.place(), data.address(), data.len()) };
-        let bytes = span.as_host().unwrap_or_default();
         let axis = spec.batch_axis.unwrap_or(0);
         if spec.batch_axis.is_none() || axis == 0 {
-            return Ok(Some((spec.batched(row, count as u64), bytes.to_vec())));
+            return Ok(Some((spec.batched(row, count as u64), bytes)));
         }
-        let parts = rows::split(spec.dtype, row, axis, count, bytes);
+        let parts = rows::split(spec.dtype, row, axis, count, &bytes);
         let parts = parts.ok_or_else(|| StateError::Torn { state: spec.output.clone() })?;
         Ok(Some((row.with(0, count as u64), parts.concat())))
     }
@@ -308,20 +284,17 @@ impl Store {
 
     fn scatter(&mut self, count: usize, taken: &[(usize, u32)]) -> Result<(), StateError> {
         let (arena, slots) = (&self.arena, &self.slots);
-        let moves = self.states.iter().flat_map(|state| {
-            let fixed = match &state.kind {
-                Kind::Fixed { index, layout, taken, .. } => Some((*index, *layout, taken)),
-                Kind::Loose { .. } => None,
-            };
-            fixed.into_iter().flat_map(move |(index, layout, buffer)| {
-                taken.iter().filter_map(move |(n, slot)| {
-                    let from = Strip::of(buffer, n * layout.inner, layout.inner * count);
-                    let to = arena.strip(index, *slot, view_of(slots, *slot).side)?;
-                    Some(kept_row(layout, Some(from), to))
-                })
-            })
-        });
-        device::run(&*self.device, moves, &mut self.moves)?;
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for state in &self.states {
+            let Kind::Fixed { index, layout, taken: buffer, .. } = &state.kind else { continue };
+            moves.set(layout.scatter(count))?;
+            for (n, slot) in taken {
+                if let Some(to) = arena.spot(*index, *slot, view_of(slots, *slot).side) {
+                    moves.row(Some(Spot::of(buffer, n * layout.inner)), to)?;
+                }
+            }
+        }
+        moves.run()?;
         self.copied += taken.len() as u64;
         Ok(())
     }
@@ -341,38 +314,4 @@ impl Store {
 
 pub(super) fn view_of(slots: &[SlotView], slot: u32) -> SlotView {
     slots.get(slot as usize).copied().unwrap_or_default()
-}
-
-/// A row on its way from how it is kept to how the graph has it.
-fn graph_row<'a>(layout: Layout, from: Option<Strip<'a>>, to: Strip<'a>) -> Move<'a> {
-    let convert = if layout.inner == layout.kept { Convert::No } else { Convert::Widen };
-    match from {
-        Some(_) => Move { from, to, outer: layout.outer, inner: layout.kept, convert },
-        None => first_row(layout, None, to),
-    }
-}
-
-/// A row in the graph's own form; zeros if there is none.
-fn first_row<'a>(layout: Layout, from: Option<Strip<'a>>, to: Strip<'a>) -> Move<'a> {
-    Move { from, to, outer: layout.outer, inner: layout.inner, convert: Convert::No }
-}
-
-/// A row on its way from how the graph has it to how it is kept; zeros if there is none.
-fn kept_row<'a>(layout: Layout, from: Option<Strip<'a>>, to: Strip<'a>) -> Move<'a> {
-    match (from, layout.inner == layout.kept) {
-        (None, _) => Move { from, to, outer: layout.outer, inner: layout.kept, convert: Convert::No },
-        (_, true) => Move { from, to, outer: layout.outer, inner: layout.inner, convert: Convert::No },
-        (_, false) => Move { from, to, outer: layout.outer, inner: layout.inner, convert: Convert::Narrow },
-    }
-}
-
-/// Bytes of the host on the device. Only the host's own device exists so far.
-fn upload(device: &Arc<dyn Device>, data: &[u8], len: usize) -> Result<Buffer, DeviceError> {
-    let mut buffer = Buffer::new(device, len)?;
-    let place = buffer.place();
-    let target = buffer.host().ok_or(DeviceError::WrongPlace { got: place, want: crate::device::Place::Host })?;
-    for (to, from) in target.iter_mut().zip(data) {
-        *to = *from;
-    }
-    Ok(buffer)
 }

@@ -57,18 +57,16 @@ impl Store {
 impl Store {
     /// The values of a slot's states, each as one row in the graph's own type, with its shape less the batch dimension.
     fn values(&mut self, slot: u32) -> Result<Vec<(Shape, Vec<u8>)>, StateError> {
-        let bound = self.bind_moved(slot)?;
+        self.bind_moved(slot)?;
         let mut values = Vec::with_capacity(self.states.len());
-        for (n, state) in self.states.iter().enumerate() {
-            // SAFETY: copied before anything else happens to the store.
-            let (_, span) = unsafe { self.input(&bound, n) }?;
-            let row = match &state.kind {
-                Kind::Fixed { row, .. } => row.clone(),
-                Kind::Loose { slots, .. } => {
-                    slots.get(slot as usize).and_then(|s| s.as_ref()).map(|l| l.shape.clone()).unwrap_or_default()
+        for state in &self.states {
+            values.push(match &state.kind {
+                Kind::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
+                Kind::Loose { slots, given, .. } => {
+                    let held = slots.get(slot as usize).and_then(|s| s.as_ref());
+                    (held.map(|l| l.shape.clone()).unwrap_or_default(), given.as_ref().to_vec())
                 }
-            };
-            values.push((row, span.as_host().unwrap_or_default().to_vec()));
+            });
         }
         Ok(values)
     }
@@ -81,8 +79,7 @@ impl Store {
         for (state, (shape, bytes)) in self.states.iter_mut().zip(values) {
             fresh.push(match &mut state.kind {
                 Kind::Fixed { taken, .. } => {
-                    let place = taken.host().and_then(|b| b.get_mut(..bytes.len()));
-                    place.ok_or(StateError::NoSlot(slot))?.copy_from_slice(&bytes);
+                    taken.put(&bytes)?;
                     None
                 }
                 Kind::Loose { .. } => {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sequor_core::{DataType, Dims, Shape};
 
+use crate::device::{Convert, Lay};
+
 /// One state of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateSpec {
@@ -15,7 +17,7 @@ pub struct StateSpec {
     pub dims: Dims,
     /// Where the batch dimension stands in the graph's tensor; `None` if the model does not batch.
     pub batch_axis: Option<usize>,
-    /// The type it is kept in: `dtype`, or FP16 for an FP32 state.
+    /// The type it is kept in: `dtype`, or FP16 or BF16 for an FP32 state.
     pub storage: DataType,
     pub initial: Initial,
     /// One copy is to be enough, whatever that costs (`use_same_buffer_for_input_output`).
@@ -40,6 +42,9 @@ pub(super) struct Layout {
     pub(super) inner: usize,
     /// Bytes of a piece, as it is kept.
     pub(super) kept: usize,
+    /// From how it is kept to how the graph has it, and back.
+    pub(super) widen: Convert,
+    pub(super) narrow: Convert,
 }
 
 impl Layout {
@@ -52,6 +57,23 @@ impl Layout {
     pub(super) fn kept_row(self) -> usize {
         self.outer * self.kept
     }
+
+    /// Rows on their way from how they are kept into a batch of so many.
+    pub(super) fn gather(self, count: usize) -> Lay {
+        let Layout { outer, inner, kept, widen: convert, .. } = self;
+        Lay { from_stride: kept, to_stride: inner * count, outer, inner: kept, convert }
+    }
+
+    /// Rows of a batch of so many on their way to how they are kept.
+    pub(super) fn scatter(self, count: usize) -> Lay {
+        let Layout { outer, inner, kept, narrow: convert, .. } = self;
+        Lay { from_stride: inner * count, to_stride: kept, outer, inner, convert }
+    }
+
+    /// Rows as they are kept, from one place to another.
+    pub(super) fn as_kept(self) -> Lay {
+        Lay::whole(self.kept_row())
+    }
 }
 
 impl StateSpec {
@@ -63,7 +85,12 @@ impl StateSpec {
         let product = |dims: &[u64]| Shape::of(dims).elements().and_then(|n| usize::try_from(n).ok());
         let (before, after) = shape.0.split_at_checked(axis)?;
         let (outer, elements) = (product(before)?, product(after)?);
-        Some(Layout { outer, inner: elements.checked_mul(size)?, kept: elements.checked_mul(kept)? })
+        let (widen, narrow) = match self.storage {
+            _ if self.storage == self.dtype => (Convert::No, Convert::No),
+            DataType::Bf16 => (Convert::Bf16ToFp32, Convert::Fp32ToBf16),
+            _ => (Convert::Fp16ToFp32, Convert::Fp32ToFp16),
+        };
+        Some(Layout { outer, inner: elements.checked_mul(size)?, kept: elements.checked_mul(kept)?, widen, narrow })
     }
 
     /// Bytes a sequence holds for this state; for one whose size changes, what it holds at START.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sequor_core::Shape;
 
-use crate::device::{self, Buffer, Convert, Device, DeviceError, Move, Owned, RawMove};
+use crate::device::{Buffer, Device, DeviceError, Lay, Moves, Owned, Place, Scratch, Spot};
 
 use super::arena::Arena;
 use super::loose::Loose;
@@ -43,7 +43,7 @@ pub struct Store {
     pub(super) arena: Arena,
     pub(super) slots: Vec<SlotView>,
     pub(super) terms: Terms,
-    pub(super) moves: Vec<RawMove>,
+    pub(super) scratch: Scratch,
     /// Rows copied from one side to another, gathered or scattered so far; what it costs to have states.
     pub(super) copied: u64,
 }
@@ -60,6 +60,8 @@ pub(super) enum Kind {
     Fixed {
         index: usize,
         layout: Layout,
+        /// The state at START as rows are kept; `None` is zeros.
+        first: Option<Buffer>,
         given: Buffer,
         taken: Buffer,
         shape: Shape,
@@ -88,8 +90,9 @@ impl Store {
             let kind = match (spec.layout(), spec.dims.fixed()) {
                 (Some(layout), Some(row)) => {
                     layouts.push(layout);
+                    let first = first_row(device, &spec, layout)?;
                     let (given, taken) = (Buffer::new(device, 0)?, Buffer::new(device, 0)?);
-                    Kind::Fixed { index: layouts.len() - 1, layout, given, taken, shape: Shape::default(), row }
+                    Kind::Fixed { index: layouts.len() - 1, layout, first, given, taken, shape: Shape::default(), row }
                 }
                 _ => Kind::Loose {
                     slots: vec![None; slots as usize],
@@ -104,7 +107,20 @@ impl Store {
         let arena = Arena::new(Arc::clone(device), layouts, slots, sides, fixed_rows);
         let terms = Terms { sides, per_chunk: arena.per_chunk, leading, as_kept };
         let slots = vec![SlotView::default(); slots as usize];
-        Ok(Store { device: Arc::clone(device), states, arena, slots, terms, moves: Vec::new(), copied: 0 })
+        let mut store =
+            Store { device: Arc::clone(device), states, arena, slots, terms, scratch: Scratch::default(), copied: 0 };
+        store.try_room()?;
+        Ok(store)
+    }
+
+    /// Whether an accelerator has room for a first sequence: else a model would load there and serve nobody.
+    fn try_room(&mut self) -> Result<(), DeviceError> {
+        if self.device.place() == Place::Host || self.slots.is_empty() {
+            return Ok(());
+        }
+        self.arena.occupy(0)?;
+        self.arena.vacate(0);
+        Ok(())
     }
 
     pub fn specs(&self) -> impl Iterator<Item = &StateSpec> {
@@ -163,23 +179,16 @@ impl Store {
     }
 
     fn zero(&mut self, slot: u32) -> Result<(), StateError> {
-        let mut moves = Vec::new();
-        for (index, layout) in self.fixed() {
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for (index, layout) in fixed(&self.states) {
+            moves.set(layout.as_kept())?;
             for side in 0..self.terms.sides {
-                if let Some(to) = self.arena.strip(index, slot, side) {
-                    moves.push(Move { from: None, to, outer: 1, inner: layout.kept_row(), convert: Convert::No });
+                if let Some(to) = self.arena.spot(index, slot, side) {
+                    moves.row(None, to)?;
                 }
             }
         }
-        device::run(&*self.device, moves, &mut self.moves)?;
-        Ok(())
-    }
-
-    pub(super) fn fixed(&self) -> impl Iterator<Item = (usize, Layout)> + '_ {
-        self.states.iter().filter_map(|state| match state.kind {
-            Kind::Fixed { index, layout, .. } => Some((index, layout)),
-            Kind::Loose { .. } => None,
-        })
+        Ok(moves.run()?)
     }
 
     // === what the host is told of a slot ===
@@ -208,6 +217,11 @@ impl Store {
         self.states.iter().map(of).sum::<usize>() as u64
     }
 
+    /// Whether a sequence's state lies in this slot.
+    pub fn is_live(&self, slot: u32) -> bool {
+        self.view(slot).live
+    }
+
     pub(super) fn view(&self, slot: u32) -> SlotView {
         view_of(&self.slots, slot)
     }
@@ -217,4 +231,27 @@ impl Store {
             change(view);
         }
     }
+}
+
+/// The states in the arena.
+pub(super) fn fixed(states: &[State]) -> impl Iterator<Item = (usize, Layout)> + '_ {
+    states.iter().filter_map(|state| match state.kind {
+        Kind::Fixed { index, layout, .. } => Some((index, layout)),
+        Kind::Loose { .. } => None,
+    })
+}
+
+/// The state at START on the device, as rows are kept; `None` is zeros.
+fn first_row(device: &Arc<dyn Device>, spec: &StateSpec, layout: Layout) -> Result<Option<Buffer>, DeviceError> {
+    let Some(data) = &spec.initial.data else { return Ok(None) };
+    let mut bytes = data.to_vec();
+    bytes.resize(layout.row(), 0);
+    let (given, kept) = (Buffer::holding(device, &bytes)?, Buffer::new(device, layout.kept_row())?);
+    let mut scratch = Scratch::default();
+    let mut moves = Moves::new(&**device, &mut scratch);
+    moves.set(Lay { convert: layout.narrow, ..Lay::whole(layout.row()) })?;
+    moves.row(Some(Spot::of(&given, 0)), Spot::of(&kept, 0))?;
+    moves.run()?;
+    device.wait(device.mark()?)?;
+    Ok(Some(kept))
 }

@@ -39,6 +39,36 @@ impl TypedMetric for Counter {
     const TYPE: MetricType = MetricType::Counter;
 }
 
+/// Adds up what need not be whole. Clones add up together.
+#[derive(Debug, Clone, Default)]
+pub struct Amount(Arc<AtomicU64>);
+
+impl Amount {
+    pub fn add(&self, value: f64) {
+        let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
+        // It never says no.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
+impl EncodeMetric for Amount {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Amount {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
 /// Adds up time: kept in nanoseconds, written in microseconds. Clones add up together.
 #[derive(Debug, Clone, Default)]
 pub struct Micros(Counter);
@@ -99,6 +129,30 @@ impl TypedMetric for Gauge {
     const TYPE: MetricType = MetricType::Gauge;
 }
 
+/// A number that is set. Clones go together.
+#[derive(Debug, Clone, Default)]
+pub struct Level(Arc<AtomicU64>);
+
+impl Level {
+    pub fn set(&self, level: f64) {
+        self.0.store(level.to_bits(), Relaxed);
+    }
+}
+
+impl EncodeMetric for Level {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&f64::from_bits(self.0.load(Relaxed)))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl TypedMetric for Level {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
 /// A span of time that is set: kept in nanoseconds, written in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Seconds(Arc<AtomicU64>);
@@ -141,10 +195,18 @@ struct Doubling {
 /// Bounds from 10 µs to 84 s.
 const SECONDS_BOUNDS: usize = 24;
 const SECONDS_FIRST: u64 = 10_000;
+/// Bounds from 1 µs to 0.5 s.
+const CALL_BOUNDS: usize = 20;
+const CALL_FIRST: u64 = 1_000;
 /// Bounds from 1 to 4096.
 const COUNT_BOUNDS: usize = 13;
 
 impl Histogram {
+    /// Of the short spans of calls: takes nanoseconds, is written in seconds.
+    pub fn calls() -> Histogram {
+        Histogram::new(CALL_FIRST, CALL_BOUNDS, 1e9)
+    }
+
     /// Of spans of time: takes nanoseconds, is written in seconds.
     pub fn seconds() -> Histogram {
         Histogram::new(SECONDS_FIRST, SECONDS_BOUNDS, 1e9)

@@ -14,7 +14,8 @@ use prometheus_client::registry::Registry;
 use sequor_core::Why;
 
 use super::handles::{FailureReason, ModelMetrics, Phase, ended_reason};
-use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds};
+use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
+use super::plugins::{Hook, Make, PluginMetrics};
 
 /// What a scrape's answer is called.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -49,6 +50,7 @@ struct Shared {
     in_flight: Gauge,
     queued: Gauge,
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
+    plugins: Mutex<HashMap<String, Arc<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 2],
 }
@@ -66,11 +68,72 @@ struct Families {
     sequences_backlogged: Family<Gauge>,
     slots: Family<Gauge>,
     state_bytes: Family<Gauge>,
+    gpu_state_bytes: Family<Gauge>,
     load_seconds: Family<Seconds>,
+    plugins: Plugins,
+}
+
+#[derive(Debug, Clone)]
+struct Plugins {
+    calls: Family<Histogram>,
+    strikes: Family<Counter>,
+    fallbacks: Family<Counter>,
+    stale: Family<Counter>,
+    reloads: Family<Counter>,
+    memory: Family<Gauge>,
+    counters: Family<Amount>,
+}
+
+/// What is set of one GPU that is in use.
+#[derive(Debug, Clone)]
+pub struct GpuMetrics {
+    /// Allocated for states, whether a sequence holds them or not.
+    pub state_bytes: Gauge,
+    labels: Labels,
+    metrics: Metrics,
+}
+
+/// What a GPU's gauges say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GpuReading {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// From 0 to 1.
+    pub utilization: Option<f64>,
+    pub watts: Option<f64>,
+    pub watts_at_most: Option<f64>,
+    pub joules: Option<f64>,
+}
+
+impl GpuMetrics {
+    /// What is not told is not shown.
+    pub fn set(&self, reading: &GpuReading) {
+        let triton = &self.metrics.0.families.triton;
+        let bytes = |family: &Family<Gauge>, bytes: u64| {
+            family.get_or_create_owned(&self.labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        };
+        bytes(&triton.gpu_total, reading.total_bytes);
+        bytes(&triton.gpu_used, reading.used_bytes);
+        let level = |family: &Family<Level>, level: Option<f64>| {
+            if let Some(level) = level {
+                family.get_or_create_owned(&self.labels).set(level);
+            }
+        };
+        level(&triton.gpu_utilization, reading.utilization);
+        level(&triton.gpu_power, reading.watts);
+        level(&triton.gpu_power_limit, reading.watts_at_most);
+        level(&triton.gpu_energy, reading.joules);
+    }
 }
 
 #[derive(Debug)]
 struct Triton {
+    gpu_total: Family<Gauge>,
+    gpu_used: Family<Gauge>,
+    gpu_utilization: Family<Level>,
+    gpu_power: Family<Level>,
+    gpu_power_limit: Family<Level>,
+    gpu_energy: Family<Level>,
     success: Family<Counter>,
     failure: Family<Counter>,
     count: Family<Counter>,
@@ -98,8 +161,9 @@ impl Metrics {
         let queued = Gauge::default();
         let help = "Bytes of the inputs of those requests, of which limits.queued may be held";
         registry.register("sequor_requests_queued_bytes", help, queued.clone());
-        let (models, succeeded) = (Mutex::default(), [RwLock::default(), RwLock::default()]);
-        Metrics(Arc::new(Shared { registry, families, in_flight, queued, models, succeeded }))
+        let (models, plugins) = (Mutex::default(), Mutex::default());
+        let succeeded = [RwLock::default(), RwLock::default()];
+        Metrics(Arc::new(Shared { registry, families, in_flight, queued, models, plugins, succeeded }))
     }
 
     /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.
@@ -107,6 +171,20 @@ impl Metrics {
         let mut models = self.0.models.lock();
         let made = || Arc::new(self.0.families.model(name, version));
         Arc::clone(models.entry((name.to_owned(), version)).or_insert_with(made))
+    }
+
+    /// What to count one plug-in with. The same name gives the same counters again.
+    pub fn plugin(&self, name: &str) -> Arc<PluginMetrics> {
+        let mut plugins = self.0.plugins.lock();
+        let made = || Arc::new(self.0.families.plugins.plugin(name));
+        Arc::clone(plugins.entry(name.to_owned()).or_insert_with(made))
+    }
+
+    /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.
+    pub fn gpu(&self, uuid: &str) -> GpuMetrics {
+        let labels: Labels = vec![("gpu_uuid", uuid.to_owned())];
+        let state_bytes = self.0.families.gpu_state_bytes.get_or_create_owned(&labels);
+        GpuMetrics { state_bytes, labels, metrics: self.clone() }
     }
 
     /// A request of a served model was answered with outputs.
@@ -171,7 +249,19 @@ where
 impl Triton {
     fn register(r: &mut Registry) -> Triton {
         let counter = Counter::default;
+        let (gauge, level) = (Gauge::default as fn() -> Gauge, Level::default as fn() -> Level);
         Triton {
+            gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU in use", gauge),
+            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Memory of a GPU that is taken, whoever took it", gauge),
+            gpu_utilization: family(r, "nv_gpu_utilization", "How busy a GPU is, from 0 to 1", level),
+            gpu_power: family(r, "nv_gpu_power_usage", "Power that a GPU takes, in watts", level),
+            gpu_power_limit: family(r, "nv_gpu_power_limit", "Power that a GPU may take, in watts", level),
+            gpu_energy: family(
+                r,
+                "nv_energy_consumption",
+                "Energy a GPU took since its driver began, in joules",
+                level,
+            ),
             success: family(r, "nv_inference_request_success", "Requests answered with outputs", counter),
             failure: family(r, "nv_inference_request_failure", "Queued requests answered with an error", counter),
             count: family(r, "nv_inference_count", "Inferences: rows of requests that were run", counter),
@@ -203,7 +293,9 @@ impl Families {
             sequences_backlogged: family(r, "sequor_sequences_backlogged", "Sequences waiting for a slot", gauge),
             slots: family(r, "sequor_slots", "Slots of all instances", gauge),
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
+            gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
+            plugins: Plugins::register(r),
         }
     }
 
@@ -241,6 +333,48 @@ impl Families {
     }
 }
 
+impl Plugins {
+    fn register(r: &mut Registry) -> Plugins {
+        let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
+        Plugins {
+            calls: family(r, "sequor_plugin_call_seconds", "Time of calls to plug-ins, by hook", Histogram::calls),
+            strikes: family(
+                r,
+                "sequor_plugin_traps_total",
+                "Strikes: traps, limits, answers that break a rule",
+                counter,
+            ),
+            fallbacks: family(r, "sequor_plugin_fallback_total", "Rounds the built-in policy took instead", counter),
+            stale: family(r, "sequor_plugin_stale_total", "Picks that no longer stood when they came", counter),
+            reloads: family(r, "sequor_plugin_reload_total", "Versions that took, or were refused, a place", counter),
+            memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
+            counters: family(r, "sequor_plugin_counter_total", "Counters of plug-ins' own", Amount::default),
+        }
+    }
+
+    fn plugin(&self, name: &str) -> PluginMetrics {
+        let labels: Labels = vec![("plugin", name.to_owned())];
+        let with = move |labels: &Labels, key: &'static str, value: &str| {
+            [labels.clone(), vec![(key, value.to_owned())]].concat()
+        };
+        let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
+        let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
+        PluginMetrics {
+            calls: Hook::ALL.map(|hook| self.calls.get_or_create_owned(&with(&labels, "hook", hook.name()))),
+            fallbacks: self.fallbacks.get_or_create_owned(&labels),
+            stale: self.stale.get_or_create_owned(&labels),
+            replaced: self.reloads.get_or_create_owned(&with(&labels, "result", "ok")),
+            refused: self.reloads.get_or_create_owned(&with(&labels, "result", "refused")),
+            make: Make {
+                strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
+                memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
+                counter: Box::new(move |name| counters.get_or_create_owned(&with(&c, "name", name))),
+            },
+            made: Mutex::default(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -269,8 +403,16 @@ mod tests {
     fn the_names_are_these() {
         let metrics = Metrics::new(true);
         metrics.model("vad", 1);
+        let plugin = metrics.plugin("edf");
+        plugin.struck("trap");
+        plugin.count("served", 0.5);
+        plugin.memory_at("vad").set(7);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
+        let some = Some(0.5);
+        let reading =
+            GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };
+        metrics.gpu("GPU-1").set(&reading);
         insta::assert_snapshot!(series(&metrics.encode()));
     }
 

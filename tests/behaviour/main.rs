@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a test binary has no public face")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod accelerator;
 mod accumulators;
 mod backlog;
 mod budget;

@@ -145,9 +145,3 @@ fn sequor_drain_takes_a_server_out_of_service() {
     assert_eq!(ended.code, Some(0));
     assert!(ended.stderr.contains("what=\"drain\" on=\"server\""), "{}", ended.stderr);
 }
-
-#[test]
-fn without_plug_ins_it_says_so() {
-    let ended = command(&explicit().start(), &["plugin", "list"]);
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), "sequor: this server takes no plug-ins\n"));
-}

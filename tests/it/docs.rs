@@ -5,8 +5,8 @@ use std::fs;
 
 use sequor::config::server::keys::{KEYS, Key};
 use sequor::config::server::triton::{FLAGS, Fate, How};
-use sequor::telemetry::Metrics;
 use sequor::telemetry::metrics::Surface;
+use sequor::telemetry::{GpuReading, Metrics};
 
 use crate::server::root;
 
@@ -121,7 +121,15 @@ fn metric(text: &str, name: &str) -> (String, String) {
 fn the_page_of_metrics_is_what_a_scrape_reads() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
+    let plugin = metrics.plugin("p");
+    plugin.struck("trap");
+    plugin.count("served", 1.0);
+    plugin.memory_at("m");
     metrics.request_failed("m", Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
+    let some = Some(0.0);
+    let reading =
+        GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };
+    metrics.gpu("g").set(&reading);
     let text = metrics.encode();
     let mut page = "# Metrics\n\n\
         At `GET /metrics` on the metrics port (8002), in Prometheus' text format. Labels are bounded: never the id of a sequence, never a model\n\

@@ -11,7 +11,7 @@ use crate::server::{Call, Ended, Server, copy, models};
 
 /// A server of the running sum, whose sequences outlast a plug-in's being compiled without optimisation.
 fn server() -> Server {
-    let call = Call::serve("repository").arguments(["--admin-upload=true"]);
+    let call = Call::serve("repository").arguments(["--admin-upload=true"]).environment("SEQUOR_DRAIN_FINISH", "0s");
     let model = call.folder.path().join("repository/accumulator_int32");
     copy(&models().join("accumulator_int32"), &model);
     fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
@@ -37,14 +37,20 @@ fn guest(name: &str) -> String {
 fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": start });
-    let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] }).to_string();
+    let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] });
+    let answer = post(http, "/v2/models/accumulator_int32/infer", &body);
+    answer["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// What is answered to JSON.
+pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
+    let body = body.to_string();
     let mut stream = TcpStream::connect(http).unwrap();
-    let head = "POST /v2/models/accumulator_int32/infer HTTP/1.1\r\nhost: x\r\nconnection: close";
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close");
     write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-    body["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 fn shown(server: &Server, name: &str) -> Value {
@@ -102,4 +108,28 @@ fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
     assert!(bad["attached"][0]["fallbacks"].as_u64().unwrap() > 0, "{bad}");
     assert_eq!(bad["attached"][0]["last_fault"]["kind"], "trap", "{bad}");
     assert!(!told(&server, &["plugin", "logs", "bad"]).is_empty());
+}
+
+#[test]
+fn on_one_machine_a_file_is_laid_into_the_servers_folder_once_it_is_taken() {
+    let plugins = tempfile::tempdir().unwrap();
+    let folder = plugins.path().canonicalize().unwrap();
+    let call = Call::serve(models()).arguments(["--plugins-dir".as_ref(), folder.as_os_str()]);
+    let server = call.arguments(["--model-control-mode=explicit"]).start();
+    let there = || {
+        let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    let not = crate::server::root().join("README.md").display().to_string();
+    assert_eq!(command(&server, &["plugin", "load", "mine", "--from", &not]).code, Some(5));
+    assert_eq!(there(), Vec::<String>::new(), "nothing is left of what was refused");
+    // Uploads are not allowed, and need not be.
+    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    assert_eq!(there(), ["mine.wasm"]);
+    told(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
+    assert_eq!(fs::read(folder.join("mine.wasm")).unwrap(), fs::read(guest("edf")).unwrap());
+    fs::copy(guest("single"), folder.join("other.wasm")).unwrap();
+    told(&server, &["plugin", "load", "other"]);
+    let list = told(&server, &["plugin", "list"]);
+    assert!(list.lines().count() == 3 && list.contains("mine ") && list.contains("other "), "{list}");
 }

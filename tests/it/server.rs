@@ -122,7 +122,7 @@ impl Call {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        Process { child, lines, stdout, stderr, _folder: self.folder }
+        Process { child, lines, stdout, stderr, folder: self.folder }
     }
 }
 
@@ -143,12 +143,17 @@ pub(crate) struct Process {
     lines: Receiver<String>,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Process {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The empty folder it was started in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The next line of standard output that begins so; `None` if the program ends or hangs without one.

@@ -200,7 +200,7 @@ async fn a_configuration_may_come_with_the_request_and_files_may_not() {
     let refused = async |key: &str, value| house.load_with("same", &[(key, value)]).await.unwrap_err();
     let file = refused("file:1/model.onnx", ParameterChoice::BytesParam(vec![1])).await;
     assert_eq!(file.code(), Code::Unimplemented);
-    assert!(file.message().contains("[admin] upload"), "{}", file.message());
+    assert!(file.message().contains("put them into the model repository"), "{}", file.message());
     assert_eq!(refused("config", ParameterChoice::BoolParam(true)).await.code(), Code::InvalidArgument);
     assert_eq!(refused("bogus", text("")).await.message(), "unrecognized load parameter 'bogus'");
     let named = RepositoryIndexRequest { repository_name: "r".to_owned(), ..Default::default() };

@@ -3,7 +3,9 @@
 
 mod browser;
 mod fuzz;
+mod gpu;
 mod guests;
+mod kernels;
 mod node;
 mod perf;
 mod phases;
@@ -28,6 +30,9 @@ cargo xtask test                   everything that must hold: format, lints, mod
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone
 cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 100 runs of perf_analyzer
+cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
+cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
+cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +45,9 @@ fn main() -> ExitCode {
         Some("prepare") if rest.is_empty() => test::prepare(),
         Some("fuzz") => fuzz::fuzz(&rest),
         Some("soak") if rest.is_empty() => soak::soak(),
+        Some("gpu-test") if rest.is_empty() => gpu::test(),
+        Some("gpu-bench") => gpu::bench(&rest),
+        Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{browser, fuzz, guests, node, perf, process, python, runtime, sounds};
+use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds};
 
 /// What is wished beyond the everyday.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,7 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     });
     let has_browser = fetch(wishes, phases)?;
     phases.check("models", models);
+    phases.check("kernels", kernels::check);
     build(phases)?;
     phases.check("tests", || tally::run(&mut tests(has_browser), tally));
     phases.check("tests of guests", || guests::test(tally));

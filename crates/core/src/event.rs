@@ -101,6 +101,8 @@ pub enum RowEnd {
     Done { state_shape: u64, state_bytes: u64 },
     /// Its state is as it was before.
     Failed,
+    /// There was no room for its state: it did not run, and its sequence is over.
+    NoRoom,
 }
 
 // === out: effects commute (any thread, any order) ===

@@ -101,6 +101,7 @@ impl Core {
             // A driver that reports too few rows has lost them: they failed.
             match rows.get(n).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req, out),
+                RowEnd::NoRoom => self.row_without_room(now, req, out),
                 RowEnd::Done { state_shape, state_bytes } => {
                     self.committed(req, state_shape, state_bytes);
                     if seals && !fault(Planted::SealSkipped) { to_seal.push(req) } else { self.durable(now, req, out) }
@@ -201,6 +202,14 @@ impl Core {
             } else if r.counted {
                 self.expect_again(seq, None, r.step, out);
             }
+        }
+        self.answer_row(now, req, out);
+    }
+
+    /// Nothing of the sequence is kept: whatever follows would have no state to go on from.
+    fn row_without_room(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {
+            self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
         }
         self.answer_row(now, req, out);
     }

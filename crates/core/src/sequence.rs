@@ -42,6 +42,7 @@ pub(crate) struct Sequence {
     pub(crate) starts: u32,
     /// The last committed step.
     pub(crate) step: u64,
+    pub(crate) began: Time,
     /// The later of the last arrival and the last completion.
     pub(crate) touched: Time,
     /// How long it may be idle; `None` is for ever.

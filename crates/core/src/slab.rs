@@ -103,6 +103,17 @@ impl<K: Key, T> Slab<K, T> {
         entry.value.as_ref().map(|_| K::make(ix, entry.generation))
     }
 
+    /// Entries from this index on and before that one, in their order.
+    pub fn range(&self, from: u32, until: u32) -> impl Iterator<Item = (K, &T)> {
+        let entries = (from..until).zip(self.entries.iter().skip(from as usize));
+        entries.filter_map(|(ix, e)| e.value.as_ref().map(|v| (K::make(ix, e.generation), v)))
+    }
+
+    /// One more than the largest index there ever was.
+    pub fn places(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
     /// All entries in the order of their index.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         (0u32..).zip(&self.entries).filter_map(|(ix, e)| e.value.as_ref().map(|v| (K::make(ix, e.generation), v)))

@@ -275,6 +275,7 @@ impl Core {
             first,
             starts: 0,
             step: first.saturating_sub(1),
+            began: now,
             touched: now,
             idle: state.idle_of(submit),
             backlogged_at: now,

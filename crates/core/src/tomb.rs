@@ -49,6 +49,15 @@ impl Tombs {
         self.by_id.get(id).map(|grave| grave.stone)
     }
 
+    /// The last so many, the latest first.
+    pub(crate) fn last(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        let stone = |(serial, id): &(u64, Id)| {
+            let grave = self.by_id.get(id).filter(|grave| grave.serial == *serial)?;
+            Some((id.clone(), grave.stone))
+        };
+        self.order.iter().rev().filter_map(stone).take(most).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -73,6 +82,8 @@ mod tests {
         assert_eq!(tombs.find(&Id::Int(1)).map(|s| s.step), Some(3));
         assert_eq!(tombs.find(&Id::Int(2)), None);
         assert_eq!((tombs.find(&Id::Int(3)).map(|s| s.step), tombs.len()), (Some(4), 2));
+        let last = |most| tombs.last(most).into_iter().map(|(_, stone)| stone.step).collect::<Vec<_>>();
+        assert_eq!((last(9), last(1)), (vec![4, 3], vec![4]));
     }
 
     #[test]

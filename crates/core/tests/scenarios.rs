@@ -239,3 +239,30 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
     assert_eq!(out, [Effect::Note(Note::Stale(Load(0), 1))]);
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
+
+#[test]
+fn operators_see_who_lives_in_portions_and_who_has_ended() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit(1, true, false);
+    rig.drain();
+    rig.wait(100);
+    rig.submit_with(2, true, false, |s| s.backlog_until = Some(Time(400 * MS)));
+    rig.submit(2, false, false);
+    let (seen, rest) = rig.core.seen(0, 1);
+    assert_eq!((seen.len(), rest), (1, Some(1)));
+    let [first] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!((&first.id, first.stage, first.seat, first.step), (&Id::Int(1), Stage::Idle, Some((0, 0)), 1));
+    assert_eq!(first.due, Time(1000 * MS));
+    let (seen, rest) = rig.core.seen(1, 100);
+    let [second] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!(
+        (second.stage, second.queued, second.began, second.due),
+        (Stage::Backlogged, 2, Time(100 * MS), Time(400 * MS))
+    );
+    assert_eq!((rest, rig.core.seen(7, 100)), (None, (vec![], None)));
+
+    rig.apply(Event::End(first.seq, Why::Admin));
+    rig.drain();
+    let ended = rig.core.ended(10);
+    assert_eq!(ended.iter().map(|(id, stone)| (id.clone(), stone.why)).collect::<Vec<_>>(), [(Id::Int(1), Why::Admin)]);
+}

@@ -203,6 +203,139 @@ pub struct ModelVersion {
     #[prost(uint64, tag = "16")]
     pub rows: u64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SequenceName {
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(oneof = "sequence_name::Id", tags = "2, 3")]
+    pub id: ::core::option::Option<sequence_name::Id>,
+}
+/// Nested message and enum types in `SequenceName`.
+pub mod sequence_name {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Id {
+        #[prost(uint64, tag = "2")]
+        Number(u64),
+        #[prost(string, tag = "3")]
+        Text(::prost::alloc::string::String),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSequencesRequest {
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// 0 is 100.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
+    /// age, idle, step, queued, bytes: the largest first; nothing is age.
+    #[prost(string, tag = "3")]
+    pub sort: ::prost::alloc::string::String,
+    /// Those that have ended instead of those that live.
+    #[prost(bool, tag = "4")]
+    pub ended: bool,
+    /// Of the ended: for this reason only.
+    #[prost(string, tag = "5")]
+    pub reason: ::prost::alloc::string::String,
+    /// Of the ended: within this time; 0 is ever.
+    #[prost(uint64, tag = "6")]
+    pub since_ms: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSequencesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub sequences: ::prost::alloc::vec::Vec<Sequence>,
+    /// How many there are, those that are not told of among them.
+    #[prost(uint64, tag = "2")]
+    pub all: u64,
+    /// Of the live ones.
+    #[prost(uint64, tag = "3")]
+    pub in_slots: u64,
+    #[prost(uint64, tag = "4")]
+    pub in_backlog: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Sequence {
+    /// preparing, backlog, idle, ready, running, sealing, posting, ended
+    #[prost(string, tag = "4")]
+    pub state: ::prost::alloc::string::String,
+    /// The last committed step.
+    #[prost(uint64, tag = "5")]
+    pub step: u64,
+    #[prost(message, optional, tag = "6")]
+    pub live: ::core::option::Option<LiveSequence>,
+    #[prost(message, optional, tag = "7")]
+    pub ended: ::core::option::Option<EndedSequence>,
+    #[prost(oneof = "sequence::Id", tags = "1, 2, 3")]
+    pub id: ::core::option::Option<sequence::Id>,
+}
+/// Nested message and enum types in `Sequence`.
+pub mod sequence {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Id {
+        #[prost(uint64, tag = "1")]
+        Number(u64),
+        /// Only where it may be shown (admin.peek).
+        #[prost(string, tag = "2")]
+        Text(::prost::alloc::string::String),
+        /// Instead of a text: the same for the same text until the server ends.
+        #[prost(string, tag = "3")]
+        TextHash(::prost::alloc::string::String),
+    }
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct LiveSequence {
+    #[prost(uint64, tag = "1")]
+    pub model_version: u64,
+    #[prost(uint32, optional, tag = "2")]
+    pub instance: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub slot: ::core::option::Option<u32>,
+    #[prost(uint32, tag = "4")]
+    pub queued: u32,
+    #[prost(uint64, tag = "5")]
+    pub queued_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub state_bytes: u64,
+    /// It ends with what is queued.
+    #[prost(bool, tag = "7")]
+    pub ending: bool,
+    #[prost(double, tag = "8")]
+    pub age_seconds: f64,
+    /// Since its last request arrived or was answered.
+    #[prost(double, tag = "9")]
+    pub idle_seconds: f64,
+    /// Until it expires or leaves the backlog.
+    #[prost(double, optional, tag = "10")]
+    pub left_seconds: ::core::option::Option<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EndedSequence {
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(double, tag = "2")]
+    pub ago_seconds: f64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropSequenceRequest {
+    #[prost(message, optional, tag = "1")]
+    pub sequence: ::core::option::Option<SequenceName>,
+    /// For the audit line.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// A .safetensors file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SequenceState {
+    #[prost(bytes = "vec", tag = "1")]
+    pub state: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportSequenceRequest {
+    #[prost(message, optional, tag = "1")]
+    pub sequence: ::core::option::Option<SequenceName>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub state: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -616,6 +749,119 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("sequor.v1.Admin", "UnloadModel"));
             self.inner.unary(req, path, codec).await
         }
+        /// Sequences of a model that live, or that have ended and are remembered.
+        pub async fn list_sequences(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSequencesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSequencesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sequor.v1.Admin/ListSequences",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sequor.v1.Admin", "ListSequences"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The live sequence of this id, or what became of it.
+        pub async fn show_sequence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SequenceName>,
+        ) -> std::result::Result<tonic::Response<super::Sequence>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sequor.v1.Admin/ShowSequence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sequor.v1.Admin", "ShowSequence"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a live sequence; what it has queued is refused.
+        pub async fn drop_sequence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DropSequenceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sequor.v1.Admin/DropSequence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sequor.v1.Admin", "DropSequence"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The state of a live sequence (the server must allow it: admin.peek).
+        pub async fn export_sequence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SequenceName>,
+        ) -> std::result::Result<tonic::Response<super::SequenceState>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sequor.v1.Admin/ExportSequence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sequor.v1.Admin", "ExportSequence"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gives a state to a sequence that does not live there; its next step goes on from it (admin.upload).
+        pub async fn import_sequence(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImportSequenceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sequor.v1.Admin/ImportSequence",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sequor.v1.Admin", "ImportSequence"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Everything the status page shows, as the JSON of /admin/status.json.
         pub async fn status(
             &mut self,
@@ -746,6 +992,34 @@ pub mod admin_server {
         async fn unload_model(
             &self,
             request: tonic::Request<super::ModelName>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// Sequences of a model that live, or that have ended and are remembered.
+        async fn list_sequences(
+            &self,
+            request: tonic::Request<super::ListSequencesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSequencesResponse>,
+            tonic::Status,
+        >;
+        /// The live sequence of this id, or what became of it.
+        async fn show_sequence(
+            &self,
+            request: tonic::Request<super::SequenceName>,
+        ) -> std::result::Result<tonic::Response<super::Sequence>, tonic::Status>;
+        /// Ends a live sequence; what it has queued is refused.
+        async fn drop_sequence(
+            &self,
+            request: tonic::Request<super::DropSequenceRequest>,
+        ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// The state of a live sequence (the server must allow it: admin.peek).
+        async fn export_sequence(
+            &self,
+            request: tonic::Request<super::SequenceName>,
+        ) -> std::result::Result<tonic::Response<super::SequenceState>, tonic::Status>;
+        /// Gives a state to a sequence that does not live there; its next step goes on from it (admin.upload).
+        async fn import_sequence(
+            &self,
+            request: tonic::Request<super::ImportSequenceRequest>,
         ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
         /// Everything the status page shows, as the JSON of /admin/status.json.
         async fn status(
@@ -1429,6 +1703,227 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnloadModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sequor.v1.Admin/ListSequences" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSequencesSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::ListSequencesRequest>
+                    for ListSequencesSvc<T> {
+                        type Response = super::ListSequencesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSequencesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::list_sequences(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSequencesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sequor.v1.Admin/ShowSequence" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowSequenceSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::SequenceName>
+                    for ShowSequenceSvc<T> {
+                        type Response = super::Sequence;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SequenceName>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::show_sequence(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowSequenceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sequor.v1.Admin/DropSequence" => {
+                    #[allow(non_camel_case_types)]
+                    struct DropSequenceSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::DropSequenceRequest>
+                    for DropSequenceSvc<T> {
+                        type Response = super::Done;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DropSequenceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::drop_sequence(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DropSequenceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sequor.v1.Admin/ExportSequence" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExportSequenceSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::SequenceName>
+                    for ExportSequenceSvc<T> {
+                        type Response = super::SequenceState;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SequenceName>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::export_sequence(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExportSequenceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/sequor.v1.Admin/ImportSequence" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportSequenceSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::ImportSequenceRequest>
+                    for ImportSequenceSvc<T> {
+                        type Response = super::Done;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImportSequenceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::import_sequence(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportSequenceSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -1,7 +1,7 @@
 //! The service `sequor.v1.Admin`: the same operations as over HTTP.
 
 use std::pin::Pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -9,11 +9,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::generated as v1;
-use super::plugins::Source;
-use super::status::Version;
-use super::{Admin, Caller, LARGEST_COMPONENT, refused};
+use super::{Admin, Caller, LARGEST_COMPONENT, refused, wire};
 use crate::api::Phase;
-use crate::plugin::report::{Attach, Attached, LogLine, Summary};
+use crate::plugin::report::{Attach, LogLine, Summary};
 use v1::admin_server::{Admin as Service, AdminServer};
 
 /// How long one look of those who follow a log waits for more.
@@ -44,14 +42,6 @@ fn plugin(summary: Summary) -> Response<v1::Plugin> {
     Response::new(summary.into())
 }
 
-fn source(source: Option<v1::component::Source>) -> Source {
-    match source {
-        Some(v1::component::Source::Component(bytes)) => Source::Bytes(bytes),
-        Some(v1::component::Source::From(file)) => Source::File(file),
-        None => Source::Bytes(bytes::Bytes::new()),
-    }
-}
-
 #[tonic::async_trait]
 impl Service for Grpc {
     async fn list_plugins(&self, _: Request<v1::ListPluginsRequest>) -> Said<v1::ListPluginsResponse> {
@@ -65,12 +55,12 @@ impl Service for Grpc {
 
     async fn load_plugin(&self, request: Request<v1::Component>) -> Said<v1::Plugin> {
         let (caller, of) = taken(request)?;
-        Ok(plugin(self.0.load(&caller, of.name, source(of.source)).await?))
+        Ok(plugin(self.0.load(&caller, of.name, wire::source(of.source)).await?))
     }
 
     async fn replace_plugin(&self, request: Request<v1::Component>) -> Said<v1::Plugin> {
         let (caller, of) = taken(request)?;
-        Ok(plugin(self.0.replace(&caller, of.name, source(of.source)).await?))
+        Ok(plugin(self.0.replace(&caller, of.name, wire::source(of.source)).await?))
     }
 
     async fn rollback_plugin(&self, request: Request<v1::PluginName>) -> Said<v1::Plugin> {
@@ -136,6 +126,37 @@ impl Service for Grpc {
         Ok(Response::new(v1::Done {}))
     }
 
+    async fn list_sequences(&self, request: Request<v1::ListSequencesRequest>) -> Said<v1::ListSequencesResponse> {
+        let (model, wanted) = wire::wanted(request.into_inner())?;
+        Ok(Response::new(self.0.sequences(model, wanted).await?.into()))
+    }
+
+    async fn show_sequence(&self, request: Request<v1::SequenceName>) -> Said<v1::Sequence> {
+        let (model, id) = wire::sequence(Some(request.into_inner()))?;
+        Ok(Response::new(self.0.sequence(model, id).await?.into()))
+    }
+
+    async fn drop_sequence(&self, request: Request<v1::DropSequenceRequest>) -> Said<v1::Done> {
+        let (caller, of) = taken(request)?;
+        let (model, id) = wire::sequence(of.sequence)?;
+        self.0.drop_sequence(&caller, model, id, Some(of.reason)).await?;
+        Ok(Response::new(v1::Done {}))
+    }
+
+    async fn export_sequence(&self, request: Request<v1::SequenceName>) -> Said<v1::SequenceState> {
+        let (caller, of) = taken(request)?;
+        let (model, id) = wire::sequence(Some(of))?;
+        let state = self.0.export(&caller, model, id).await?;
+        Ok(Response::new(v1::SequenceState { state }))
+    }
+
+    async fn import_sequence(&self, request: Request<v1::ImportSequenceRequest>) -> Said<v1::Done> {
+        let (caller, of) = taken(request)?;
+        let (model, id) = wire::sequence(of.sequence)?;
+        self.0.import(&caller, model, id, of.state).await?;
+        Ok(Response::new(v1::Done {}))
+    }
+
     async fn status(&self, _: Request<v1::StatusRequest>) -> Said<v1::StatusResponse> {
         let report = self.0.report().await?;
         let json = serde_json::to_string(&report).map_err(|e| Status::internal(e.to_string()))?;
@@ -177,74 +198,6 @@ async fn tell(
                 let _ = sender.send(Err(status.into())).await;
                 return;
             }
-        }
-    }
-}
-
-// === in the wire's words ===
-
-fn millis(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-impl From<Summary> for v1::Plugin {
-    fn from(of: Summary) -> v1::Plugin {
-        let Summary { name, version, sha256, world, attached } = of;
-        v1::Plugin { name, version, sha256, world, attached: attached.into_iter().map(Into::into).collect() }
-    }
-}
-
-impl From<Attached> for v1::Attachment {
-    fn from(of: Attached) -> v1::Attachment {
-        let state = format!("{:?}", of.state).to_lowercase();
-        let fault = |f: crate::plugin::report::LastFault| v1::Fault { kind: f.kind, what: f.what, at_ms: millis(f.at) };
-        v1::Attachment {
-            model: of.model,
-            model_version: of.version,
-            state,
-            from_file: of.from_file,
-            calls: of.calls,
-            calls_per_second: of.calls_per_second,
-            p50_us: of.p50_us,
-            p99_us: of.p99_us,
-            fallbacks: of.fallbacks,
-            stale: of.stale,
-            strikes: of.strikes,
-            last_fault: of.last_fault.map(fault),
-            differing_rounds: of.differs.map(|(differing, _)| differing),
-            compared_rounds: of.differs.map(|(_, all)| all),
-            memory_bytes: of.memory,
-            memory_limit_bytes: of.memory_limit,
-        }
-    }
-}
-
-impl From<LogLine> for v1::PluginLogLine {
-    fn from(of: LogLine) -> v1::PluginLogLine {
-        let LogLine { serial, at, level, message } = of;
-        v1::PluginLogLine { serial, at_ms: millis(at), level, message }
-    }
-}
-
-impl From<Version> for v1::ModelVersion {
-    fn from(of: Version) -> v1::ModelVersion {
-        v1::ModelVersion {
-            model: of.model,
-            version: of.version.unwrap_or_default(),
-            state: of.state.to_owned(),
-            reason: of.reason,
-            strategy: of.strategy.unwrap_or_default().to_owned(),
-            instances: of.instances.into(),
-            slots: of.slots,
-            slots_used: of.slots_used,
-            live: of.live,
-            backlog: of.backlog,
-            sequence_bytes: of.sequence_bytes,
-            state_bytes: of.state_bytes,
-            requests: of.requests,
-            failures: of.failures,
-            batches: of.batches,
-            rows: of.rows,
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plugins::Source;
+use super::sequences::{self, Row, Sequences, Wanted};
 use super::status::{Report, Version};
 use super::{Admin, Caller, LARGEST_COMPONENT, page, refused};
 use crate::api::{Code, Status};
@@ -31,6 +32,9 @@ pub fn routes(admin: &Admin) -> Router {
         .route("/admin/models", get(models))
         .route("/admin/models/{name}/load", post(load_model))
         .route("/admin/models/{name}/unload", post(unload_model))
+        .route("/admin/models/{name}/sequences", get(sequences))
+        .route("/admin/models/{name}/sequences/{id}", get(sequence).delete(drop_sequence))
+        .route("/admin/models/{name}/sequences/{id}/state", get(export).put(import))
         .route("/admin/drain", post(drain))
         .route("/admin/plugins", get(list))
         .route("/admin/plugins/{name}", get(show).post(load).delete(unload))
@@ -87,6 +91,72 @@ async fn unload_model(State(admin): State<Admin>, Extension(caller): Asked, Path
     admin.unload_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
+// === sequences ===
+
+/// What more there is to say of one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    /// The id is a text, even if it reads as a number.
+    #[serde(default)]
+    text: bool,
+    /// For the audit line.
+    reason: Option<String>,
+}
+
+type OfModel = Path<(String, String)>;
+
+/// A query of this form.
+fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Status> {
+    query.map(|Query(read)| read).map_err(|e| refused::bad_input(e.body_text()))
+}
+
+async fn sequences(
+    State(admin): State<Admin>,
+    Path(model): Name,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Said<Sequences> {
+    Ok(Json(admin.sequences(model, query(wanted)?).await?))
+}
+
+async fn sequence(
+    State(admin): State<Admin>,
+    Path((model, id)): OfModel,
+    told: Result<Query<Told>, QueryRejection>,
+) -> Said<Row> {
+    Ok(Json(admin.sequence(model, sequences::id(&id, query(told)?.text)).await?))
+}
+
+async fn drop_sequence(
+    State(admin): State<Admin>,
+    Extension(caller): Asked,
+    Path((model, id)): OfModel,
+    told: Result<Query<Told>, QueryRejection>,
+) -> Said<Value> {
+    let Told { text, reason } = query(told)?;
+    admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
+}
+
+async fn export(
+    State(admin): State<Admin>,
+    Extension(caller): Asked,
+    Path((model, id)): OfModel,
+    told: Result<Query<Told>, QueryRejection>,
+) -> Result<Vec<u8>, Status> {
+    admin.export(&caller, model, sequences::id(&id, query(told)?.text)).await
+}
+
+async fn import(
+    State(admin): State<Admin>,
+    Extension(caller): Asked,
+    Path((model, id)): OfModel,
+    told: Result<Query<Told>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Said<Value> {
+    let file = bytes(body)?.into();
+    admin.import(&caller, model, sequences::id(&id, query(told)?.text), file).await.map(|()| Json(json!({})))
+}
+
 // === plug-ins ===
 
 /// Where a component comes from, if not from the body.
@@ -100,13 +170,16 @@ fn source(
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Source, Status> {
-    let Query(Elsewhere { from }) = from.map_err(|e| refused::bad_input(e.body_text()))?;
-    if let Some(file) = from {
-        return Ok(Source::File(file));
+    match query(from)?.from {
+        Some(file) => Ok(Source::File(file)),
+        None => bytes(body).map(Source::Bytes),
     }
-    body.map(Source::Bytes).map_err(|rejected| match rejected.status() {
+}
+
+fn bytes(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Status> {
+    body.map_err(|rejected| match rejected.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = format!("a component may have {LARGEST_COMPONENT} bytes at most");
+            let text = format!("a request may have {LARGEST_COMPONENT} bytes at most");
             Status::new(Code::TooLarge, "bad_input", text)
         }
         _ => refused::bad_input(rejected.body_text()),
@@ -220,7 +293,7 @@ async fn logs(
     Path(name): Name,
     more: Result<Query<More>, QueryRejection>,
 ) -> Said<Vec<LogLine>> {
-    let Query(More { after, wait }) = more.map_err(|e| refused::bad_input(e.body_text()))?;
+    let More { after, wait } = query(more)?;
     let wait = wait.map_or(Duration::ZERO, |Span(span)| span.min(LONGEST_WAIT));
     Ok(Json(admin.logs(&name, after, wait).await?))
 }

@@ -4,9 +4,9 @@
 //! # Layout
 //!
 //! - [`caller`]: who asks · `audit`: what of it is written down.
-//! - `plugins`, `models`: what is asked, in no protocol's words · `refused`: why it was not done.
+//! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `told`: numbers and spans in it.
-//! - [`http`], [`grpc`]: the two protocols · [`generated`]: the messages of `proto/sequor/v1`.
+//! - [`http`], [`grpc`]: the two protocols · `wire`: between those and the messages · [`generated`]: the messages of `proto/sequor/v1`.
 
 mod audit;
 pub mod caller;
@@ -20,9 +20,12 @@ mod page;
 mod plugins;
 mod rates;
 mod refused;
+mod sequences;
 pub mod status;
 mod told;
+mod wire;
 
+use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,6 +53,8 @@ pub struct Options {
     pub plugins_dir: Option<PathBuf>,
     /// Whether components may come over the wire.
     pub upload: bool,
+    /// Whether texts that clients chose as ids, and states of sequences, are shown.
+    pub peek: bool,
     pub node: String,
     /// What runs the models, with its version.
     pub runtime: String,
@@ -69,13 +74,16 @@ struct Shared {
     drain: Arc<Notify>,
     changes: audit::Changes,
     rates: rates::Rates,
+    /// Makes the hashes of ids: nobody who sees them can go through all ids and find one.
+    ids: RandomState,
 }
 
 impl Admin {
     /// `drain` is told when an operator wants the server to go out of service.
     pub fn new(api: &Api, options: Options, drain: Arc<Notify>) -> Admin {
         let (changes, rates) = (audit::Changes::default(), rates::Rates::default());
-        Admin(Arc::new(Shared { api: api.clone(), options, began: Instant::now(), drain, changes, rates }))
+        let (began, ids) = (Instant::now(), RandomState::new());
+        Admin(Arc::new(Shared { api: api.clone(), options, began, drain, changes, rates, ids }))
     }
 
     pub fn api(&self) -> &Api {

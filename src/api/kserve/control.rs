@@ -78,7 +78,7 @@ fn config(parameters: Parameters) -> Result<Option<String>, Status> {
             }
             (file, _) if file.starts_with("file:") => {
                 let text = format!(
-                    "'{file}' is not taken: files of models over the wire need [admin] upload = true, which is not served here"
+                    "'{file}' is not taken: files of models do not come over the wire; put them into the model repository"
                 );
                 return Err(Status::unimplemented(text));
             }

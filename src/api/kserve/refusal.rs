@@ -32,6 +32,14 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
             );
             Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
         }
+        Failure::DeviceMemory { model, id, place, wanted } => {
+            let wanted = human(*wanted);
+            let text = format!(
+                "sequence {id} of model '{model}' needs {wanted} of state, and {place} has no room for it; \
+                 live sequences are not affected"
+            );
+            Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
+        }
         Failure::Control(what) => control(what),
         Failure::Run(text) => Status::new(Code::Internal, "run_failed", text),
         Failure::Internal(text) => Status::new(Code::Internal, "internal", text),

@@ -109,6 +109,8 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
     all.insert("load-failed", Failure::Control(Control::Failed { model: model(), why }));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
+    let (id, place) = (Id::Int(7), "GPU 0".to_owned());
+    all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });
     all.insert("internal", Failure::Internal("this is our fault".to_owned()));
     all
 }

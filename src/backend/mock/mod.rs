@@ -1,7 +1,8 @@
 //! A stand-in for a backend, for tests of what lies above: a few graphs written in Rust, run on the caller's thread, with no library and
 //! no model format. It is not for serving.
 //!
-//! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory: spans of a device are refused.
+//! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory, or that of a stand-in for an accelerator:
+//! spans of any other place are refused.
 
 mod program;
 mod rows;
@@ -17,7 +18,7 @@ use sequor_core::{DataType, Dim, Dims, Shape};
 pub use self::program::{Program, What};
 use self::rows::{Inputs, accumulate, check_poison};
 use super::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Port, Produced, Signature, select};
-use crate::device::Owned;
+use crate::device::{Device, Owned, Place, stand_in};
 
 /// What a test may do, or wait for, on the running thread before a batch is computed. It is told the shape of INPUT.
 pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
@@ -26,6 +27,7 @@ pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct MockBackend {
     hook: Option<Hook>,
+    stand_ins: bool,
 }
 
 impl MockBackend {
@@ -35,13 +37,22 @@ impl MockBackend {
 
     /// Calls `hook` at the start of every run of every graph this loads.
     pub fn with_hook(hook: Hook) -> MockBackend {
-        MockBackend { hook: Some(hook) }
+        MockBackend { hook: Some(hook), ..MockBackend::default() }
+    }
+
+    /// Runs graphs on accelerators as well, all of which must be stand-ins ([`stand_in::StandIns`]).
+    pub fn with_stand_ins(self) -> MockBackend {
+        MockBackend { stand_ins: true, ..self }
     }
 
     /// A graph without a file.
     pub fn graph(&self, program: Program) -> Arc<dyn Graph> {
+        self.graph_at(program, Place::Host)
+    }
+
+    fn graph_at(&self, program: Program, place: Place) -> Arc<dyn Graph> {
         let signature = signature(&program);
-        Arc::new(MockGraph { program: Arc::new(program), signature, hook: self.hook.clone() })
+        Arc::new(MockGraph { program: Arc::new(program), signature, hook: self.hook.clone(), place })
     }
 }
 
@@ -57,10 +68,28 @@ impl Backend for MockBackend {
     }
 
     fn load(&self, file: &Path, _options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError> {
-        let text = fs_err::read_to_string(file).map_err(|error| BackendError(error.to_string()))?;
-        let program = text.parse().map_err(|why| BackendError(format!("{}: {why}", file.display())))?;
-        Ok(self.graph(program))
+        Ok(self.graph(read(file)?))
     }
+
+    fn is_for_accelerators(&self) -> Result<(), BackendError> {
+        let no = || BackendError("the mock backend runs on stand-ins alone".to_owned());
+        self.stand_ins.then_some(()).ok_or_else(no)
+    }
+
+    fn load_on(
+        &self,
+        file: &Path,
+        _options: &LoadOptions,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<dyn Graph>, BackendError> {
+        self.is_for_accelerators()?;
+        Ok(self.graph_at(read(file)?, device.place()))
+    }
+}
+
+fn read(file: &Path) -> Result<Program, BackendError> {
+    let text = fs_err::read_to_string(file).map_err(|error| BackendError(error.to_string()))?;
+    text.parse().map_err(|why| BackendError(format!("{}: {why}", file.display())))
 }
 
 fn signature(program: &Program) -> Signature {
@@ -81,6 +110,8 @@ struct MockGraph {
     program: Arc<Program>,
     signature: Signature,
     hook: Option<Hook>,
+    /// The host, or a stand-in.
+    place: Place,
 }
 
 impl fmt::Debug for MockGraph {
@@ -97,7 +128,8 @@ impl Graph for MockGraph {
     fn context(&self, inputs: &[String], outputs: &[String]) -> Result<Box<dyn Context>, BackendError> {
         let inputs = select(&self.signature.inputs, inputs, "input")?;
         let outputs = select(&self.signature.outputs, outputs, "output")?;
-        Ok(Box::new(MockContext { program: Arc::clone(&self.program), inputs, outputs, hook: self.hook.clone() }))
+        let (program, hook, place) = (Arc::clone(&self.program), self.hook.clone(), self.place);
+        Ok(Box::new(MockContext { program, inputs, outputs, hook, place }))
     }
 }
 
@@ -106,6 +138,7 @@ struct MockContext {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     hook: Option<Hook>,
+    place: Place,
 }
 
 impl fmt::Debug for MockContext {
@@ -116,7 +149,9 @@ impl fmt::Debug for MockContext {
 
 impl Context for MockContext {
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
-        let inputs = Inputs::check(&self.inputs, inputs)?;
+        let place = self.place;
+        let feeds: Vec<Feed<'_>> = inputs.iter().map(|feed| seen(feed, place)).collect();
+        let inputs = Inputs::check(&self.inputs, &feeds)?;
         if outputs.len() != self.outputs.len() {
             return Err(BackendError(format!(
                 "{} outputs were asked of a context of {}",
@@ -138,11 +173,27 @@ impl Context for MockContext {
         self.outputs
             .iter()
             .zip(outputs)
-            .try_for_each(|(port, fetch)| put(port, shape, &result, self.program.dtype, fetch))
+            .try_for_each(|(port, fetch)| put(port, shape, &result, self.program.dtype, fetch, place))
     }
 }
 
-fn put(port: &Port, shape: &Shape, result: &[u8], dtype: DataType, fetch: &mut Fetch<'_>) -> Result<(), BackendError> {
+/// An input where the graph can read it.
+fn seen<'a>(feed: &Feed<'a>, place: Place) -> Feed<'a> {
+    match feed.data.place() == place {
+        // SAFETY: a graph is at no other place than the host's or a stand-in's.
+        true => Feed { data: unsafe { stand_in::read(&feed.data) }, ..feed.clone() },
+        false => feed.clone(),
+    }
+}
+
+fn put(
+    port: &Port,
+    shape: &Shape,
+    result: &[u8],
+    dtype: DataType,
+    fetch: &mut Fetch<'_>,
+    place: Place,
+) -> Result<(), BackendError> {
     match fetch {
         Fetch::New(answer) => {
             *answer = Some(Produced { dtype, shape: shape.clone(), data: Owned::from_vec(result.to_vec()) });
@@ -153,6 +204,12 @@ fn put(port: &Port, shape: &Shape, result: &[u8], dtype: DataType, fetch: &mut F
         }
         Fetch::Into { shape: room, data } => {
             let error = format!("output '{}' is {shape}, but the room for it is {room} at {data:?}", port.name);
+            let mut data = match data.place() == place {
+                // SAFETY: as for the inputs.
+                true => unsafe { stand_in::write(data) },
+                // Another place's, which is refused.
+                false => return Err(BackendError(error)),
+            };
             let slice = data.as_host_mut().filter(|slice| *room == shape && slice.len() == result.len());
             slice.ok_or(BackendError(error))?.copy_from_slice(result);
             Ok(())

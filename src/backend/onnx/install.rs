@@ -1,4 +1,4 @@
-//! Fetches ONNX Runtime: the pinned package by `pip`, checked against the pinned hashes, and out of it the one file that is needed.
+//! Fetches ONNX Runtime: the pinned package by `pip`, checked against the pinned hashes, and out of it the files that are needed.
 //!
 //! pip and not a fetch of our own, so that its index, proxy and certificate settings hold here too. Nothing of Python is needed later.
 
@@ -14,6 +14,26 @@ use super::probe::{Probe, Version, probe};
 
 /// The pinned package and its hashes, as pip reads them.
 pub const PIN: &str = include_str!("../../../third_party/onnxruntime.txt");
+/// The same for NVIDIA GPUs.
+pub const GPU_PIN: &str = include_str!("../../../third_party/onnxruntime-gpu.txt");
+
+/// Which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Package {
+    Cpu,
+    /// With a provider for NVIDIA GPUs beside it.
+    Gpu,
+}
+
+impl Package {
+    /// What lies beside the library in its package and is needed.
+    fn beside(self) -> &'static [&'static str] {
+        match self {
+            Package::Cpu => &[],
+            Package::Gpu => &["libonnxruntime_providers_shared.so", super::cuda::FILE],
+        }
+    }
+}
 
 /// What an installation is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +73,8 @@ pub enum InstallError {
         "ONNX Runtime {0} was not installed: {1} is not among the machines it is pinned for (x86_64 and aarch64); set ORT_DYLIB_PATH to a libonnxruntime.so"
     )]
     NoPackage(Version, &'static str),
+    #[error("ONNX Runtime {0} for GPUs was not installed: {1} is not the machine it is pinned for (x86_64)")]
+    NoGpuPackage(Version, &'static str),
     #[error("ONNX Runtime {0} was not installed: pip failed: {1}")]
     Pip(Version, String),
     #[error("ONNX Runtime {0} was not installed: {1}")]
@@ -62,8 +84,12 @@ pub enum InstallError {
 }
 
 /// Puts the pinned library into the folder `target`, unless it is there. Several processes may do this at once; one of them fetches.
-pub fn install(target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
-    Installer { python: "python3".into(), pin: PIN }.install(target, progress)
+pub fn install(package: Package, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
+    let pin = match package {
+        Package::Cpu => PIN,
+        Package::Gpu => GPU_PIN,
+    };
+    Installer { python: "python3".into(), pin, package }.install(target, progress)
 }
 
 /// The version that [`install`] installs.
@@ -74,6 +100,7 @@ pub fn pinned() -> Option<Version> {
 struct Installer<'a> {
     python: PathBuf,
     pin: &'a str,
+    package: Package,
 }
 
 impl Installer<'_> {
@@ -83,13 +110,19 @@ impl Installer<'_> {
         fs_err::create_dir_all(target)?;
         let lock = fs_err::File::create(target.join(".lock"))?;
         lock.file().lock()?;
-        if probe(&path) == Probe::Usable(version) {
+        let beside = || self.package.beside().iter().all(|file| target.join(file).is_file());
+        if probe(&path) == Probe::Usable(version) && beside() {
             return Ok(Installed::Already { path, version });
         }
         let scratch = tempfile::Builder::new().prefix(".download").tempdir_in(target)?;
         progress(Progress::Downloading(version));
         let wheel = self.download(&scratch, version)?;
-        let library = extract(&wheel, version, target, progress)?;
+        // The library last: where it is, everything is.
+        for file in self.package.beside() {
+            let whole = extract(&wheel, version, target, file, progress)?;
+            whole.persist(target.join(file)).map_err(|error| error.error)?;
+        }
+        let library = extract(&wheel, version, target, FILE, progress)?;
         match probe(library.path()) {
             Probe::Usable(found) if found == version => {}
             verdict => return Err(InstallError::Package(version, format!("the library in the package is {verdict}"))),
@@ -121,7 +154,7 @@ impl Installer<'_> {
             "--abi",
             "cp311",
             "--platform",
-            platform(version)?,
+            platform(version, self.package)?,
         ]);
         pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(scratch.path());
         let output = pip.stdin(Stdio::null()).output().map_err(|error| not_started(&error))?;
@@ -135,9 +168,10 @@ fn is_wheel(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "whl")
 }
 
-fn platform(version: Version) -> Result<&'static str, InstallError> {
+fn platform(version: Version, package: Package) -> Result<&'static str, InstallError> {
     match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => Ok("manylinux_2_28_x86_64"),
+        ("linux", arch) if package == Package::Gpu => Err(InstallError::NoGpuPackage(version, arch)),
         ("linux", "aarch64") => Ok("manylinux_2_28_aarch64"),
         ("linux", arch) => Err(InstallError::NoPackage(version, arch)),
         (os, _) => Err(InstallError::NoPackage(version, os)),
@@ -146,7 +180,10 @@ fn platform(version: Version) -> Result<&'static str, InstallError> {
 
 /// The version in `onnxruntime==1.31.1 …`.
 fn version_in(pin: &str) -> Option<Version> {
-    let line = pin.lines().find_map(|line| line.strip_prefix("onnxruntime=="))?;
+    let of = |line: &'_ str| {
+        ["onnxruntime==", "onnxruntime-gpu=="].iter().find_map(|name| line.strip_prefix(name).map(str::to_owned))
+    };
+    let line = pin.lines().find_map(of)?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -195,18 +232,19 @@ fn why_pip_failed(stderr: &str, version: Version) -> InstallError {
     InstallError::Pip(version, line.trim_start_matches("ERROR:").trim().to_owned())
 }
 
-/// The library out of the package, in a file beside where it shall stand, so that a rename puts it there whole.
+/// A library out of the package, in a file beside where it shall stand, so that a rename puts it there whole.
 fn extract(
     wheel: &Path,
     version: Version,
     target: &Path,
+    file: &str,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<NamedTempFile, InstallError> {
     let broken =
         |what: &dyn std::fmt::Display| InstallError::Package(version, format!("the package cannot be read: {what}"));
     let mut archive = ZipArchive::new(fs_err::File::open(wheel)?).map_err(|error| broken(&error))?;
-    let member = archive.file_names().position(|name| name.is_ok_and(|name| is_library(&name)));
-    let member = member.ok_or_else(|| broken(&"there is no libonnxruntime.so in it"))?;
+    let member = archive.file_names().position(|name| name.is_ok_and(|name| is_file(&name, file)));
+    let member = member.ok_or_else(|| broken(&format!("there is no {file} in it")))?;
     let mut packed = archive.by_index(member).map_err(|error| broken(&error))?;
     progress(Progress::Extracting { bytes: packed.size() });
     let mut library =
@@ -216,9 +254,11 @@ fn extract(
     Ok(library)
 }
 
-/// `onnxruntime/capi/libonnxruntime.so.1.31.1`, but not the providers beside it.
-fn is_library(name: &str) -> bool {
-    name.strip_prefix("onnxruntime/capi/").is_some_and(|file| file == FILE || file.starts_with("libonnxruntime.so."))
+/// Whether a member of the package is this file, with or without a version at its end: `onnxruntime/capi/libonnxruntime.so.1.31.1`, but not
+/// the providers beside it.
+fn is_file(name: &str, file: &str) -> bool {
+    let end = name.strip_prefix("onnxruntime/capi/").and_then(|name| name.strip_prefix(file));
+    end.is_some_and(|end| end.is_empty() || end.starts_with('.'))
 }
 
 /// A library is for everybody; temporary files are for their owner alone.
@@ -239,7 +279,7 @@ mod tests {
     }
 
     fn attempt(python: &Path, target: &Path) -> Result<Installed, InstallError> {
-        Installer { python: python.to_owned(), pin: PIN }.install(target, &mut |_| {})
+        Installer { python: python.to_owned(), pin: PIN, package: Package::Cpu }.install(target, &mut |_| {})
     }
 
     /// A program to stand in for python3.
@@ -257,6 +297,7 @@ mod tests {
     fn the_pin_names_a_usable_version_with_its_hashes() {
         assert_eq!(Probe::of_version(version()), Probe::Usable(version()));
         assert_eq!(PIN.matches("--hash=sha256:").count(), 2);
+        assert_eq!((version_in(GPU_PIN), GPU_PIN.matches("--hash=sha256:").count()), (Some(version()), 1));
     }
 
     #[test]
@@ -285,7 +326,9 @@ mod tests {
         let file = std::fs::File::create(dir.join("onnxruntime.whl")).unwrap();
         let mut archive = zip::ZipWriter::new(file);
         for (name, bytes) in members {
-            archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            // As they are: a library takes long to pack.
+            let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+            archive.start_file(*name, options).unwrap();
             archive.write_all(bytes).unwrap();
         }
         archive.finish().unwrap();
@@ -298,14 +341,44 @@ mod tests {
         wheel(dir.path(), &[shared, ("onnxruntime/capi/libonnxruntime.so.1.31.1", b"the library")]);
         let mut seen = Vec::new();
         let file =
-            extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), &mut |step| seen.push(step)).unwrap();
+            extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), FILE, &mut |step| seen.push(step))
+                .unwrap();
         assert_eq!(std::fs::read(file.path()).unwrap(), b"the library");
         assert_eq!(file.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(seen, [Progress::Extracting { bytes: 11 }]);
 
         wheel(dir.path(), &[shared]);
-        let error = extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), &mut |_| {}).unwrap_err();
+        let error = extract(&dir.path().join("onnxruntime.whl"), version(), dir.path(), FILE, &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("there is no libonnxruntime.so in it"), "{error}");
+    }
+
+    /// pip is stood in for by a script that puts a package into the folder after `-d`, with a library that does load.
+    #[test]
+    fn the_package_for_gpus_brings_its_providers() {
+        let Ok(real) = super::super::library::find(None, &super::super::library::System) else {
+            panic!("no ONNX Runtime: run `cargo xtask test`, which gets one");
+        };
+        if pinned() != Some(real.version) {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let library = std::fs::read(&real.path).unwrap();
+        let shared: (&str, &[u8]) = ("onnxruntime/capi/libonnxruntime_providers_shared.so", b"shared");
+        let cuda: (&str, &[u8]) = ("onnxruntime/capi/libonnxruntime_providers_cuda.so", b"cuda");
+        wheel(dir.path(), &[shared, cuda, ("onnxruntime/capi/libonnxruntime.so.1.31.1", &library)]);
+        let copy = format!(
+            "#!/bin/sh\ncase \"$*\" in *aarch64*) exit 1;; esac\nfor last; do :; done\ncp {} \"$last\"\n",
+            dir.path().join("onnxruntime.whl").display()
+        );
+        let target = dir.path().join("lib-gpu");
+        let python = script(dir.path(), &copy);
+        let installer = || Installer { python: python.clone(), pin: GPU_PIN, package: Package::Gpu };
+        assert!(matches!(installer().install(&target, &mut |_| {}).unwrap(), Installed::Now { .. }));
+        assert_eq!(std::fs::read(target.join("libonnxruntime_providers_cuda.so")).unwrap(), b"cuda");
+        assert_eq!(std::fs::read(target.join("libonnxruntime_providers_shared.so")).unwrap(), b"shared");
+        assert!(matches!(installer().install(&target, &mut |_| {}).unwrap(), Installed::Already { .. }));
+        std::fs::remove_file(target.join("libonnxruntime_providers_cuda.so")).unwrap();
+        assert!(matches!(installer().install(&target, &mut |_| {}).unwrap(), Installed::Now { .. }));
     }
 
     /// pip stands in for by a script that puts a package into the folder after `-d`; its library is none.

@@ -13,6 +13,8 @@ use super::probe::{OLDEST, Probe, Version, probe};
 pub const FILE: &str = "libonnxruntime.so";
 /// The folder `sequor runtime install` puts it in, looked for here and above.
 pub const LOCAL: &str = ".sequor/lib";
+/// The folder `sequor runtime install --gpu` puts it in. Where both are, whoever asked for GPUs has said which: they serve the CPU alike.
+pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
 /// ONNX Runtime's own variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
 
@@ -34,6 +36,13 @@ pub trait Surroundings {
 pub struct Library {
     pub path: PathBuf,
     pub version: Version,
+}
+
+impl Library {
+    /// Whether a provider for NVIDIA GPUs was installed beside it.
+    pub fn has_gpu_provider(&self) -> bool {
+        super::cuda::is_beside(&self.path).is_ok()
+    }
 }
 
 /// One place that was tried in vain.
@@ -117,11 +126,14 @@ impl<W: Surroundings> Search<'_, W> {
         self.file(&dir.join(FILE)).or_else(|| self.file(&lib?))
     }
 
-    /// `.sequor/lib` in the current folder and those above it, then in the program's and those above it.
+    /// `.sequor/lib-gpu` or `.sequor/lib` in the current folder and those above it, then in the program's and those above it.
     fn above(&mut self) -> Option<Library> {
         let starts: Vec<PathBuf> = [self.world.current_dir(), self.world.exe_dir()].into_iter().flatten().collect();
         for start in &starts {
-            let found = start.ancestors().find_map(|dir| self.if_there(&dir.join(LOCAL).join(FILE)));
+            let found = start
+                .ancestors()
+                .flat_map(|dir| [LOCAL_GPU, LOCAL].map(|local| dir.join(local).join(FILE)))
+                .find_map(|file| self.if_there(&file));
             if found.is_some() {
                 return found;
             }
@@ -299,7 +311,9 @@ mod tests {
         let order = [
             "/opt/sequor/bin/libonnxruntime.so",
             "/opt/sequor/lib/libonnxruntime.so",
+            "/srv/app/.sequor/lib-gpu/libonnxruntime.so",
             "/srv/app/.sequor/lib/libonnxruntime.so",
+            "/srv/.sequor/lib-gpu/libonnxruntime.so",
             "/srv/.sequor/lib/libonnxruntime.so",
             "/opt/sequor/bin/.sequor/lib/libonnxruntime.so",
             "/opt/.sequor/lib/libonnxruntime.so",

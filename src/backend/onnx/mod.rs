@@ -5,11 +5,12 @@
 //!
 //! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
 //! - `environment`: the one library and environment of a process.
-//! - `session`, `signature`: a loaded graph, and what it takes and gives.
+//! - `session`, `signature`: a loaded graph, and what it takes and gives · `cuda`: the provider for GPUs.
 //! - `context`: a run; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
 
 mod cache;
 mod context;
+mod cuda;
 mod element;
 mod environment;
 pub mod install;
@@ -26,32 +27,39 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ort::environment::Environment;
+use ort::session::builder::SessionBuilder;
 
 use self::context::OnnxContext;
 use self::session::Session;
+use self::status::describe;
 use super::{Backend, BackendError, Context, Graph, LoadOptions, Signature, select};
+use crate::device::Device;
 
 /// ONNX Runtime, loaded.
 #[derive(Debug)]
 pub struct OnnxBackend {
     environment: Environment,
+    library: PathBuf,
 }
 
 impl OnnxBackend {
     /// Loads the library (one a process; the same path again is fine). [`library::find`] says which.
     pub fn new(library: &Path) -> Result<OnnxBackend, BackendError> {
-        Ok(OnnxBackend { environment: environment::environment(library)? })
+        Ok(OnnxBackend { environment: environment::environment(library)?, library: library.to_owned() })
     }
 
     fn open(&self, file: &Path, options: &LoadOptions) -> Result<OnnxGraph, BackendError> {
-        let session = Session::open(&self.environment, file, options)?;
-        let signature = signature::read(&session)?;
-        Ok(OnnxGraph { session: Arc::new(session), signature })
+        graph(Session::open(&self.environment, file, options)?)
     }
+}
+
+fn graph(session: Session) -> Result<OnnxGraph, BackendError> {
+    let signature = signature::read(&session)?;
+    Ok(OnnxGraph { session: Arc::new(session), signature })
 }
 
 impl Backend for OnnxBackend {
@@ -61,6 +69,24 @@ impl Backend for OnnxBackend {
 
     fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError> {
         Ok(Arc::new(self.open(file, options)?))
+    }
+
+    fn is_for_accelerators(&self) -> Result<(), BackendError> {
+        cuda::is_beside(&self.library)
+    }
+
+    fn try_accelerator(&self, ordinal: u16) -> Result<(), BackendError> {
+        let builder = SessionBuilder::new(&self.environment).map_err(|error| describe(&error))?;
+        cuda::try_load(builder, ordinal)
+    }
+
+    fn load_on(
+        &self,
+        file: &Path,
+        options: &LoadOptions,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<dyn Graph>, BackendError> {
+        Ok(Arc::new(graph(Session::open_on(&self.environment, file, options, device)?)?))
     }
 }
 

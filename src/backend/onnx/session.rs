@@ -1,28 +1,41 @@
 //! A loaded graph as ONNX Runtime holds it. Runs of one session may overlap, on any threads.
 
 use std::ffi::CString;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use ort::AsPointer;
 use ort::environment::Environment;
+use ort::session::RunOptions;
 use ort::session::builder::SessionBuilder;
 use ort::sys::{OrtSession, OrtValue};
 
+use super::cuda;
 use super::names::Names;
 use super::status::{check, describe};
 use crate::backend::{BackendError, LoadOptions};
-use crate::device::Place;
+use crate::device::{Device, Place};
 
 /// Made over the C API and not as `ort`'s own session: that one reads the types of inputs and outputs while it is made, and panics at
 /// those it does not know.
-#[derive(Debug)]
 pub(super) struct Session {
     pointer: NonNull<OrtSession>,
     /// Where it runs.
     place: Place,
+    /// A run with these does not wait for the accelerator.
+    unawaited: Option<RunOptions>,
+    /// Whose stream it uses, if it runs on an accelerator. It is released after the session.
+    _device: Option<Arc<dyn Device>>,
     _environment: Environment,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:?})", self.place)
+    }
 }
 
 // SAFETY: ONNX Runtime promises that a session may be run and asked from any threads at once; the one call that must be alone,
@@ -33,21 +46,28 @@ unsafe impl Sync for Session {}
 
 impl Session {
     pub(super) fn open(environment: &Environment, file: &Path, options: &LoadOptions) -> Result<Session, BackendError> {
-        let path = CString::new(file.as_os_str().as_bytes())
-            .map_err(|_| BackendError(format!("{} is not a file name", file.display())))?;
-        let builder = SessionBuilder::new(environment)
-            .map_err(|error| describe(&error))?
-            .with_intra_threads(usize::from(options.threads))
-            .map_err(|error| describe(&error))?
-            .with_intra_op_spinning(options.spinning)
-            .map_err(|error| describe(&error))?;
-        let mut pointer = ptr::null_mut();
-        // SAFETY: environment, path and options live through the call, and `pointer` may be written to.
-        check(unsafe {
-            (ort::api().CreateSession)(environment.ptr(), path.as_ptr(), builder.ptr(), &raw mut pointer)
-        })?;
-        let pointer = NonNull::new(pointer).ok_or_else(|| BackendError("ONNX Runtime made no session".to_owned()))?;
-        Ok(Session { pointer, place: Place::Host, _environment: environment.clone() })
+        let pointer = create(environment, file, &builder(environment, options)?)?;
+        let (place, environment) = (Place::Host, environment.clone());
+        Ok(Session { pointer, place, unawaited: None, _device: None, _environment: environment })
+    }
+
+    /// On an accelerator, in its order of work. Without the provider for it this fails: nothing falls back to the CPU.
+    pub(super) fn open_on(
+        environment: &Environment,
+        file: &Path,
+        options: &LoadOptions,
+        device: &Arc<dyn Device>,
+    ) -> Result<Session, BackendError> {
+        let builder = cuda::on(builder(environment, options)?, device)?;
+        let pointer = create(environment, file, &builder)?;
+        let (place, environment) = (device.place(), environment.clone());
+        // From here on its drop releases the pointer.
+        let device = Some(Arc::clone(device));
+        let mut session = Session { pointer, place, unawaited: None, _device: device, _environment: environment };
+        let mut unawaited = RunOptions::new().map_err(|error| describe(&error))?;
+        unawaited.disable_device_sync().map_err(|error| describe(&error))?;
+        session.unawaited = Some(unawaited);
+        Ok(session)
     }
 
     /// Whether a run may be given memory at this place. ONNX Runtime does not ask: it would read a device's address on the host.
@@ -71,12 +91,15 @@ impl Session {
         output_names: &Names,
         outputs: &mut [*mut OrtValue],
     ) -> Result<(), BackendError> {
+        // Outputs that it makes itself are the host's: they must be there when it returns.
+        let all_given = outputs.iter().all(|value| !value.is_null());
+        let run_options = self.unawaited.as_ref().filter(|_| all_given).map_or(ptr::null(), AsPointer::ptr);
         debug_assert_eq!((input_names.len(), output_names.len()), (inputs.len(), outputs.len()));
-        // SAFETY: the caller's promise; the session is alive and its Run may overlap with others. No options: null.
+        // SAFETY: the caller's promise; the session is alive and its Run may overlap with others. Options are null or alive.
         check(unsafe {
             (ort::api().Run)(
                 self.pointer.as_ptr(),
-                ptr::null(),
+                run_options,
                 input_names.as_ptr(),
                 inputs.as_ptr(),
                 inputs.len(),
@@ -86,6 +109,28 @@ impl Session {
             )
         })
     }
+}
+
+fn builder(environment: &Environment, options: &LoadOptions) -> Result<SessionBuilder, BackendError> {
+    SessionBuilder::new(environment)
+        .map_err(|error| describe(&error))?
+        .with_intra_threads(usize::from(options.threads))
+        .map_err(|error| describe(&error))?
+        .with_intra_op_spinning(options.spinning)
+        .map_err(|error| describe(&error))
+}
+
+fn create(
+    environment: &Environment,
+    file: &Path,
+    builder: &SessionBuilder,
+) -> Result<NonNull<OrtSession>, BackendError> {
+    let path = CString::new(file.as_os_str().as_bytes())
+        .map_err(|_| BackendError(format!("{} is not a file name", file.display())))?;
+    let mut pointer = ptr::null_mut();
+    // SAFETY: environment, path and options live through the call, and `pointer` may be written to.
+    check(unsafe { (ort::api().CreateSession)(environment.ptr(), path.as_ptr(), builder.ptr(), &raw mut pointer) })?;
+    NonNull::new(pointer).ok_or_else(|| BackendError("ONNX Runtime made no session".to_owned()))
 }
 
 impl Drop for Session {

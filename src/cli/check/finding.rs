@@ -183,7 +183,8 @@ mod tests {
         let what = "state \"h\": model gives [N,30], config says dims [31]".to_owned();
         let config = LoadError::Config { at, code: code::STATE_DIMS, what };
         let file = LoadError::File { path: base.join("gone/1/model.onnx"), what: "absent".to_owned() };
-        let version = ReadyVersion { version: 1, strategy: "oldest", instances: 2, slots: 2048, state_bytes: 3 << 20 };
+        let version =
+            ReadyVersion { version: 1, strategy: "oldest", instances: 2, slots: 2048, state_bytes: 3 << 20, on: None };
         let ran = Ran { samples: 4, compared: Compared::Same };
         let mut report = Report { models: 4, ..Report::default() };
         report.push(Finding::error("encoder", base, config));

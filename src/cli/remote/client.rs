@@ -87,22 +87,36 @@ impl Client {
         self.ask(&Method::DELETE, path, Body::Nothing)
     }
 
+    pub(crate) fn put(&self, path: &str, body: Body) -> Result<Value, Failed> {
+        self.ask(&Method::PUT, path, body)
+    }
+
+    /// What is there, as it is.
+    pub(crate) fn fetch(&self, path: &str) -> Result<Bytes, Failed> {
+        self.send(&Method::GET, path, Body::Nothing)
+    }
+
     /// Whether somebody listens there.
     pub(crate) fn is_there(&self) -> bool {
         self.runtime.block_on(self.connect()).is_ok()
     }
 
     fn ask(&self, method: &Method, path: &str, body: Body) -> Result<Value, Failed> {
+        Ok(serde_json::from_slice(&self.send(method, path, body)?).unwrap_or(Value::Null))
+    }
+
+    /// The body of an answer that says yes.
+    fn send(&self, method: &Method, path: &str, body: Body) -> Result<Bytes, Failed> {
         let request = self.request(method, path, body)?;
         let answered = async {
             let exchanged = tokio::time::timeout(ANSWER, self.exchange(request)).await;
             exchanged.map_err(|_| self.unreachable(&format!("no answer within {} s", ANSWER.as_secs())))?
         };
         let (status, bytes) = self.runtime.block_on(answered)?;
-        let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
         if (200..300).contains(&status) {
-            return Ok(answer.unwrap_or(Value::Null));
+            return Ok(bytes);
         }
+        let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
         let told = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
         Err(Failed::Refused(told.map_or_else(|| format!("the server answers with status {status}"), str::to_owned)))
     }

@@ -3,13 +3,14 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`plugin`], [`model`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
+//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
 
 pub(super) mod client;
 pub(super) mod component;
 pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;
+pub(super) mod sequence;
 mod table;
 mod tls;
 

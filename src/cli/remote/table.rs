@@ -34,6 +34,17 @@ pub(super) fn pair(first_us: f64, second_us: f64) -> String {
     format!("{} / {} {name}", in_unit(first_us), in_unit(second_us))
 }
 
+/// `9ms`, `1.4s`, `6m51s`, `2h08m`.
+pub(super) fn span(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match seconds {
+        s if s < 1.0 => format!("{:.0}ms", s * 1000.0),
+        s if s < 60.0 => format!("{s:.1}s"),
+        s if s < 3600.0 => format!("{}m{:02}s", whole / 60, whole % 60),
+        _ => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
+    }
+}
+
 /// `0.4`, `180`, `12.1k`.
 pub(super) fn rate(of: f64) -> String {
     match of {
@@ -59,5 +70,6 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!([pair(9.0, 80.0), pair(600.0, 1900.0), pair(0.0, 0.0)], ["9 / 80 us", "0.6 / 1.9 ms", "0 / 0 us"]);
         assert_eq!([0.0, 0.44, 410.0, 12_100.0].map(rate), ["0", "0.4", "410", "12.1k"]);
+        assert_eq!([0.009, 1.4, 411.0, 7685.0].map(span), ["9ms", "1.4s", "6m51s", "2h08m"]);
     }
 }

@@ -6,14 +6,14 @@ use crate::plugin::guest::Limits;
 use crate::simulate::{Contender, Plug, Problem, Serving};
 
 /// The contender of this name; a plug-in is tried out.
-pub(super) fn contender(name: &str, set: &[String], serving: &Serving) -> Result<Contender, Problem> {
+pub(super) fn contender(name: &str, set: &[String], limits: Limits, serving: &Serving) -> Result<Contender, Problem> {
     if !name.ends_with(".wasm") {
         return Contender::named(name).map_err(Problem::Given);
     }
     let path = Path::new(name);
     let bytes = std::fs::read(path).map_err(|e| super::unreadable(path, &e))?;
     let file = file_name(path);
-    let plug = Plug::new(&file, &bytes, &config(set)?, Limits::default()).map_err(Problem::Given)?;
+    let plug = Plug::new(&file, &bytes, &config(set)?, limits).map_err(Problem::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{file}: {what}")))?;
     Ok(Contender::plugin(&file, plug))

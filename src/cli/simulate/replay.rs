@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Failed;
 use super::contenders::file_name;
-use crate::plugin::guest::{Services, Source as _};
+use crate::plugin::guest::{Services, Source as _, Struck};
 use crate::plugin::round_file::{Again, Answer, Question, RoundFile};
 use crate::plugin::{Component, Engine, Grants, Mode, word};
 
@@ -22,17 +22,21 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let mut guest =
         component.instance(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
     match round.put(&mut guest) {
-        Again::Unconfigured(what) => Err(Failed::Failed(format!("now   configure: {what}"))),
-        Again::Struck(struck) => Err(Failed::Failed(format!("now   {}: {}", word(struck.fault), struck.what))),
+        Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
+        Again::Struck(struck) => Err(still(&struck)),
         Again::Answered(answer, Err(struck)) => {
             println!("now   {}", sentence(&answer, &round.question));
-            Err(Failed::Failed(format!("now   {}: {}", word(struck.fault), struck.what)))
+            Err(still(&struck))
         }
         Again::Answered(answer, Ok(())) => {
             println!("now   {}; the core takes it", sentence(&answer, &round.question));
             Ok(())
         }
     }
+}
+
+fn still(struck: &Struck) -> Failed {
+    Failed::Failed(format!("still at fault: {}: {}", word(struck.fault), struck.what))
 }
 
 fn component(path: &Path) -> Result<Component, Failed> {
@@ -148,9 +152,12 @@ mod tests {
         // It fires its first candidate twice.
         let twice = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
             (i32.store (i32.const 1036) (i32.const 2)) (i32.const 1024)";
-        assert_eq!(put(&Guest { plan: twice, ..Guest::default() }).unwrap_err(), "now   repeat: plan answered 0 twice");
+        assert_eq!(
+            put(&Guest { plan: twice, ..Guest::default() }).unwrap_err(),
+            "still at fault: repeat: plan answered 0 twice"
+        );
         let fell = put(&Guest { plan: "unreachable", ..Guest::default() }).unwrap_err();
-        assert_eq!(fell, "now   trap: it gave up (unreachable) (in plan), in plan");
+        assert_eq!(fell, "still at fault: trap: it gave up (unreachable) (in plan), in plan");
         assert!(run(Path::new("/none.json"), "x.wasm").is_err());
     }
 

@@ -58,10 +58,10 @@ pub struct Draft {
     /// The file (in a version directory) that holds the graph.
     pub file_name: String,
     pub versions: VersionPolicy,
-    config: ModelConfig,
+    pub(super) config: ModelConfig,
     toml: SequorToml,
-    path: PathBuf,
-    places: Places,
+    pub(super) path: PathBuf,
+    pub(super) places: Places,
     options: Options,
 }
 

@@ -9,6 +9,7 @@
 //! - [`versions`]: version directories · `features`: what schedulers see, and which one decides.
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
+//! - [`place`]: which instances run on which GPU.
 //! - [`settings`]: its result.
 
 mod complete;
@@ -21,6 +22,7 @@ pub mod json;
 pub mod locate;
 mod names;
 mod normalise;
+pub mod place;
 mod refuse;
 mod report;
 mod scan;

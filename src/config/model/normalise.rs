@@ -52,17 +52,23 @@ fn scheduling(config: &mut ModelConfig) {
     }
 }
 
-/// Makes a group if there is none, and names, resolves and counts all of them. There is no GPU here, so KIND_AUTO is KIND_CPU.
-fn instance_groups(config: &mut ModelConfig) {
+/// Makes a group if there is none.
+pub(super) fn a_group(config: &mut ModelConfig) {
     if config.instance_group.is_empty() {
         config.instance_group.push(ModelInstanceGroup { name: config.name.clone(), ..ModelInstanceGroup::default() });
     }
+}
+
+/// Names, resolves and counts all groups. What [`super::place`] has not put on a GPU is on the CPU.
+fn instance_groups(config: &mut ModelConfig) {
+    a_group(config);
     for (i, group) in config.instance_group.iter_mut().enumerate() {
         if group.name.is_empty() {
             group.name = format!("{}_{i}", config.name);
         }
         if group.kind() == Kind::Auto {
             group.set_kind(Kind::Cpu);
+            group.gpus.clear();
         }
         if group.count < 1 {
             let onnx_cpu = config.backend == ONNXRUNTIME && group.kind() == Kind::Cpu;

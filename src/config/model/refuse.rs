@@ -66,11 +66,12 @@ fn groups(report: &mut Report<'_>) {
     for (i, group) in report.config.instance_group.iter().enumerate() {
         let field = nth("instance_group", i);
         match group.kind() {
-            Kind::Gpu | Kind::Model => {
-                let what = format!("instance groups of {} are not served yet; KIND_CPU is", group.kind().as_str_name());
+            Kind::Model => {
+                let what = "instance groups of KIND_MODEL are not served: the backend does not place instances itself; \
+                            KIND_CPU, KIND_GPU and KIND_AUTO are";
                 report.fault(&format!("{field}.kind"), code::NOT_SERVED, what);
             }
-            Kind::Auto | Kind::Cpu => {}
+            Kind::Auto | Kind::Cpu | Kind::Gpu => {}
         }
         if group.rate_limiter.is_some() {
             report.fault(

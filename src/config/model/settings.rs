@@ -33,10 +33,20 @@ pub struct ModelSettings {
     pub features: Vec<Feature>,
     /// The plug-in that decides which requests run together, if the model names one.
     pub scheduler: Option<SchedulerPlugin>,
-    /// Instances on the CPU (the sum of the groups' counts); at least 1.
+    /// How many instances there are (the sum of the groups' counts); at least 1.
     pub instances: u16,
+    /// Where each of them runs.
+    pub processors: Vec<Processor>,
     /// The normalised configuration, as the config endpoints show it.
     pub proto: Arc<proto::ModelConfig>,
+}
+
+/// What an instance runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processor {
+    Cpu,
+    /// A GPU, by the number that its driver gives it.
+    Gpu(u16),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

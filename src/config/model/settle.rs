@@ -10,10 +10,11 @@ use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input, ModelSettings, Output,
-    Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
+    Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
 use super::signature::GraphSignature;
 use super::{constant, dtype, features, fit};
+use crate::config::proto::model_instance_group::Kind as InstanceKind;
 use crate::config::proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
 };
@@ -23,7 +24,7 @@ use crate::config::proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshap
 /// The settings of a configuration in which no check found a fault.
 pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettings {
     let config = report.config;
-    let instances: i64 = config.instance_group.iter().filter(|g| !g.passive).map(|g| i64::from(g.count)).sum();
+    let processors = processors(config);
     ModelSettings {
         name: config.name.clone(),
         directory: report.directory.to_owned(),
@@ -37,9 +38,30 @@ pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettin
         scheduling: scheduling(report),
         features: features::features(report),
         scheduler: features::scheduler(report),
-        instances: u16::try_from(instances).unwrap_or(u16::MAX).max(1),
+        instances: u16::try_from(processors.len()).unwrap_or(u16::MAX),
+        processors,
         proto: Arc::new(config.clone()),
     }
+}
+
+/// Where each instance runs: the groups one after the other, and within a group its GPUs. At least one.
+pub(super) fn processors(config: &ModelConfig) -> Vec<Processor> {
+    let mut out = Vec::new();
+    for group in config.instance_group.iter().filter(|g| !g.passive) {
+        let each = unsigned(group.count) as usize;
+        match group.kind() {
+            InstanceKind::Gpu => {
+                let gpus = group.gpus.iter().filter_map(|gpu| u16::try_from(*gpu).ok());
+                out.extend(gpus.flat_map(|gpu| std::iter::repeat_n(Processor::Gpu(gpu), each)));
+            }
+            _ => out.extend(std::iter::repeat_n(Processor::Cpu, each)),
+        }
+    }
+    out.truncate(usize::from(u16::MAX));
+    if out.is_empty() {
+        out.push(Processor::Cpu);
+    }
+    out
 }
 
 fn unsigned(n: i32) -> u32 {
@@ -193,6 +215,7 @@ fn state(report: &Report<'_>, state: &State) -> Option<StateSettings> {
         batch_axis: report.batch_axis(&state.input_name),
         storage: match own.and_then(|s| s.storage) {
             Some(Storage::Fp16) => DataType::Fp16,
+            Some(Storage::Bf16) => DataType::Bf16,
             Some(Storage::Declared) | None => dtype,
         },
         initial: initial(report.directory, state),

@@ -98,7 +98,8 @@ pub struct Admin {
     pub keys_file: PathBuf,
     /// Whether plug-ins may come over the wire.
     pub upload: bool,
-    pub(super) peek: Option<bool>,
+    /// Whether texts of ids and states of sequences are shown.
+    pub peek: bool,
 }
 
 /// Of the listeners for clients and operators; empty paths are none.
@@ -263,7 +264,7 @@ impl Default for Metrics {
 impl Default for Admin {
     fn default() -> Self {
         let address = "127.0.0.1".to_owned();
-        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: None }
+        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: false }
     }
 }
 

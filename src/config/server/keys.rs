@@ -88,7 +88,8 @@ pub const KEYS: &[Key] = &[
     ),
     key("admin.port", Kind::Number, "Port of the operators' listener"),
     key("admin.keys_file", Kind::Path, "File of the keys that operators need, a line name:key for each; reloaded"),
-    key("admin.upload", Kind::Bool, "Take plug-ins over the wire"),
+    key("admin.upload", Kind::Bool, "Take plug-ins and states of sequences over the wire"),
+    key("admin.peek", Kind::Bool, "Show operators the ids that are texts, and states of sequences"),
     key("tls.cert", Kind::Path, "Certificate (PEM) of the HTTP, gRPC and operators' listeners; reloaded"),
     key("tls.key", Kind::Path, "Its private key (PEM)"),
     key(
@@ -113,7 +114,6 @@ pub const KEYS: &[Key] = &[
     key("runtime.spinning", Kind::Bool, "Let those threads wait busily between operators"),
     key("log.format", Kind::Choice(&["text", "json"]), "Form of the log"),
     key("log.level", Kind::Text, "What is logged: error, warn, info, debug, trace, or a filter by module"),
-    later("admin.peek", Kind::Bool),
     later("auth.keys_file", Kind::Path),
     later("auth.restricted", Kind::Texts),
     later("state.dir", Kind::Path),

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_fault_of_every_layer_is_told() {
-        let file = "[grpc]\nport = 8000\n[auth]\n[admin]\npeek = true\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"clok\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_DIR", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));

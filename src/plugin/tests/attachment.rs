@@ -396,6 +396,28 @@ fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     assert_eq!((rig.attachment.state(), rig.attachment.show().strikes), (State::Active, 0));
 }
 
+#[test]
+fn what_happens_is_counted_under_the_plug_ins_name() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.version.script.lock().memory = 321;
+    rig.starts(1..=2);
+    rig.turn();
+    let value = |rig: &Rig, series: &str| {
+        let text = rig.metrics.encode();
+        text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')).unwrap_or("absent").to_owned()
+    };
+    let memory = "sequor_plugin_memory_bytes{plugin=\"puppet\",model=\"encoder\"}";
+    assert_eq!(value(&rig, memory), "321");
+    rig.version.does(Does::Trap);
+    rig.drain();
+    let value = |series: &str| value(&rig, series);
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"plan\"}"), "2");
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"observe\"}"), "2");
+    assert_eq!(value("sequor_plugin_traps_total{plugin=\"puppet\",reason=\"trap\"}"), "1");
+    assert_eq!(value("sequor_plugin_fallback_total{plugin=\"puppet\"}"), "1");
+    assert_eq!(value(memory), "0");
+}
+
 /// Guests of every kind in turn, by chance: whatever they do, every request is answered, and only by runs.
 #[test]
 fn no_request_is_lost_to_a_plug_in() {

@@ -13,6 +13,7 @@ use crate::plugin::guest::{Limits, ModelFacts, Source};
 use crate::plugin::journal::Journal;
 use crate::plugin::stand_in::Version;
 use crate::plugin::{Attachment, Bell, Clock, Driver, Shadow, Shared, Terms, texts::Texts};
+use crate::telemetry::Metrics;
 
 pub(super) const LOAD: Load = Load(0);
 pub(super) use crate::plugin::stand_in::MS;
@@ -71,6 +72,7 @@ impl Driver for Desk {
 
 /// An attachment with everything around it.
 pub(super) struct Rig {
+    pub(super) metrics: Metrics,
     pub(super) desk: Arc<Desk>,
     pub(super) clock: Arc<Ticker>,
     pub(super) bells: Arc<Bells>,
@@ -117,7 +119,7 @@ impl Rig {
         let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
-        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default() };
+        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default(), rounds: None };
         let mut terms = Terms {
             config: "{}".to_owned(),
             limits: Limits { time: Duration::ZERO, memory: 1000 },
@@ -136,10 +138,12 @@ impl Rig {
             numbers: vec![],
             keys: vec!["tenant".to_owned()],
         };
-        let whom: (Arc<Journal>, Arc<dyn Source>) = (Arc::new(Journal::new("puppet")), version.clone());
+        let metrics = Metrics::new(false);
+        let source: Arc<dyn Source> = version.clone();
+        let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
         let attachment = Attachment::new(&shared, whom, (facts, LOAD), desk.clone(), terms);
         let (answers, notes) = (BTreeMap::new(), Vec::new());
-        Rig { desk, clock, bells, attachment, version, next_req: 0, answers, notes }
+        Rig { metrics, desk, clock, bells, attachment, version, next_req: 0, answers, notes }
     }
 
     /// One that decides.

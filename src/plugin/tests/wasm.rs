@@ -348,7 +348,7 @@ fn what_is_granted_is_given_and_no_more() {
     let waits = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"subscribe\" (func $subscribe))";
     assert_eq!(
         take(wit, waits, "(i32.const 512)", clock).unwrap_err().to_string(),
-        "x.wasm asks for wasi:clocks/monotonic-clock@0.2.9#subscribe; world scheduler 0.1.0 gives it not. Waiting never."
+        "x.wasm asks for wasi:clocks/monotonic-clock@0.2.9#subscribe; world scheduler 0.1.0 does not give it. Waiting never."
     );
     let random = "(import \"wasi:random/random@0.2.9\" \"get-random-u64\" (func $random (result i64)))";
     let told = take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", clock).unwrap_err().to_string();

@@ -8,6 +8,7 @@ use sequor::backend::Backend;
 use sequor::backend::mock::MockBackend;
 use sequor::backend::onnx::library::{self, LOCAL, System};
 use sequor::backend::onnx::{OnnxBackend, install};
+use sequor::device::stand_in::StandIns;
 use sequor::model::repository::ReadyVersion;
 use sequor::model::{Availability, Options, Repository};
 use sequor::telemetry::Metrics;
@@ -25,13 +26,14 @@ pub struct Spec {
     backend: Arc<dyn Backend>,
     state_limit: u64,
     seen: bool,
+    accelerators: Option<StandIns>,
 }
 
 /// A model of this name; its configuration and graph are still to be said.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
-    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX, seen: true }
+    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX, seen: true, accelerators: None }
 }
 
 /// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
@@ -73,6 +75,12 @@ impl Spec {
         self.file("1/model.onnx", &fs_err::read(file).unwrap())
     }
 
+    /// Accelerators to run on; the runs are not seen.
+    #[allow(dead_code, reason = "for what runs on one")]
+    pub fn accelerators(self, accelerators: &StandIns) -> Spec {
+        Spec { accelerators: Some(accelerators.clone()), seen: false, ..self }
+    }
+
     /// A graph of the mock backend, which stands in for the runtime then.
     pub fn mock(self, program: &str, backend: MockBackend) -> Spec {
         Spec { backend: Arc::new(backend), ..self }.file("1/model.onnx", program.as_bytes())
@@ -102,7 +110,10 @@ impl Spec {
             true => Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) }),
             false => self.backend,
         };
-        let options = Options { state_limit: self.state_limit, reply_pool: 1 << 20, ..Options::default() };
+        let mut options = Options { state_limit: self.state_limit, reply_pool: 1 << 20, ..Options::default() };
+        if let Some(accelerators) = self.accelerators {
+            options.accelerators = Arc::new(accelerators);
+        }
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();
         repository.load(&self.directory.path().join(&self.name));
@@ -203,7 +214,7 @@ fn onnx() -> Arc<dyn Backend> {
     let load = || {
         let found = library::find(None, &System).unwrap_or_else(|_| {
             let target = Path::new(env!("CARGO_MANIFEST_DIR")).join(LOCAL);
-            install::install(&target, &mut |_| {}).unwrap();
+            install::install(install::Package::Cpu, &target, &mut |_| {}).unwrap();
             library::find(Some(&target.join(library::FILE)), &System).unwrap()
         });
         Arc::new(OnnxBackend::new(&found.path).unwrap())

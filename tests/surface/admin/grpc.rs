@@ -5,8 +5,9 @@ use std::fs;
 use sequor::api::admin::generated::admin_client::AdminClient;
 use sequor::api::admin::generated::component::Source;
 use sequor::api::admin::generated::{
-    AttachPluginRequest, Component, DetachPluginRequest, ListModelsRequest, ListPluginsRequest, PluginLogsRequest,
-    PluginName, StatusRequest,
+    AttachPluginRequest, Component, DetachPluginRequest, DropSequenceRequest, ImportSequenceRequest, ListModelsRequest,
+    ListPluginsRequest, ListSequencesRequest, PluginLogsRequest, PluginName, SequenceName, StatusRequest,
+    sequence_name,
 };
 use tokio_stream::StreamExt;
 use tonic::{Code, Request};
@@ -63,6 +64,27 @@ async fn every_operation_is_there_over_grpc_too() {
     let status = client.status(StatusRequest {}).await.unwrap().into_inner().json;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["changes"][0]["what"], "plugin unload");
+}
+
+#[tokio::test]
+async fn sequences_are_asked_for_by_number_or_text() {
+    let house = House::new(Wish::default());
+    let mut client = AdminClient::new(house.channel().await);
+    let name = |id| SequenceName { model: "nope".to_owned(), id };
+    let unnamed = client.show_sequence(name(None)).await.unwrap_err();
+    assert_eq!((unnamed.code(), unnamed.message()), (Code::InvalidArgument, "the request names no sequence"));
+    let seven = Some(sequence_name::Id::Number(7));
+    assert_eq!(client.show_sequence(name(seven.clone())).await.unwrap_err().code(), Code::NotFound);
+    let drop = DropSequenceRequest { sequence: Some(name(seven.clone())), reason: "stuck".to_owned() };
+    assert_eq!(client.drop_sequence(drop).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(client.export_sequence(name(seven.clone())).await.unwrap_err().code(), Code::PermissionDenied);
+    let import = ImportSequenceRequest { sequence: Some(name(seven)), state: Vec::new() };
+    assert_eq!(client.import_sequence(import).await.unwrap_err().code(), Code::PermissionDenied);
+    let list = ListSequencesRequest { model: "nope".to_owned(), sort: "size".to_owned(), ..Default::default() };
+    let refused = client.list_sequences(list.clone()).await.unwrap_err();
+    assert_eq!(refused.message(), "\"size\" is none of age, idle, step, queued, bytes");
+    let list = ListSequencesRequest { sort: String::new(), ..list };
+    assert_eq!(client.list_sequences(list).await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ impl House {
             plugins: Some(fake.clone()),
             plugins_dir: wish.plugins_dir.map(Path::to_owned),
             upload: wish.upload,
+            peek: false,
             node: "here & <now>".to_owned(),
             runtime: "nothing 1.0".to_owned(),
             settings: Vec::new(),

@@ -256,7 +256,11 @@ impl World {
             if let Some((seq, slot)) = row.seat {
                 self.store.land(who, seq, slot, done.then_some((row.req, shape)));
             }
-            rows.push(if done { RowEnd::Done { state_shape: shape, state_bytes: shape } } else { RowEnd::Failed });
+            rows.push(match done {
+                true => RowEnd::Done { state_shape: shape, state_bytes: shape },
+                false if self.rng.percent(20) => RowEnd::NoRoom,
+                false => RowEnd::Failed,
+            });
         }
         // A driver that loses the last rows has failed them; only where their state is as it was.
         while matches!(rows.last(), Some(RowEnd::Failed)) && self.rng.percent(50) {

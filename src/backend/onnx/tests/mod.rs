@@ -22,7 +22,7 @@ fn library() -> &'static Library {
     FOUND.get_or_init(|| {
         find(None, &System).unwrap_or_else(|_| {
             let target = Path::new(env!("CARGO_MANIFEST_DIR")).join(LOCAL);
-            install::install(&target, &mut |_| {}).unwrap();
+            install::install(install::Package::Cpu, &target, &mut |_| {}).unwrap();
             find(Some(&target.join(library::FILE)), &System).unwrap()
         })
     })

@@ -89,6 +89,7 @@ pub struct State {
 pub enum Storage {
     Declared,
     Fp16,
+    Bf16,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -46,9 +46,13 @@ fn tensor(report: &mut Report<'_>, field: &str, state: &State) {
         );
         report.fault(&format!("{field}.dims"), code::STATE, what);
     }
-    let fp16 = report.toml.keys.state.get(name).is_some_and(|s| s.storage == Some(Storage::Fp16));
-    if let (true, Some(dtype)) = (fp16 && dtype != Some(DataType::Fp32), dtype) {
-        let what = format!("state \"{name}\" is {dtype}: only FP32 states can be kept as fp16");
+    let half = report.toml.keys.state.get(name).and_then(|s| match s.storage {
+        Some(Storage::Fp16) => Some("fp16"),
+        Some(Storage::Bf16) => Some("bf16"),
+        Some(Storage::Declared) | None => None,
+    });
+    if let (Some(half), Some(dtype)) = (half.filter(|_| dtype != Some(DataType::Fp32)), dtype) {
+        let what = format!("state \"{name}\" is {dtype}: only FP32 states can be kept as {half}");
         report.toml_fault(&["state", name, "storage"], code::STATE, what);
     }
 }

@@ -76,6 +76,12 @@ impl Refer {
         for (i, req) in reqs.into_iter().enumerate() {
             match rows.get(i).copied().unwrap_or(RowEnd::Failed) {
                 RowEnd::Failed => self.row_failed(now, req),
+                RowEnd::NoRoom => {
+                    if let Some(n) = self.req(req).and_then(|r| r.seq) {
+                        self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed));
+                    }
+                    self.answer(now, req);
+                }
                 RowEnd::Done { state_shape, state_bytes } => {
                     let (seq, step) = self.req(req).map(|r| (r.seq, r.step)).expect("a running request");
                     if let Some(n) = seq {

@@ -1,0 +1,182 @@
+//! Models on a GPU against the same on the CPU: sums exactly, everything else within 1e-4. And what many sequences and clients that go away
+//! leave behind.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use sequor::model::InferAnswer;
+
+use crate::Terms;
+use crate::house::{House, On, Random, distance};
+
+/// How far answers may be apart; TF32 is off.
+const NEAR: f64 = 1e-4;
+
+pub(crate) const TRANSDUCER: &str = r#"
+    max_batch_size: BATCH
+    input { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }
+    output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 8 ] }
+    sequence_batching {
+      max_sequence_idle_microseconds: 600000000
+      STRATEGY
+      state { input_name: "att_cache" output_name: "new_att_cache" data_type: TYPE_FP32 dims: [ 64, 45, 192 ] }
+      state { input_name: "cnn_cache" output_name: "new_cnn_cache" data_type: TYPE_FP32 dims: [ 30, 384, 30 ] }
+      state { input_name: "sum_cache" output_name: "new_sum_cache" data_type: TYPE_FP32 dims: [ 15, 384 ] }
+      state { input_name: "len_cache" output_name: "new_len_cache" data_type: TYPE_INT64 dims: [ 15 ] }
+    }
+"#;
+
+const SUM: &str = r#"
+    max_batch_size: 256
+    input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+    output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+    sequence_batching {
+      max_sequence_idle_microseconds: 600000000
+      oldest { max_candidate_sequences: 10000 }
+      state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] }
+    }
+"#;
+
+pub(crate) fn all(terms: &Terms) -> ExitCode {
+    let mut failed = 0u32;
+    let mut tell = |name: &str, result: Result<String, String>, began: Instant| {
+        let (verdict, what) = match result {
+            Ok(what) => ("ok", what),
+            Err(what) => {
+                failed += 1;
+                ("FAILED", what)
+            }
+        };
+        println!("{verdict:<7}{name:<44}{what}   {:.1} s", began.elapsed().as_secs_f64());
+    };
+    for (name, near) in [("accumulator_int32", 0.0), ("accumulator_fp32", 0.0), ("gru", NEAR), ("vad", NEAR)] {
+        let began = Instant::now();
+        let of = |on| House::of_repository(terms, name, on);
+        tell(name, alike(&of(On::Cpu), &of(On::Gpu), 12, 8, near), began);
+    }
+    for strategy in ["direct { }", "oldest { max_candidate_sequences: 16 }"] {
+        let began = Instant::now();
+        let config = TRANSDUCER.replace("STRATEGY", strategy).replace("BATCH", "8");
+        let of = |on| House::of_graph(terms, "tests/models/transducer.onnx", &config, on);
+        tell(&format!("four states, {strategy}"), alike(&of(On::Cpu), &of(On::Gpu), 8, 6, 0.0), began);
+    }
+    let sums = || House::of_graph(terms, "tests/models/sum_int32.onnx", SUM, On::Gpu);
+    let began = Instant::now();
+    tell("10,000 live sequences", many(&sums()), began);
+    let began = Instant::now();
+    tell("clients that go away", leave(&sums()), began);
+    match failed {
+        0 => ExitCode::SUCCESS,
+        n => {
+            eprintln!("gpu: {n} failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Plays the same sequences on both, some steps at once and some alone, and compares every answer.
+fn alike(cpu: &House, gpu: &House, sequences: u64, steps: u64, near: f64) -> Result<String, String> {
+    let mut random = Random(7);
+    let mut farthest = 0.0f64;
+    for step in 0..steps {
+        let mut waiting = Vec::new();
+        for id in 1..=sequences {
+            // Not everybody has something to say every time, but all begin and end.
+            let (start, end) = (step == 0, step + 1 == steps);
+            if !start && !end && random.below(3) == 0 {
+                continue;
+            }
+            let inputs = cpu.inputs(&mut random);
+            let sent = [cpu, gpu].map(|house| house.send(id, start, end, inputs.clone()));
+            waiting.push((id, sent));
+        }
+        for (id, [on_cpu, on_gpu]) in waiting {
+            let answer = |sent: Result<sequor::model::Pending, _>| -> Result<InferAnswer, String> {
+                block_on(sent.map_err(|e: sequor::error::Failure| e.to_string())?).map_err(|e| e.to_string())
+            };
+            let (a, b) = (answer(on_cpu)?, answer(on_gpu)?);
+            match distance(&a, &b) {
+                Some(by) if by <= near => farthest = farthest.max(by),
+                by => return Err(format!("step {step} of sequence {id}: apart by {by:?}, {near} is allowed")),
+            }
+        }
+    }
+    Ok(format!("{sequences} sequences of {steps} steps, at most {farthest:.1e} apart"))
+}
+
+fn int(house: &House, value: i32) -> Vec<sequor::model::Named> {
+    let mut inputs = house.inputs(&mut Random(0));
+    inputs[0].tensor.data = bytes::Bytes::copy_from_slice(&value.to_le_bytes());
+    inputs
+}
+
+fn sum(answer: &InferAnswer) -> i32 {
+    i32::from_le_bytes(answer.outputs[0].tensor.data[..4].try_into().unwrap())
+}
+
+fn many(house: &House) -> Result<String, String> {
+    const LIVE: u64 = 10_000;
+    let mut runs = 0u64;
+    for step in 0..5i32 {
+        let sent: Vec<_> =
+            (1..=LIVE).map(|id| (id, house.send(id, step == 0, step == 4, int(house, id as i32 % 97)))).collect();
+        if step == 0 {
+            runs = sent.len() as u64;
+        }
+        for (id, sent) in sent {
+            let answer = block_on(sent.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+            let want = (id as i32 % 97) * (step + 1);
+            if sum(&answer) != want {
+                return Err(format!("step {step} of sequence {id}: {} and not {want}", sum(&answer)));
+            }
+        }
+        if step == 2 && house.repository.live() != LIVE {
+            return Err(format!("{} live", house.repository.live()));
+        }
+    }
+    Ok(format!("{runs} sequences of 5 steps, every sum right"))
+}
+
+/// Requests are dropped before they are answered; their ids are used again at once.
+fn leave(house: &House) -> Result<String, String> {
+    let mut random = Random(3);
+    let (mut dropped, mut right) = (0u64, 0u64);
+    for _ in 0..300 {
+        let ids: Vec<u64> = (0..64).map(|_| 1 + random.below(512)).collect();
+        let mut held = std::collections::BTreeMap::new();
+        for id in ids {
+            let value = random.below(50) as i32;
+            match house.send(id, true, false, int(house, value)) {
+                Ok(pending) if random.below(2) == 0 => {
+                    drop(pending);
+                    held.remove(&id);
+                    dropped += 1;
+                }
+                Ok(pending) => drop(held.insert(id, (value, pending))),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        for (id, (value, pending)) in held {
+            // A later request of the same id may have ended this one's sequence, never changed its sum.
+            if let Ok(answer) = block_on(pending) {
+                if sum(&answer) != value {
+                    return Err(format!("sequence {id}: {} and not {value}", sum(&answer)));
+                }
+                right += 1;
+            }
+        }
+    }
+    for id in 1..=512 {
+        if let Ok(pending) = house.send(id, true, true, int(house, 1)) {
+            let _ = block_on(pending);
+        }
+    }
+    match (house.repository.live(), house.repository.state_bytes().0) {
+        (0, 0) => Ok(format!("{dropped} requests dropped, {right} sums right, nothing left behind")),
+        (live, bytes) => Err(format!("{live} sequences and {bytes} bytes of state left behind")),
+    }
+}

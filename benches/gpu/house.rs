@@ -1,0 +1,174 @@
+//! A model loaded over the real runtime, on the CPU or on GPUs, and requests of its sequences.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sequor::error::Failure;
+use sequor::model::{
+    Availability, InferAnswer, InferRequest, Metadata, Named, Options, Pending, Repository, SequenceStep, Tensor,
+};
+use sequor::telemetry::Metrics;
+use sequor_core::{DataType, Dialect, Dim, Id, Shape};
+use tempfile::TempDir;
+
+use crate::Terms;
+
+/// Where instances run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Cpu,
+    Gpu,
+}
+
+pub(crate) struct House {
+    pub(crate) repository: Repository,
+    pub(crate) model: String,
+    pub(crate) metadata: Arc<Metadata>,
+    _folder: TempDir,
+}
+
+impl House {
+    /// A model of the repository, its instances put where they shall run.
+    pub(crate) fn of_repository(terms: &Terms, name: &str, on: On) -> House {
+        let folder = TempDir::new().unwrap();
+        let target = folder.path().join(name);
+        copy(&terms.root.join("models").join(name), &target);
+        let file = target.join("config.pbtxt");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("KIND_CPU"), "{name} does not say where it runs");
+        std::fs::write(file, placed(&text, on)).unwrap();
+        House::load(terms, folder, name)
+    }
+
+    /// A graph of tests/models under this configuration.
+    pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On) -> House {
+        let folder = TempDir::new().unwrap();
+        let version = folder.path().join("m/1");
+        std::fs::create_dir_all(&version).unwrap();
+        std::fs::copy(terms.root.join(graph), version.join("model.onnx")).unwrap();
+        let text = format!("instance_group {{ kind: KIND_CPU count: 1 }}\n{config}");
+        std::fs::write(folder.path().join("m/config.pbtxt"), placed(&text, on)).unwrap();
+        House::load(terms, folder, "m")
+    }
+
+    fn load(terms: &Terms, folder: TempDir, name: &str) -> House {
+        let options =
+            Options { reply_pool: 64 << 20, accelerators: Arc::new(terms.gpus.clone()), ..Options::default() };
+        let repository = Repository::new(Arc::clone(&terms.backend), options, Metrics::new(false)).unwrap();
+        repository.load(&folder.path().join(name));
+        match repository.statuses().pop().unwrap().availability {
+            Availability::Ready(_) => {}
+            Availability::Failed(why) => panic!("{name}: {why:?}"),
+        }
+        let metadata = repository.find(name, "").unwrap().metadata();
+        House { repository, model: name.to_owned(), metadata, _folder: folder }
+    }
+
+    pub(crate) fn send(&self, id: u64, start: bool, end: bool, inputs: Vec<Named>) -> Result<Pending, Failure> {
+        self.repository.submit(InferRequest {
+            model: self.model.clone(),
+            version: String::new(),
+            id: String::new(),
+            sequence: SequenceStep { id: Id::Int(id), start, end, step: None },
+            priority: 0,
+            timeout: None,
+            inputs,
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            headers: Vec::new(),
+            dialect: Dialect::TRITON,
+        })
+    }
+
+    /// Inputs as the model wants them, drawn from `random`; open dimensions are 3.
+    pub(crate) fn inputs(&self, random: &mut Random) -> Vec<Named> {
+        let input = |input: &sequor::model::TensorMetadata| {
+            let dims = input.dims.0.iter().enumerate().map(|(n, dim)| match dim {
+                Dim::Fixed(size) => *size,
+                Dim::Any => {
+                    if n == 0 {
+                        1
+                    } else {
+                        3
+                    }
+                }
+            });
+            let shape = Shape(dims.collect());
+            let count = usize::try_from(shape.elements().unwrap()).unwrap();
+            let data: Vec<u8> = (0..count).flat_map(|_| element(input.dtype, random)).collect();
+            Named { name: input.name.clone(), tensor: Tensor { dtype: input.dtype, shape, data: Bytes::from(data) } }
+        };
+        self.metadata.inputs.iter().map(input).collect()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.repository.stop();
+    }
+}
+
+fn placed(text: &str, on: On) -> String {
+    match on {
+        On::Cpu => text.to_owned(),
+        On::Gpu => text.replace("kind: KIND_CPU", "kind: KIND_GPU gpus: 0"),
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy(&source, &target);
+        } else {
+            std::fs::copy(source, target).unwrap();
+        }
+    }
+}
+
+fn element(dtype: DataType, random: &mut Random) -> Vec<u8> {
+    match dtype {
+        DataType::Fp32 => ((random.below(2000) as f32 - 1000.0) / 1000.0).to_le_bytes().to_vec(),
+        DataType::Int32 => (random.below(10) as i32).to_le_bytes().to_vec(),
+        DataType::Int64 => (random.below(10) as i64).to_le_bytes().to_vec(),
+        other => panic!("no input of {other} is drawn here"),
+    }
+}
+
+/// As splitmix64 has them.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// How far the farthest number of an answer is from the other's, in relation to its size where that is more than 1; `None` if they are no
+/// answers to the same question, or no numbers.
+pub(crate) fn distance(a: &InferAnswer, b: &InferAnswer) -> Option<f64> {
+    let mut farthest = 0.0f64;
+    if a.outputs.len() != b.outputs.len() {
+        return None;
+    }
+    for (a, b) in a.outputs.iter().zip(&b.outputs) {
+        let (a, b) = (&a.tensor, &b.tensor);
+        if a == b {
+            continue;
+        }
+        if (a.dtype, &a.shape) != (b.dtype, &b.shape) || a.dtype != DataType::Fp32 {
+            return None;
+        }
+        for (x, y) in a.data.as_chunks::<4>().0.iter().zip(b.data.as_chunks::<4>().0) {
+            let (x, y) = (f64::from(f32::from_le_bytes(*x)), f64::from(f32::from_le_bytes(*y)));
+            let apart = (x - y).abs() / x.abs().max(1.0);
+            farthest = if apart.is_nan() { return None } else { farthest.max(apart) };
+        }
+    }
+    Some(farthest)
+}

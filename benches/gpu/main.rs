@@ -1,0 +1,78 @@
+//! What only a machine with an NVIDIA GPU can show: that models answer there as on the CPU (`check`), and how fast (`measure`). Called by
+//! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/gpu.md says how to carry it to a machine without Rust.
+//!
+//! `gpu check | measure [--root DIR] [--batch N] [--seconds N]`, with a repository's models and tests/models below DIR (by default here).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod check;
+mod count;
+mod house;
+mod measure;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use sequor::backend::Backend;
+use sequor::backend::onnx::OnnxBackend;
+use sequor::backend::onnx::library::{self, System};
+use sequor::device::Accelerators;
+
+use count::Counted;
+
+/// What a run is told.
+struct Terms {
+    root: PathBuf,
+    batch: u32,
+    seconds: u64,
+    backend: Arc<dyn Backend>,
+    gpus: Counted,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1)).cloned();
+    let what = arguments.first().map(String::as_str);
+    if !matches!(what, Some("check" | "measure")) {
+        // `cargo bench` without arguments and the like: nothing of this can run by itself.
+        println!("gpu: say check or measure; both need an NVIDIA GPU");
+        return ExitCode::SUCCESS;
+    }
+    let library = match library::find(None, &System) {
+        Ok(library) => library,
+        Err(error) => return refuse(&error),
+    };
+    let backend: Arc<dyn Backend> = match OnnxBackend::new(&library.path) {
+        Ok(backend) => Arc::new(backend),
+        Err(error) => return refuse(&error),
+    };
+    let gpus = Counted::default();
+    let found = match gpus.usable() {
+        Ok(found) => found,
+        Err(error) => return refuse(&error),
+    };
+    if let Err(error) = backend.is_for_accelerators().and_then(|()| backend.try_accelerator(0)) {
+        return refuse(&error);
+    }
+    for gpu in &found {
+        println!("GPU {}: {}, {} MiB, {}", gpu.ordinal, gpu.name, gpu.total_bytes >> 20, gpu.uuid);
+    }
+    println!("ONNX Runtime {} ({})", library.version, library.path.display());
+    let terms = Terms {
+        root: behind("--root").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from),
+        batch: behind("--batch").and_then(|n| n.parse().ok()).unwrap_or(256),
+        seconds: behind("--seconds").and_then(|n| n.parse().ok()).unwrap_or(5),
+        backend,
+        gpus,
+    };
+    match what {
+        Some("check") => check::all(&terms),
+        _ => measure::all(&terms),
+    }
+}
+
+fn refuse(why: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("gpu: {why}");
+    ExitCode::FAILURE
+}

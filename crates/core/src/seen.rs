@@ -1,0 +1,62 @@
+//! What operators see of sequences: those that live, in portions so that no look holds the core for long, and those that have ended.
+
+use crate::core::Core;
+use crate::event::Tombstone;
+use crate::ids::{Id, Load, Seq};
+use crate::sequence::Stage;
+use crate::time::Time;
+
+/// A live sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub seq: Seq,
+    pub id: Id,
+    pub load: Load,
+    pub stage: Stage,
+    /// Instance, and slot within it.
+    pub seat: Option<(u16, u32)>,
+    /// The last committed step.
+    pub step: u64,
+    /// Requests that wait, and their bytes.
+    pub queued: u32,
+    pub queued_bytes: u64,
+    /// Bytes of state, as far as they were told by a run.
+    pub state_bytes: u64,
+    /// It ends with what is queued, or as soon as what runs is through.
+    pub ending: bool,
+    pub began: Time,
+    /// The later of the last arrival and the last completion.
+    pub touched: Time,
+    /// When it expires or leaves the backlog, if nothing happens before; [`Time::NEVER`] if nothing is due.
+    pub due: Time,
+}
+
+impl Core {
+    /// Up to so many live sequences from this place of the table on, and the place to go on from, if there is more.
+    pub fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+        let until = from.saturating_add(most);
+        let seen = self.seqs.range(from, until).filter_map(|(seq, s)| {
+            Some(Seen {
+                seq,
+                id: s.id.clone(),
+                load: s.load,
+                stage: s.stage?,
+                seat: s.seat.map(|(n, slot)| (n, slot.ix)),
+                step: s.step,
+                queued: s.queue.len(),
+                queued_bytes: s.bytes,
+                state_bytes: s.state_bytes,
+                ending: s.ending.is_some() || s.leaving.is_some(),
+                began: s.began,
+                touched: s.touched,
+                due: self.deadline_of(seq),
+            })
+        });
+        (seen.collect(), (until < self.seqs.places()).then_some(until))
+    }
+
+    /// The last so many that have ended and are remembered, the latest end first.
+    pub fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.tombs.last(most)
+    }
+}

@@ -1,0 +1,285 @@
+//! What operators ask of sequences: who lives, who has ended and why, the end of one, its state as a file and back. Texts that clients chose as
+//! ids, and states, are shown only where that is allowed ([admin] peek).
+
+use std::cmp::Reverse;
+use std::hash::BuildHasher as _;
+use std::time::Duration;
+
+use sequor_core::{Id, Stage};
+use serde::{Deserialize, Serialize};
+
+use super::{Admin, Caller, refused};
+use crate::api::kserve::control::aside;
+use crate::api::kserve::refusal;
+use crate::api::{Code, Status};
+use crate::config::units::Span;
+use crate::model::{EndedSequence, KeepError, LiveSequence};
+
+/// Rows that are told of if nobody says how many.
+const ROWS: usize = 100;
+
+/// Which sequences, in which order, and how many.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wanted {
+    pub(super) limit: Option<usize>,
+    pub(super) sort: Sort,
+    /// Those that have ended instead of those that live.
+    pub(super) ended: bool,
+    /// Of the ended: for this reason only, and within this time.
+    pub(super) reason: Option<String>,
+    pub(super) since: Option<Span>,
+}
+
+/// The largest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Sort {
+    #[default]
+    Age,
+    Idle,
+    Step,
+    Queued,
+    Bytes,
+}
+
+/// Of one model.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Sequences {
+    pub(super) sequences: Vec<Row>,
+    /// How many there are, those that are not told of among them.
+    pub(super) all: usize,
+    /// Of the live ones.
+    pub(super) in_slots: usize,
+    pub(super) in_backlog: usize,
+}
+
+/// A sequence that lives, or one that has ended and is remembered.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Row {
+    /// A number, or a text if that may be shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<serde_json::Value>,
+    /// Instead of a text: the same for the same text until the server ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id_hash: Option<String>,
+    /// preparing, backlog, idle, ready, running, sealing, posting, ended
+    pub(super) state: &'static str,
+    pub(super) step: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) live: Option<Live>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ended: Option<Ended>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Live {
+    pub(super) version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instance: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<u32>,
+    pub(super) queued: u32,
+    pub(super) queued_bytes: u64,
+    pub(super) state_bytes: u64,
+    /// It ends with what is queued.
+    pub(super) ending: bool,
+    pub(super) age_seconds: f64,
+    /// Since its last request arrived or was answered.
+    pub(super) idle_seconds: f64,
+    /// Until it expires or leaves the backlog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left_seconds: Option<f64>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Ended {
+    pub(super) reason: &'static str,
+    pub(super) ago_seconds: f64,
+}
+
+const fn name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Preparing => "preparing",
+        Stage::Backlogged => "backlog",
+        Stage::Idle => "idle",
+        Stage::Ready => "ready",
+        Stage::Running => "running",
+        Stage::Sealing => "sealing",
+        Stage::Posting => "posting",
+    }
+}
+
+/// An id as a path or a command has it: a number, unless it is said to be a text.
+pub(super) fn id(text: &str, is_text: bool) -> Id {
+    match text.parse::<u64>() {
+        Ok(number) if !is_text => Id::from(number),
+        _ => Id::from(text),
+    }
+}
+
+impl Admin {
+    fn row(&self, id: &Id, state: &'static str, step: u64) -> Row {
+        let (shown, hash) = match id {
+            Id::Int(number) => (Some((*number).into()), None),
+            Id::Str(text) if self.options().peek => (Some(text.as_ref().into()), None),
+            Id::Str(_) => (None, Some(format!("{:016x}", self.0.ids.hash_one(id)))),
+            Id::None => (None, None),
+        };
+        Row { id: shown, id_hash: hash, state, step, ..Row::default() }
+    }
+
+    fn live(&self, of: &LiveSequence) -> Row {
+        let live = Live {
+            version: of.version,
+            instance: of.seat.map(|(instance, _)| instance),
+            slot: of.seat.map(|(_, slot)| slot),
+            queued: of.queued,
+            queued_bytes: of.queued_bytes,
+            state_bytes: of.state_bytes,
+            ending: of.ending,
+            age_seconds: of.age.as_secs_f64(),
+            idle_seconds: of.quiet.as_secs_f64(),
+            left_seconds: of.left.map(|left| left.as_secs_f64()),
+        };
+        Row { live: Some(live), ..self.row(&of.id, name(of.stage), of.step) }
+    }
+
+    fn past(&self, of: &EndedSequence) -> Row {
+        let ended = Ended { reason: of.reason, ago_seconds: of.ago.as_secs_f64() };
+        Row { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
+    }
+
+    pub(super) async fn sequences(&self, model: String, wanted: Wanted) -> Result<Sequences, Status> {
+        let limit = wanted.limit.unwrap_or(ROWS);
+        let repository = self.api().repository().clone();
+        if wanted.ended {
+            let mut ended = aside(move || repository.ended_sequences(&model)).await?;
+            let since = wanted.since.map_or(Duration::MAX, |Span(span)| span);
+            ended.retain(|e| e.ago <= since && wanted.reason.as_ref().is_none_or(|reason| reason == e.reason));
+            let sequences = ended.iter().take(limit).map(|e| self.past(e)).collect();
+            return Ok(Sequences { sequences, all: ended.len(), ..Sequences::default() });
+        }
+        let mut live = aside(move || repository.live_sequences(&model)).await?;
+        match wanted.sort {
+            Sort::Age => live.sort_unstable_by_key(|s| Reverse(s.age)),
+            Sort::Idle => live.sort_unstable_by_key(|s| Reverse(s.quiet)),
+            Sort::Step => live.sort_unstable_by_key(|s| Reverse(s.step)),
+            Sort::Queued => live.sort_unstable_by_key(|s| Reverse(s.queued)),
+            Sort::Bytes => live.sort_unstable_by_key(|s| Reverse(s.state_bytes)),
+        }
+        Ok(Sequences {
+            sequences: live.iter().take(limit).map(|s| self.live(s)).collect(),
+            all: live.len(),
+            in_slots: live.iter().filter(|s| s.seat.is_some()).count(),
+            in_backlog: live.iter().filter(|s| s.stage == Stage::Backlogged).count(),
+        })
+    }
+
+    /// The live sequence of this id, or what became of it.
+    pub(super) async fn sequence(&self, model: String, id: Id) -> Result<Row, Status> {
+        let (repository, wanted) = (self.api().repository().clone(), id.clone());
+        let of = model.clone();
+        let found = aside(move || {
+            // Of two, the older one ends and has a younger one beside it already.
+            let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
+            if let Some(live) = live.min_by_key(|s| (s.ending, s.age)) {
+                return Ok((Some(live), None));
+            }
+            Ok((None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
+        });
+        match found.await? {
+            (Some(live), _) => Ok(self.live(&live)),
+            (None, Some(ended)) => Ok(self.past(&ended)),
+            (None, None) => Err(absent(&model, &id)),
+        }
+    }
+
+    pub(super) async fn drop_sequence(
+        &self,
+        caller: &Caller,
+        model: String,
+        id: Id,
+        why: Option<String>,
+    ) -> Result<(), Status> {
+        let (repository, of, dropped) = (self.api().repository().clone(), model.clone(), id.clone());
+        let outcome = aside(move || repository.drop_sequence(&of, &dropped)).await;
+        let outcome = outcome.and_then(|there| if there { Ok(()) } else { Err(absent(&model, &id)) });
+        let why = why.filter(|why| !why.is_empty()).map(|why| format!(" ({why})")).unwrap_or_default();
+        self.note_sequence(caller, "sequence drop", &model, &id, &why, outcome.as_ref().copied());
+        outcome
+    }
+
+    /// The state of a live sequence, as a `.safetensors` file.
+    pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
+        let outcome = if self.options().peek {
+            let (served, of) = (self.api().find(&model, "")?, id.clone());
+            kept(move || served.export(&of)).await
+        } else {
+            Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
+        };
+        self.note_sequence(caller, "sequence export", &model, &id, "", outcome.as_ref().map(|_| ()));
+        outcome
+    }
+
+    /// Keeps a state for a sequence that does not live here; its next step goes on from there.
+    pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
+        let outcome = if self.options().upload {
+            let (served, of) = (self.api().find(&model, "")?, id.clone());
+            kept(move || served.import(of, file)).await
+        } else {
+            Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
+        };
+        self.note_sequence(caller, "sequence import", &model, &id, "", outcome.as_ref().copied());
+        outcome
+    }
+
+    /// The audit line of a change; a text that is not to be shown does not stand there either.
+    fn note_sequence(
+        &self,
+        caller: &Caller,
+        what: &'static str,
+        model: &str,
+        id: &Id,
+        why: &str,
+        outcome: Result<(), &Status>,
+    ) {
+        let row = self.row(id, "", 0);
+        let id = row.id.map(|id| id.to_string()).or(row.id_hash.map(|hash| format!("#{hash}"))).unwrap_or_default();
+        self.changes().note(caller, what, &format!("{model} {id}{why}"), outcome);
+    }
+}
+
+fn absent(model: &str, id: &Id) -> Status {
+    let text = format!("sequence {id} of model '{model}' does not live here, and nothing is remembered of it");
+    Status::new(Code::NotFound, "absent", text)
+}
+
+/// Waits for the thread that has the state, where no socket waits for it.
+async fn kept<T: Send + 'static>(work: impl FnOnce() -> Result<T, KeepError> + Send + 'static) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done =
+        done.map_err(|e| Status::new(Code::Internal, "internal", format!("it was not brought to its end: {e}")))?;
+    done.map_err(|error| {
+        let text = error.to_string();
+        match error {
+            KeepError::Unknown { .. } | KeepError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
+            KeepError::Live { .. } | KeepError::NoState { .. } => Status::new(Code::Conflict, "conflict", text),
+            KeepError::Other { .. } | KeepError::Snapshot(_) => Status::new(Code::InvalidArgument, "invalid", text),
+            KeepError::NoRoom(_) => {
+                Status::new(Code::Unavailable, "state_memory", text).retry_after(refusal::RETRY_AFTER)
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_number_unless_it_is_said_to_be_a_text() {
+        assert_eq!((id("7", false), id("7", true)), (Id::Int(7), Id::from("7")));
+        assert_eq!((id("call-77", false), id("-1", false)), (Id::from("call-77"), Id::from("-1")));
+    }
+}

@@ -1,0 +1,213 @@
+//! `sequor sequence list | show | drop | export | import`: the sequences of a running server.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::client::{Body, Client, segment};
+use super::table::{span, table};
+use super::{args, print, text};
+use crate::cli::Failed;
+use crate::config::units::{Span, human};
+
+pub(in crate::cli) fn command() -> Command {
+    let model = Arg::new("of").value_name("MODEL").required(true).help("The model");
+    let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
+    let is_text =
+        Arg::new("text").long("text").action(ArgAction::SetTrue).help("ID is a text, even if it reads as a number");
+    let one = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).args([model.clone(), id.clone(), is_text.clone()]).args(args())
+    };
+    let option = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let file = |name: &'static str, help: &'static str| {
+        option(name, "FILE", help).value_parser(value_parser!(PathBuf)).required(true)
+    };
+    let list = Command::new("list")
+        .about("Sequences that live, or that have ended and are remembered")
+        .arg(option("model", "MODEL", "The model").required(true))
+        .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
+        .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
+        .arg(
+            Arg::new("ended")
+                .long("ended")
+                .action(ArgAction::SetTrue)
+                .help("Those that have ended")
+                .conflicts_with("sort"),
+        )
+        .arg(option("reason", "REASON", "Of the ended: those that ended so (expired, dropped, ...)").requires("ended"))
+        .arg(
+            option("since", "DURATION", "Of the ended: those of this time")
+                .value_parser(value_parser!(Span))
+                .requires("ended"),
+        )
+        .args(args());
+    Command::new("sequence")
+        .about("The sequences of a running server: list, show, drop, export, import")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(list)
+        .subcommand(one("show", "One sequence, or what became of it"))
+        .subcommand(one("drop", "End a sequence; what it has queued is refused").arg(option(
+            "reason",
+            "TEXT",
+            "Why, for the audit line",
+        )))
+        .subcommand(
+            one("export", "The state of a live sequence as a file").arg(file("to", "The .safetensors file to write")),
+        )
+        .subcommand(
+            one("import", "Give a state to a sequence that does not live there; its next step goes on from it")
+                .arg(file("from", "The .safetensors file")),
+        )
+}
+
+pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
+    match matches.subcommand() {
+        Some(("list", matches)) => list(matches),
+        Some(("show", matches)) => show(matches),
+        Some(("drop", matches)) => end(matches),
+        Some(("export", matches)) => export(matches),
+        Some(("import", matches)) => import(matches),
+        _ => Ok(()),
+    }
+}
+
+// === what the server says ===
+
+#[derive(Deserialize)]
+struct Sequences {
+    sequences: Vec<Row>,
+    all: usize,
+    in_slots: usize,
+    in_backlog: usize,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    id: Option<Value>,
+    id_hash: Option<String>,
+    state: String,
+    step: u64,
+    live: Option<Live>,
+    ended: Option<Ended>,
+}
+
+#[derive(Deserialize)]
+struct Live {
+    version: u64,
+    instance: Option<u16>,
+    slot: Option<u32>,
+    queued: u32,
+    state_bytes: u64,
+    ending: bool,
+    age_seconds: f64,
+    idle_seconds: f64,
+    left_seconds: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    reason: String,
+    ago_seconds: f64,
+}
+
+/// `7`, `"call-77"`, `#9f…`: a text that is not shown has a hash.
+fn id(row: &Row) -> String {
+    row.id.as_ref().map(Value::to_string).or(row.id_hash.as_ref().map(|hash| format!("#{hash}"))).unwrap_or_default()
+}
+
+const HEADS: [&str; 9] = ["ID", "STEP", "STATE", "V", "INST/SLOT", "AGE", "IDLE / LEFT", "QUEUED", "BYTES"];
+
+fn live(row: &Row, live: &Live) -> [String; 9] {
+    let seat = live.instance.zip(live.slot).map_or("-".to_owned(), |(instance, slot)| format!("{instance}/{slot}"));
+    let left = live.left_seconds.map_or("-".to_owned(), span);
+    let state = if live.ending { format!("{}, ending", row.state) } else { row.state.clone() };
+    [
+        id(row),
+        row.step.to_string(),
+        state,
+        live.version.to_string(),
+        seat,
+        span(live.age_seconds),
+        format!("{} / {left}", span(live.idle_seconds)),
+        live.queued.to_string(),
+        human(live.state_bytes),
+    ]
+}
+
+// === the commands ===
+
+fn list(matches: &ArgMatches) -> Result<(), Failed> {
+    let mut path = format!("/admin/models/{}/sequences?limit=", segment(text(matches, "model")));
+    path += &matches.get_one::<u32>("limit").copied().unwrap_or(20).to_string();
+    if matches.get_flag("ended") {
+        path += "&ended=true";
+    }
+    for name in ["sort", "reason"] {
+        if let Some(value) = matches.get_one::<String>(name) {
+            path += &format!("&{name}={}", segment(value));
+        }
+    }
+    if let Some(since) = matches.get_one::<Span>("since") {
+        path += &format!("&since={since}");
+    }
+    let ended = matches.get_flag("ended");
+    print(matches, &Client::of(matches)?.get(&path)?, |all: Sequences| if ended { ends(&all) } else { lives(&all) })
+}
+
+fn lives(all: &Sequences) -> String {
+    let rows: Vec<_> = all.sequences.iter().filter_map(|row| Some(live(row, row.live.as_ref()?))).collect();
+    let Sequences { all, in_slots, in_backlog, .. } = all;
+    table(HEADS, &rows) + &format!("{} of {all} ({in_slots} in slots, {in_backlog} in backlog)\n", rows.len())
+}
+
+fn ends(all: &Sequences) -> String {
+    let row = |row: &Row| {
+        let ended = row.ended.as_ref()?;
+        Some([id(row), row.step.to_string(), ended.reason.clone(), span(ended.ago_seconds)])
+    };
+    let rows: Vec<_> = all.sequences.iter().filter_map(row).collect();
+    table(["ID", "STEP", "ENDED", "AGO"], &rows) + &format!("{} of {}\n", rows.len(), all.all)
+}
+
+fn path(matches: &ArgMatches, more: &str) -> String {
+    let (model, id) = (segment(text(matches, "of")), segment(text(matches, "id")));
+    format!("/admin/models/{model}/sequences/{id}{more}?text={}", matches.get_flag("text"))
+}
+
+fn show(matches: &ArgMatches) -> Result<(), Failed> {
+    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |row: Row| match (&row.live, &row.ended) {
+        (Some(alive), _) => table(HEADS, &[live(&row, alive)]),
+        (None, Some(ended)) => {
+            let (step, ago) = (row.step, span(ended.ago_seconds));
+            format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)
+        }
+        (None, None) => String::new(),
+    })
+}
+
+fn end(matches: &ArgMatches) -> Result<(), Failed> {
+    let reason = matches.get_one::<String>("reason").map(|why| format!("&reason={}", segment(why)));
+    let answer = Client::of(matches)?.delete(&(path(matches, "") + &reason.unwrap_or_default()))?;
+    print(matches, &answer, |_: Value| format!("{} is dropped\n", text(matches, "id")))
+}
+
+fn export(matches: &ArgMatches) -> Result<(), Failed> {
+    let file = matches.get_one::<PathBuf>("to").cloned().unwrap_or_default();
+    let state = Client::of(matches)?.fetch(&path(matches, "/state"))?;
+    fs_err::write(&file, &state).map_err(|e| Failed::Failed(e.to_string()))?;
+    print(matches, &serde_json::json!({ "bytes": state.len() }), |_: Value| {
+        format!("{} is {}\n", file.display(), human(state.len() as u64))
+    })
+}
+
+fn import(matches: &ArgMatches) -> Result<(), Failed> {
+    let file = matches.get_one::<PathBuf>("from").cloned().unwrap_or_default();
+    let state = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
+    let answer = Client::of(matches)?.put(&path(matches, "/state"), Body::Bytes(state))?;
+    print(matches, &answer, |_: Value| format!("{} goes on from {}\n", text(matches, "id"), file.display()))
+}

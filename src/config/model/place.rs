@@ -1,0 +1,189 @@
+//! Which instances run on which GPU. What a configuration asks for is served or refused; only KIND_AUTO takes what there is.
+
+use super::draft::Draft;
+use super::settings::Processor;
+use super::{normalise, settle};
+use crate::config::fault::{Fault, code, in_order};
+use crate::config::proto::ModelInstanceGroup;
+use crate::config::proto::model_instance_group::Kind;
+
+/// The GPUs that can be used, by their driver's numbers; or why none can, as one sentence.
+pub type Gpus = Result<Vec<u16>, String>;
+
+/// What became of KIND_AUTO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auto {
+    /// No group left it open.
+    NotAsked,
+    Gpu,
+    /// And why.
+    Cpu(String),
+}
+
+impl Draft {
+    /// Whether some group wants a GPU, or would take one.
+    pub fn may_use_gpus(&self) -> bool {
+        let groups = &self.config.instance_group;
+        groups.is_empty() || groups.iter().any(|g| !g.passive && matches!(g.kind(), Kind::Gpu | Kind::Auto))
+    }
+
+    /// Whether some group will have nothing but a GPU.
+    pub fn needs_gpus(&self) -> bool {
+        self.config.instance_group.iter().any(|g| !g.passive && g.kind() == Kind::Gpu)
+    }
+
+    /// Puts every group where it runs, or says what is missing.
+    pub fn place(&mut self, gpus: &Gpus) -> Result<Auto, Vec<Fault>> {
+        normalise::a_group(&mut self.config);
+        let name = self.config.name.clone();
+        let (mut auto, mut faults) = (Auto::NotAsked, Vec::new());
+        for (i, group) in self.config.instance_group.iter_mut().enumerate() {
+            if group.name.is_empty() && group.kind() == Kind::Gpu {
+                group.name = format!("{name}_{i}");
+            }
+            let what = match group.kind() {
+                Kind::Auto => {
+                    auto = left_open(group, gpus);
+                    continue;
+                }
+                Kind::Gpu => match asked(group, gpus, &name) {
+                    Ok(()) => continue,
+                    Err(what) => what,
+                },
+                Kind::Cpu | Kind::Model => continue,
+            };
+            let field = if gpus.is_ok() { "gpus" } else { "kind" };
+            let at = self.places.get(&format!("instance_group[{i}].{field}")).at(&self.path);
+            faults.push(Fault { at, code: code::INSTANCES, what });
+        }
+        if faults.is_empty() { Ok(auto) } else { Err(in_order(faults)) }
+    }
+
+    /// Where each instance runs, as things stand.
+    pub fn processors(&self) -> Vec<Processor> {
+        let mut config = self.config.clone();
+        normalise::normalise(&mut config);
+        settle::processors(&config)
+    }
+}
+
+/// A group of KIND_AUTO: on the GPUs it names, or on all, if they can be used; else on the CPU.
+fn left_open(group: &mut ModelInstanceGroup, gpus: &Gpus) -> Auto {
+    let why = match gpus {
+        Ok(there) if missing(group, there).is_none() => {
+            on_gpus(group, there);
+            return Auto::Gpu;
+        }
+        Ok(there) => format!("of the GPUs that it names, {} can be used", list(there)),
+        Err(why) => why.clone(),
+    };
+    group.set_kind(Kind::Cpu);
+    group.gpus.clear();
+    Auto::Cpu(why)
+}
+
+/// A group of KIND_GPU: on the GPUs it names, or on all.
+fn asked(group: &mut ModelInstanceGroup, gpus: &Gpus, model: &str) -> Result<(), String> {
+    let there =
+        gpus.as_ref().map_err(|why| format!("KIND_GPU cannot be served: {why}; or use KIND_CPU or KIND_AUTO"))?;
+    if let Some(gpu) = missing(group, there) {
+        return Err(format!(
+            "instance group {} of model {model} specifies invalid or unsupported gpu id {gpu}; GPUs that can be used are: {}",
+            group.name,
+            list(there)
+        ));
+    }
+    on_gpus(group, there);
+    Ok(())
+}
+
+/// The first GPU that the group names and that is not there.
+fn missing(group: &ModelInstanceGroup, there: &[u16]) -> Option<i32> {
+    group.gpus.iter().find(|gpu| !u16::try_from(**gpu).is_ok_and(|gpu| there.contains(&gpu))).copied()
+}
+
+fn on_gpus(group: &mut ModelInstanceGroup, there: &[u16]) {
+    group.set_kind(Kind::Gpu);
+    if group.gpus.is_empty() {
+        group.gpus = there.iter().map(|gpu| i32::from(*gpu)).collect();
+    }
+}
+
+fn list(gpus: &[u16]) -> String {
+    gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::model::{ConfigSource, GraphPort, GraphSignature, Options, Sources};
+
+    fn draft(groups: &str) -> Draft {
+        let text = format!("backend: 'onnxruntime' max_batch_size: 4 {groups}");
+        let sources = Sources {
+            directory: "/models/m".into(),
+            config: ConfigSource::Text(text),
+            sequor_toml: None,
+            files: vec!["model.onnx".to_owned()],
+        };
+        Draft::parse(sources, &Options::default()).unwrap()
+    }
+
+    fn processors(groups: &str, gpus: &Gpus) -> (Auto, Vec<Processor>, String) {
+        let mut draft = draft(groups);
+        let auto = draft.place(gpus).unwrap();
+        let port = |name: &str| GraphPort {
+            name: name.to_owned(),
+            dtype: sequor_core::DataType::Fp32,
+            dims: sequor_core::Dims::from_wire(&[-1, 3]),
+        };
+        let graph = GraphSignature { inputs: vec![port("x")], optional: Vec::new(), outputs: vec![port("y")] };
+        let settings = draft.settle(&graph).unwrap();
+        let groups = settings
+            .proto
+            .instance_group
+            .iter()
+            .map(|g| format!("{} {:?} x{}", g.kind().as_str_name(), g.gpus, g.count));
+        (auto, settings.processors.clone(), groups.collect::<Vec<_>>().join(", "))
+    }
+
+    const NONE: &str = "there is no driver";
+
+    #[test]
+    fn auto_takes_gpus_where_there_are_some_and_says_why_where_not() {
+        use Processor::{Cpu, Gpu};
+        let (none, two): (Gpus, Gpus) = (Err(NONE.to_owned()), Ok(vec![0, 1]));
+        let cpu = Auto::Cpu(NONE.to_owned());
+        assert_eq!(processors("", &none), (cpu.clone(), vec![Cpu, Cpu], "KIND_CPU [] x2".to_owned()));
+        assert_eq!(processors("", &two), (Auto::Gpu, vec![Gpu(0), Gpu(1)], "KIND_GPU [0, 1] x1".to_owned()));
+        let some = "instance_group { gpus: [ 1 ] count: 2 }";
+        assert_eq!(processors(some, &two), (Auto::Gpu, vec![Gpu(1), Gpu(1)], "KIND_GPU [1] x2".to_owned()));
+        let beyond = "instance_group { gpus: [ 1, 2 ] count: 1 }";
+        let why = Auto::Cpu("of the GPUs that it names, 0 1 can be used".to_owned());
+        assert_eq!(processors(beyond, &two), (why, vec![Cpu], "KIND_CPU [] x1".to_owned()));
+        let cpus = "instance_group { kind: KIND_CPU count: 1 }";
+        assert_eq!(processors(cpus, &two), (Auto::NotAsked, vec![Cpu], "KIND_CPU [] x1".to_owned()));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_served_as_asked() {
+        use Processor::{Cpu, Gpu};
+        let both = "instance_group [ { kind: KIND_GPU count: 2 gpus: [ 1, 0 ] }, { kind: KIND_CPU count: 1 } ]";
+        let (auto, got, _) = processors(both, &Ok(vec![0, 1]));
+        assert_eq!((auto, got), (Auto::NotAsked, vec![Gpu(1), Gpu(1), Gpu(0), Gpu(0), Cpu]));
+        assert!(draft(both).needs_gpus() && draft("").may_use_gpus() && !draft("").needs_gpus());
+        assert!(!draft("instance_group { kind: KIND_CPU }").may_use_gpus());
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused_at_its_line() {
+        let refused = |groups: &str, gpus: Gpus| {
+            let faults = draft(groups).place(&gpus).unwrap_err();
+            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let gpu = "instance_group { kind: KIND_GPU }";
+        insta::assert_snapshot!(refused(gpu, Err(NONE.to_owned())), @"/models/m/config.pbtxt:1:59: KIND_GPU cannot be served: there is no driver; or use KIND_CPU or KIND_AUTO");
+        let third = "instance_group { kind: KIND_GPU gpus: [ 0, 3 ] }";
+        insta::assert_snapshot!(refused(third, Ok(vec![0, 1])), @"/models/m/config.pbtxt:1:82: instance group m_0 of model m specifies invalid or unsupported gpu id 3; GPUs that can be used are: 0 1");
+    }
+}

@@ -1,0 +1,127 @@
+//! Which GPUs there are. Asking loads the driver's library; nothing here is done before somebody asks.
+
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, device};
+use cudarc::driver::sys::{self, CUresult};
+
+use super::gpu::Gpu;
+use super::text;
+use crate::device::{Accelerator, Accelerators, Device, DeviceError, NoAccelerator, Place};
+
+/// The CUDA version that the oldest driver served speaks: 550, for what the kernels are made as.
+const OLDEST: (i32, i32) = (12, 4);
+
+/// The driver of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Driver;
+
+impl Accelerators for Driver {
+    fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator> {
+        start()?;
+        let count =
+            device::get_count().map_err(|e| NoAccelerator(format!("the NVIDIA driver lists no GPUs: {}", text(e))))?;
+        let found: Vec<Accelerator> = (0..u16::try_from(count).unwrap_or(0)).filter_map(describe).collect();
+        if found.is_empty() { Err(NoAccelerator(NO_GPU.to_owned())) } else { Ok(found) }
+    }
+
+    fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
+        let place = Place::Cuda(ordinal);
+        start().map_err(|e| DeviceError::Failed { place, what: "be opened", why: e.0 })?;
+        Ok(Arc::new(Gpu::open(ordinal)?))
+    }
+}
+
+const NO_GPU: &str = "the NVIDIA driver finds no GPU on this machine; look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
+
+/// Loads and starts the driver, if there is one.
+fn start() -> Result<(), NoAccelerator> {
+    // SAFETY: opens a library by its name, as the driver's own users do. Every call below would panic without it.
+    if !unsafe { sys::is_culib_present() } {
+        let what =
+            "there is no NVIDIA driver on this machine (libcuda.so.1 does not load); install driver 550 or newer";
+        return Err(NoAccelerator(what.to_owned()));
+    }
+    match result::init() {
+        Ok(()) => {}
+        Err(e) if e.0 == CUresult::CUDA_ERROR_NO_DEVICE => return Err(NoAccelerator(NO_GPU.to_owned())),
+        Err(e) => return Err(NoAccelerator(format!("the NVIDIA driver does not start: {}", text(e)))),
+    }
+    let mut version = 0;
+    // SAFETY: `version` may be written to.
+    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    asked.map_err(|e| NoAccelerator(format!("the NVIDIA driver does not say its version: {}", text(e))))?;
+    recent(version)
+}
+
+/// Whether a driver of this version (1000 × major + 10 × minor) takes the kernels.
+fn recent(version: i32) -> Result<(), NoAccelerator> {
+    let (major, minor) = (version / 1000, version % 1000 / 10);
+    if (major, minor) >= OLDEST {
+        return Ok(());
+    }
+    let (oldest, point) = OLDEST;
+    Err(NoAccelerator(format!(
+        "the NVIDIA driver is too old: it speaks CUDA {major}.{minor}, and {oldest}.{point} is needed; install driver 550 or newer"
+    )))
+}
+
+/// What is to be known of a GPU; `None` for one that does not answer.
+fn describe(ordinal: u16) -> Option<Accelerator> {
+    let device = device::get(i32::from(ordinal)).ok()?;
+    let name = device::get_name(device).ok()?;
+    let uuid = device::get_uuid(device).ok()?;
+    // SAFETY: the device was just got.
+    let total = unsafe { device::total_mem(device) }.ok()?;
+    Some(Accelerator { ordinal, name, uuid: uuid_text(&uuid.bytes), total_bytes: total as u64 })
+}
+
+/// `GPU-8-4-4-4-12` in hexadecimal.
+pub(super) fn uuid_text<T: Copy>(bytes: &[T; 16]) -> String
+where
+    i32: From<T>,
+{
+    let mut out = String::from("GPU");
+    for (n, byte) in bytes.iter().enumerate() {
+        if matches!(n, 0 | 4 | 6 | 8 | 10) {
+            out.push('-');
+        }
+        out.push_str(&format!("{:02x}", i32::from(*byte) & 0xff));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_drivers_are_told_apart() {
+        assert!(recent(12040).is_ok() && recent(13000).is_ok());
+        insta::assert_snapshot!(recent(12020).unwrap_err(), @"the NVIDIA driver is too old: it speaks CUDA 12.2, and 12.4 is needed; install driver 550 or newer");
+        assert!(recent(11080).is_err());
+    }
+
+    #[test]
+    fn uuids_read_as_nvidia_smi_has_them() {
+        let bytes: [i8; 16] = [-1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        assert_eq!(uuid_text(&bytes), "GPU-ff010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+
+    /// On a machine with a driver this says nothing.
+    #[test]
+    fn a_missing_driver_is_a_sentence() {
+        match Driver.usable() {
+            Ok(found) => assert!(!found.is_empty()),
+            Err(NoAccelerator(why)) => assert!(why.contains("NVIDIA driver"), "{why}"),
+        }
+        // SAFETY: as in `start`.
+        if !unsafe { sys::is_culib_present() } {
+            let what =
+                "there is no NVIDIA driver on this machine (libcuda.so.1 does not load); install driver 550 or newer";
+            assert_eq!(Driver.usable().unwrap_err().to_string(), what);
+            let error = Driver.open(0).unwrap_err().to_string();
+            assert_eq!(error, format!("GPU 0 failed to be opened: {what}"));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The kernels as they are given to the driver: text for a virtual machine that every driver from 550 on compiles for its GPU.
+
+/// What `cargo xtask ptx` made of [`SOURCE`].
+pub const PTX: &str = include_str!("kernels.ptx");
+/// The kernels as they are written.
+pub const SOURCE: &str = include_str!("kernels.cu");
+/// The kernel's name: a launch moves the rows of any number of sets.
+pub const MOVE_ROWS: &str = "move_rows";
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::device::{RawRow, RawSet, formula};
+
+    #[test]
+    fn the_ptx_is_that_of_the_source_and_old_enough_for_the_drivers_served() {
+        let mut hash = String::new();
+        Sha256::digest(SOURCE.as_bytes()).iter().for_each(|byte| hash.push_str(&format!("{byte:02x}")));
+        let first = PTX.lines().next().unwrap();
+        assert_eq!(first, format!("// kernels.cu sha256:{hash}"), "the source has changed: cargo xtask ptx");
+        assert!(PTX.lines().any(|line| line == ".version 8.4") && PTX.lines().any(|line| line == ".target sm_75"));
+        assert!(PTX.contains(&format!(".visible .entry {MOVE_ROWS}(")));
+    }
+
+    /// Both sides read the same tables.
+    #[test]
+    fn the_tables_are_as_the_source_says() {
+        assert_eq!((size_of::<RawSet>(), size_of::<RawRow>()), (48, 16));
+        for said in ["sizeof(Set) == 48", "sizeof(Row) == 16", "EACH = 4"] {
+            assert!(SOURCE.contains(said), "{said}");
+        }
+        assert_eq!(formula::EACH, 4);
+    }
+}

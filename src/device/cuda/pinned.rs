@@ -1,0 +1,59 @@
+//! Memory of the host that a GPU reads and writes by itself, without a detour over the driver's own.
+
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
+
+use super::gpu::Primary;
+use crate::device::{Device, DeviceError, Host, Mark, Place, RawRow, RawSet};
+
+/// The host, as a GPU likes it.
+#[derive(Debug)]
+pub(super) struct Pinned(pub(super) Arc<Primary>);
+
+impl Device for Pinned {
+    fn place(&self) -> Place {
+        Place::Host
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
+        let full = DeviceError::OutOfMemory { place: Place::Host, bytes };
+        self.0.bind()?;
+        // SAFETY: the context is current; portable memory is usable from every thread and context.
+        let memory = unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) }.map_err(|_| full)?;
+        // SAFETY: so many bytes were just given to us alone.
+        unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
+        Ok(memory as u64)
+    }
+
+    unsafe fn release(&self, address: u64, _bytes: usize) {
+        if self.0.bind().is_ok() {
+            // SAFETY: the caller's promise; the driver waits for its own copies. What it cannot free is lost, which is no unsafety.
+            let _ = unsafe { result::free_host(address as *mut _) };
+        }
+    }
+
+    unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise; it is memory of the host.
+        unsafe { Host.run(sets, rows) }
+    }
+
+    unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: as above.
+        unsafe { Host.upload(from, to, len) }
+    }
+
+    unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: as above.
+        unsafe { Host.download(from, to, len) }
+    }
+
+    fn mark(&self) -> Result<Mark, DeviceError> {
+        Host.mark()
+    }
+
+    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+        Host.wait(mark)
+    }
+}

@@ -1,0 +1,242 @@
+//! Rows on their way between buffers: what rows of one kind have in common is said once, each row is where it comes from and where it goes.
+//! Everything is checked against the buffers before anything moves.
+
+use std::marker::PhantomData;
+
+use super::{Buffer, Convert, Device, DeviceError, Owned, Place, RawRow, RawSet};
+
+/// How the rows of a set lie where they are read and where they are written: `outer` pieces, `from_stride` and `to_stride` bytes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lay {
+    pub from_stride: usize,
+    pub to_stride: usize,
+    pub outer: usize,
+    /// Bytes of a piece where it is read.
+    pub inner: usize,
+    pub convert: Convert,
+}
+
+impl Lay {
+    /// Rows that lie in one piece at both ends.
+    pub fn whole(bytes: usize) -> Lay {
+        Lay { from_stride: 0, to_stride: 0, outer: 1, inner: bytes, convert: Convert::No }
+    }
+}
+
+/// One end of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot<'a> {
+    memory: Memory<'a>,
+    at: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Memory<'a> {
+    Ours(&'a Buffer),
+    Theirs(&'a Owned),
+}
+
+impl<'a> Spot<'a> {
+    pub fn of(buffer: &'a Buffer, at: usize) -> Spot<'a> {
+        Spot { memory: Memory::Ours(buffer), at }
+    }
+
+    /// Only to be read.
+    pub fn of_owned(owned: &'a Owned, at: usize) -> Spot<'a> {
+        Spot { memory: Memory::Theirs(owned), at }
+    }
+
+    /// Its address, if it has room for so many bytes there.
+    fn address(&self, extent: usize, on: Place) -> Result<u64, DeviceError> {
+        let (place, address, size) = match self.memory {
+            Memory::Ours(buffer) => (buffer.place(), buffer.address(), buffer.len()),
+            Memory::Theirs(owned) => (owned.span().place(), owned.span().address(), owned.len()),
+        };
+        if place != on {
+            return Err(DeviceError::WrongPlace { got: place, want: on });
+        }
+        match self.at.checked_add(extent) {
+            Some(end) if end <= size => Ok(address + self.at as u64),
+            _ => Err(DeviceError::OutOfBounds { at: self.at, len: extent, size }),
+        }
+    }
+}
+
+/// Room for moves, kept from one use to the next.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    sets: Vec<RawSet>,
+    rows: Vec<RawRow>,
+}
+
+/// Moves that are being put together. Nothing moves before [`Moves::run`].
+#[derive(Debug)]
+pub struct Moves<'a> {
+    device: &'a dyn Device,
+    scratch: &'a mut Scratch,
+    /// Bytes from the first to the last of a row of the current set, where it is read and where it is written.
+    extents: (usize, usize),
+    /// Every address, stride and size of the current set, or-ed: the zeros at its end are those that all of them have.
+    bits: (u64, u64),
+    buffers: PhantomData<&'a Buffer>,
+}
+
+impl<'a> Moves<'a> {
+    pub fn new(device: &'a dyn Device, scratch: &'a mut Scratch) -> Moves<'a> {
+        scratch.sets.clear();
+        scratch.rows.clear();
+        Moves { device, scratch, extents: (0, 0), bits: (0, 0), buffers: PhantomData }
+    }
+
+    /// Begins a set: the rows that follow lie like this.
+    pub fn set(&mut self, lay: Lay) -> Result<(), DeviceError> {
+        self.close();
+        let Lay { from_stride, to_stride, outer, inner, convert } = lay;
+        let written = convert.written(inner);
+        let extent = |stride: usize, piece: usize| {
+            if outer == 0 { Some(0) } else { stride.checked_mul(outer - 1).and_then(|n| n.checked_add(piece)) }
+        };
+        let far = || DeviceError::OutOfBounds { at: 0, len: usize::MAX, size: 0 };
+        self.extents = (extent(from_stride, inner).ok_or_else(far)?, extent(to_stride, written).ok_or_else(far)?);
+        // The stride of a row in one piece is never walked.
+        let strides = if outer > 1 { (from_stride as u64, to_stride as u64) } else { (0, 0) };
+        self.bits = (strides.0 | inner as u64, strides.1 | written as u64);
+        self.scratch.sets.push(RawSet {
+            from_stride: from_stride as u64,
+            to_stride: to_stride as u64,
+            outer: outer as u64,
+            inner: inner as u64,
+            first: self.at(),
+            count: 0,
+            convert,
+            unit: 1,
+        });
+        Ok(())
+    }
+
+    /// A row of the set that was begun last. `None` writes zeros.
+    pub fn row(&mut self, from: Option<Spot<'a>>, to: Spot<'a>) -> Result<(), DeviceError> {
+        let place = self.device.place();
+        let (read, written) = self.extents;
+        if let Memory::Theirs(_) = to.memory {
+            return Err(DeviceError::OutOfBounds { at: to.at, len: written, size: 0 });
+        }
+        let from = from.map_or(Ok(0), |spot| spot.address(read, place))?;
+        let to = to.address(written, place)?;
+        self.bits = (self.bits.0 | from, self.bits.1 | to);
+        self.scratch.rows.push(RawRow { from, to });
+        Ok(())
+    }
+
+    /// Asks the device for all of them.
+    pub fn run(mut self) -> Result<(), DeviceError> {
+        self.close();
+        if self.scratch.rows.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: every row was checked to stay within a living buffer of this place; a buffer is used by one thread at a time and released
+        // in the order of work, and spans of it are in use only while a backend runs, which is asked for before or after this.
+        unsafe { self.device.run(&self.scratch.sets, &self.scratch.rows) }
+    }
+
+    fn at(&self) -> u32 {
+        u32::try_from(self.scratch.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Ends the current set, now that all its rows are known.
+    fn close(&mut self) {
+        let (end, bits) = (self.at(), self.bits);
+        if let Some(set) = self.scratch.sets.last_mut() {
+            set.count = end - set.first;
+            set.unit = super::formula::unit(bits.0, bits.1, set.convert);
+        }
+        // A set without rows would be a launch's worth of nothing.
+        if self.scratch.sets.last().is_some_and(|set| set.count == 0) {
+            self.scratch.sets.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::Host;
+
+    fn filled(bytes: &[u8]) -> Buffer {
+        let device: Arc<dyn Device> = Arc::new(Host);
+        Buffer::holding(&device, bytes).unwrap()
+    }
+
+    #[test]
+    fn rows_move_between_any_strides() {
+        let from = filled(&[1, 2, 3, 4]);
+        let mut to = filled(&[9; 8]);
+        let mut scratch = Scratch::default();
+        let mut moves = Moves::new(&Host, &mut scratch);
+        moves.set(Lay { from_stride: 2, to_stride: 4, outer: 2, inner: 2, convert: Convert::No }).unwrap();
+        moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 1)).unwrap();
+        moves.set(Lay { from_stride: 0, to_stride: 4, outer: 2, inner: 1, convert: Convert::No }).unwrap();
+        moves.row(None, Spot::of(&to, 3)).unwrap();
+        moves.run().unwrap();
+        assert_eq!(to.host().unwrap(), [9, 1, 2, 0, 9, 3, 4, 0]);
+    }
+
+    #[test]
+    fn halves_are_kept_and_given_back() {
+        let values = [1.5f32, -2.0, 65504.0, 0.0];
+        let wide = filled(&values.map(f32::to_le_bytes).concat());
+        for (narrow_way, wide_way) in
+            [(Convert::Fp32ToFp16, Convert::Fp16ToFp32), (Convert::Fp32ToBf16, Convert::Bf16ToFp32)]
+        {
+            let (narrow, mut back) = (filled(&[0; 8]), filled(&[1; 16]));
+            let mut scratch = Scratch::default();
+            for (from, to, inner, convert) in [(&wide, &narrow, 16, narrow_way), (&narrow, &back, 8, wide_way)] {
+                let mut moves = Moves::new(&Host, &mut scratch);
+                moves.set(Lay { convert, ..Lay::whole(inner) }).unwrap();
+                moves.row(Some(Spot::of(from, 0)), Spot::of(to, 0)).unwrap();
+                moves.run().unwrap();
+            }
+            let got: Vec<f32> = back.host().unwrap().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            // BF16 has 8 bits of a number; 65504 has 11.
+            let want = if narrow_way == Convert::Fp32ToFp16 { values } else { [1.5, -2.0, 65536.0, 0.0] };
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn a_move_that_leaves_its_buffer_moves_nothing() {
+        let from = filled(&[1, 2, 3, 4]);
+        let mut to = filled(&[0; 4]);
+        let mut scratch = Scratch::default();
+        let mut moves = Moves::new(&Host, &mut scratch);
+        moves.set(Lay::whole(4)).unwrap();
+        moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 0)).unwrap();
+        let result = moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 1));
+        assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
+        assert_eq!(to.host().unwrap(), [0; 4]);
+    }
+
+    #[test]
+    fn a_set_moves_as_much_at_once_as_all_its_rows_allow() {
+        let (from, to) = (filled(&[1; 256]), filled(&[0; 256]));
+        let unit = |lay: Lay, rows: &[(usize, usize)]| {
+            let mut scratch = Scratch::default();
+            let mut moves = Moves::new(&Host, &mut scratch);
+            moves.set(lay).unwrap();
+            for (a, b) in rows {
+                moves.row(Some(Spot::of(&from, *a)), Spot::of(&to, *b)).unwrap();
+            }
+            moves.run().unwrap();
+            scratch.sets[0].unit
+        };
+        assert_eq!(unit(Lay::whole(32), &[(0, 64), (16, 128)]), 16);
+        assert_eq!(unit(Lay::whole(32), &[(0, 64), (16, 132)]), 4);
+        assert_eq!(unit(Lay::whole(33), &[(0, 64)]), 1);
+        let strided = Lay { from_stride: 12, to_stride: 32, outer: 2, inner: 16, convert: Convert::No };
+        assert_eq!(unit(strided, &[(0, 0)]), 4);
+        assert_eq!(unit(Lay { convert: Convert::Fp32ToFp16, ..Lay::whole(32) }, &[(0, 0)]), 4);
+        assert_eq!(unit(Lay { convert: Convert::Fp32ToFp16, ..Lay::whole(32) }, &[(0, 4)]), 1);
+    }
+}

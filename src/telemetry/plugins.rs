@@ -1,0 +1,102 @@
+//! What is counted of a plug-in. No metric is named here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::kinds::{Amount, Counter, Gauge, Histogram, nanos};
+
+/// What a plug-in is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    Configure,
+    Plan,
+    Admit,
+    Observe,
+    Save,
+    Restore,
+}
+
+impl Hook {
+    pub const ALL: [Hook; 6] = [Hook::Configure, Hook::Plan, Hook::Admit, Hook::Observe, Hook::Save, Hook::Restore];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Hook::Configure => "configure",
+            Hook::Plan => "plan",
+            Hook::Admit => "admit",
+            Hook::Observe => "observe",
+            Hook::Save => "save",
+            Hook::Restore => "restore",
+        }
+    }
+}
+
+/// Everything that is counted of one plug-in, wherever it is attached.
+pub struct PluginMetrics {
+    pub(super) calls: [Histogram; Hook::ALL.len()],
+    pub(super) fallbacks: Counter,
+    pub(super) stale: Counter,
+    pub(super) replaced: Counter,
+    pub(super) refused: Counter,
+    pub(super) make: Make,
+    pub(super) made: Mutex<Made>,
+}
+
+/// What makes the series whose last label is only known once something is counted.
+pub(super) struct Make {
+    pub(super) strikes: Box<dyn Fn(&str) -> Counter + Send + Sync>,
+    pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
+    pub(super) counter: Box<dyn Fn(&str) -> Amount + Send + Sync>,
+}
+
+#[derive(Default)]
+pub(super) struct Made {
+    strikes: BTreeMap<String, Counter>,
+    counters: BTreeMap<String, Amount>,
+}
+
+impl std::fmt::Debug for PluginMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PluginMetrics").field("fallbacks", &self.fallbacks).finish_non_exhaustive()
+    }
+}
+
+impl PluginMetrics {
+    pub fn called(&self, hook: Hook, took: Duration) {
+        if let Some(histogram) = self.calls.get(hook as usize) {
+            histogram.observe(nanos(took), 1);
+        }
+    }
+
+    /// `reason` is one of the few words for what a plug-in did wrong.
+    pub fn struck(&self, reason: &str) {
+        let mut made = self.made.lock();
+        made.strikes.entry(reason.to_owned()).or_insert_with(|| (self.make.strikes)(reason)).add(1);
+    }
+
+    pub fn fell_back(&self) {
+        self.fallbacks.add(1);
+    }
+
+    pub fn went_stale(&self, picks: u32) {
+        self.stale.add(u64::from(picks));
+    }
+
+    /// Another version was to take its place.
+    pub fn replaced(&self, is: bool) {
+        if is { &self.replaced } else { &self.refused }.add(1);
+    }
+
+    /// The memory of its instance at this model.
+    pub fn memory_at(&self, model: &str) -> Gauge {
+        (self.make.memory)(model)
+    }
+
+    /// A counter of the plug-in's own. Whoever calls this bounds how many there are.
+    pub fn count(&self, name: &str, value: f64) {
+        let mut made = self.made.lock();
+        made.counters.entry(name.to_owned()).or_insert_with(|| (self.make.counter)(name)).add(value);
+    }
+}

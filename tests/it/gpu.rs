@@ -1,0 +1,120 @@
+//! GPUs where there may be none: what asks for one is refused with everything that is missing, what may do without does without, and a server
+//! of which nobody asks for one has nothing of CUDA in it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use sequor::device::Accelerators;
+use sequor::device::cuda::Driver;
+
+use crate::server::{Call, SEQUOR, copy, get, models, runtime};
+
+const PROVIDER: &str = "libonnxruntime_providers_cuda.so";
+
+/// A repository of one model under another kind of instances.
+fn repository(folder: &Path, kind: &str) -> PathBuf {
+    let target = folder.join("models/accumulator_int32");
+    copy(&models().join("accumulator_int32"), &target);
+    let file = target.join("config.pbtxt");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("kind: KIND_CPU"));
+    fs::write(file, text.replace("kind: KIND_CPU", kind)).unwrap();
+    folder.join("models")
+}
+
+/// The library in a folder of its own, with a file beside it that has the provider's name and is none.
+fn library(folder: &Path, provider: bool) -> PathBuf {
+    let lib = folder.join("lib");
+    fs::create_dir(&lib).unwrap();
+    symlink(fs::canonicalize(runtime()).unwrap(), lib.join("libonnxruntime.so")).unwrap();
+    if provider {
+        fs::write(lib.join(PROVIDER), "no library").unwrap();
+    }
+    lib.join("libonnxruntime.so")
+}
+
+fn serve(kind: &str, provider: bool) -> (String, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path(), provider);
+    let call = Call::serve(repository(folder.path(), kind)).environment("ORT_DYLIB_PATH", &library);
+    let ended = call.start().stop();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    (ended.stdout, library)
+}
+
+fn line<'a>(stdout: &'a str, model: &str) -> &'a str {
+    stdout.lines().find(|line| line.trim_start().starts_with(model)).unwrap_or_else(|| panic!("{stdout}"))
+}
+
+#[test]
+fn kind_gpu_is_refused_with_all_that_is_missing() {
+    let (stdout, library) = serve("kind: KIND_GPU", false);
+    let provider = format!(
+        "ONNX Runtime {} has no provider for NVIDIA GPUs ({PROVIDER} is not beside it); to get one: sequor runtime install --gpu",
+        library.display()
+    );
+    let missing = match Driver.usable() {
+        Ok(_) => provider,
+        Err(driver) => format!("{driver}; {provider}"),
+    };
+    let said = line(&stdout, "accumulator_int32");
+    let end = format!("KIND_GPU cannot be served: {missing}; or use KIND_CPU or KIND_AUTO");
+    assert!(said.contains("REFUSED") && said.ends_with(&end), "{said}\n{end}");
+    assert!(said.contains("config.pbtxt:") && stdout.contains("with 0 of 1 models"), "{stdout}");
+}
+
+/// With a driver the sentence is ONNX Runtime's, which does not load such a provider.
+#[test]
+fn with_a_provider_the_driver_is_still_missed() {
+    let (stdout, _) = serve("kind: KIND_GPU", true);
+    let said = line(&stdout, "accumulator_int32");
+    let missing = match Driver.usable() {
+        Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
+        Err(driver) => format!("KIND_GPU cannot be served: {driver}; or use KIND_CPU or KIND_AUTO"),
+    };
+    assert!(said.contains("REFUSED") && said.contains(&missing), "{said}");
+    assert!(stdout.contains(" and GPUs for models that ask\n"), "{stdout}");
+}
+
+#[test]
+fn kind_auto_serves_on_the_cpu_and_says_why() {
+    let (stdout, _) = serve("kind: KIND_AUTO", true);
+    let why = match Driver.usable() {
+        Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
+        Err(driver) => driver.to_string(),
+    };
+    let said = line(&stdout, "accumulator_int32");
+    assert!(said.contains("ready") && said.contains(&format!(" on CPU: {why}")), "{said}");
+    let (stdout, _) = serve("kind: KIND_AUTO", false);
+    let said = line(&stdout, "accumulator_int32");
+    assert!(said.contains("ready") && !said.contains(" on CPU"), "nobody expects a GPU: {said}");
+    assert!(stdout.lines().next().unwrap().ends_with(", CPU only"), "{stdout}");
+}
+
+#[test]
+fn check_finds_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = library(folder.path(), false);
+    let repository = repository(folder.path(), "kind: KIND_GPU");
+    let call = Call::new(SEQUOR).environment("ORT_DYLIB_PATH", library).arguments(["check"]).arguments([repository]);
+    let ended = call.end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let all = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(all.contains("E-INSTANCES") && all.contains("sequor runtime install --gpu"), "{all}");
+}
+
+/// On a machine with GPUs too: nobody here has asked for one.
+#[test]
+fn a_server_on_the_cpu_has_nothing_of_cuda_in_it() {
+    let server = Call::serve(models()).start();
+    for model in ["accumulator_fp32", "accumulator_int32", "gru", "vad"] {
+        assert_eq!(server.get(&format!("/v2/models/{model}/ready")).0, 200, "{model}");
+    }
+    assert_eq!(get(server.metrics, "/metrics").0, 200);
+    let maps = fs::read_to_string(format!("/proc/{}/maps", server.process.pid())).unwrap();
+    assert!(maps.contains("libonnxruntime.so"), "{maps}");
+    for library in ["libcuda", "libcudart", "libcublas", "libcudnn", "libnvidia", "onnxruntime_providers"] {
+        assert!(!maps.contains(library), "{library} is in it:\n{maps}");
+    }
+}

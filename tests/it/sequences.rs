@@ -1,0 +1,94 @@
+//! The sequences of a real server, as operators list, end and carry them.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::plugins::post;
+use crate::server::{Call, Ended, Server, models};
+
+fn command(server: &Server, arguments: &[&str]) -> Ended {
+    Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
+}
+
+fn told(server: &Server, arguments: &[&str]) -> String {
+    let ended = command(server, arguments);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    ended.stdout
+}
+
+/// A step of a sequence of the running sum; the sum, or why not.
+fn step(http: SocketAddr, id: &Value, value: f64, start: bool) -> Result<f64, String> {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [value] });
+    let body = json!({ "parameters": { "sequence_id": id, "sequence_start": start }, "inputs": [input] });
+    let answer = post(http, "/v2/models/accumulator_fp32/infer", &body);
+    answer["outputs"][0]["data"][0].as_f64().ok_or_else(|| answer["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Sequences that live as long as the test.
+fn server(flags: &[&str]) -> Server {
+    let call = Call::serve("repository").arguments(flags);
+    let model = call.folder.path().join("repository/accumulator_fp32");
+    crate::server::copy(&models().join("accumulator_fp32"), &model);
+    std::fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
+    call.start()
+}
+
+const LIST: [&str; 4] = ["sequence", "list", "--model", "accumulator_fp32"];
+
+#[test]
+fn who_lives_is_listed_and_texts_are_not_shown() {
+    let server = server(&[]);
+    let (seven, call) = (json!(7), json!("call-77"));
+    assert_eq!(step(server.http, &seven, 1.0, true), Ok(1.0));
+    assert_eq!(step(server.http, &seven, 1.0, false), Ok(2.0));
+    assert_eq!(step(server.http, &call, 5.0, true), Ok(5.0));
+    let list = told(&server, &[&LIST[..], &["--sort", "step"]].concat());
+    let lines: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((&lines[1][..4], &lines[1][9..]), (&["7", "2", "idle", "1"][..], &["0", "4", "B"][..]), "{list}");
+    assert!(lines[2][0].starts_with('#') && lines[2][0].len() == 17 && !list.contains("call-77"), "{list}");
+    assert!(list.ends_with("2 of 2 (2 in slots, 0 in backlog)\n"), "{list}");
+
+    let show = |id: &str| told(&server, &["sequence", "show", "accumulator_fp32", id]);
+    assert!(show("7").lines().nth(1).unwrap().starts_with("7   2     idle"), "{}", show("7"));
+    assert!(show("call-77").contains("idle"));
+    assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "8"]).code, Some(5));
+    assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "7", "--text"]).code, Some(5));
+    assert_eq!(command(&server, &["sequence", "list", "--model", "nope"]).code, Some(5));
+
+    let drop = ["sequence", "drop", "accumulator_fp32", "7", "--reason", "stuck client"];
+    assert_eq!(told(&server, &drop), "7 is dropped\n");
+    assert_eq!(step(server.http, &seven, 1.0, false), Err("dropped".to_owned()));
+    assert!(show("7").starts_with("7 ended ") && show("7").ends_with(" ago: dropped; its last step was 2\n"));
+    assert_eq!(command(&server, &drop).code, Some(5), "it does not live any more");
+    told(&server, &["sequence", "drop", "accumulator_fp32", "call-77"]);
+    let ended = told(&server, &[&LIST[..], &["--ended", "--reason", "dropped", "--since", "10m"]].concat());
+    assert!(ended.ends_with("2 of 2\n") && !ended.contains("call-77"), "{ended}");
+    assert!(told(&server, &[&LIST[..], &["--ended", "--reason", "expired"]].concat()).ends_with("0 of 0\n"));
+    let log = server.stop().stderr;
+    assert!(log.contains("what=\"sequence drop\" on=\"accumulator_fp32 7 (stuck client)\""), "{log}");
+    assert!(!log.contains("call-77"), "{log}");
+}
+
+#[test]
+fn a_state_goes_out_and_in_where_that_is_allowed() {
+    let closed = server(&[]);
+    let state = closed.process.folder().join("7.safetensors").display().to_string();
+    let export = ["sequence", "export", "accumulator_fp32", "7", "--to", &state];
+    step(closed.http, &json!(7), 3.0, true).unwrap();
+    let refused = command(&closed, &export);
+    assert!(refused.code == Some(5) && refused.stderr.contains("[admin] peek = true"), "{}", refused.stderr);
+
+    let open = server(&["--admin-peek=true", "--admin-upload=true"]);
+    let call = json!("call-77");
+    step(open.http, &call, 40.0, true).unwrap();
+    assert!(told(&open, &LIST).contains("\"call-77\""));
+    let said = told(&open, &["sequence", "export", "accumulator_fp32", "call-77", "--to", &state]);
+    assert!(said.starts_with(&state), "{said}");
+    let import = ["sequence", "import", "accumulator_fp32", "9", "--from", &state];
+    told(&open, &import);
+    assert_eq!(step(open.http, &json!(9), 2.0, false), Ok(42.0), "it goes on from there");
+    assert_eq!(command(&open, &import).code, Some(5), "it lives there now");
+    let refused = command(&closed, &["sequence", "import", "accumulator_fp32", "9", "--from", &state]);
+    assert!(refused.stderr.contains("[admin] upload = true"), "{}", refused.stderr);
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask gpu-test` and `gpu-bench`: what only a machine with an NVIDIA GPU can show.
+
+use anyhow::{Result, bail};
+
+use crate::phases::Phases;
+use crate::process;
+
+/// What every device promises, on the GPUs of this machine against the host; models on a GPU against the CPU; the kernels under
+/// compute-sanitizer, where that is installed.
+pub(crate) fn test() -> Result<()> {
+    let mut phases = Phases::new();
+    prepare(&mut phases)?;
+    phases.check("device", || {
+        let mut tests = process::cargo();
+        tests.args(["test", "--release", "--locked", "--package", "sequor", "--test", "device"]);
+        process::run(tests.env("SEQUOR_TEST_GPU", "1"))?;
+        Ok(String::new())
+    });
+    phases.check("sanitizer", sanitize);
+    phases.check("models", || figures(&["check"]));
+    end(&phases)
+}
+
+/// Rows moved against the GPU's own copy, steps through the engine against a bare loop.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    let mut phases = Phases::new();
+    prepare(&mut phases)?;
+    let mut all = vec!["measure"];
+    all.extend(arguments.iter().map(String::as_str));
+    phases.check("measure", || figures(&all));
+    end(&phases)
+}
+
+/// A server to install the runtime with, and a runtime with a provider for GPUs.
+fn prepare(phases: &mut Phases) -> Result<()> {
+    phases.need("build", || {
+        let build = ["build", "--release", "--locked", "--package", "sequor", "--bin", "sequor"];
+        process::run(process::cargo().args(build))?;
+        Ok(String::new())
+    })?;
+    let sequor = process::built("release", "sequor")?;
+    phases.need("runtime", || {
+        process::run(process::command(&sequor).args(["runtime", "install", "--gpu"]))?;
+        Ok(String::new())
+    })
+}
+
+fn figures(arguments: &[&str]) -> Result<String> {
+    let mut bench = process::cargo();
+    bench.args(["bench", "--locked", "--package", "sequor", "--bench", "gpu", "--"]).args(arguments);
+    process::run(&mut bench)?;
+    Ok(String::new())
+}
+
+/// The device's tests once more, every access of the kernels watched.
+fn sanitize() -> Result<String> {
+    if !process::succeeds(process::command("compute-sanitizer").arg("--version")) {
+        return Ok("not installed here (compute-sanitizer, of the CUDA toolkit): NOT CHECKED".to_owned());
+    }
+    let mut cargo = process::cargo();
+    cargo.args(["test", "--release", "--locked", "--package", "sequor", "--test", "device"]);
+    cargo.env("SEQUOR_TEST_GPU", "1");
+    // Cargo runs the test program under it.
+    let runner = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER", std::env::consts::ARCH.to_uppercase());
+    process::run(cargo.env(runner, "compute-sanitizer --error-exitcode 1"))?;
+    Ok("clean".to_owned())
+}
+
+fn end(phases: &Phases) -> Result<()> {
+    eprint!("---\n{}", phases.table());
+    eprintln!("{}", phases.verdict());
+    if phases.failed() > 0 {
+        bail!("failed");
+    }
+    Ok(())
+}
