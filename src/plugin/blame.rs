@@ -49,13 +49,18 @@ pub(super) fn blame(error: &wasmtime::Error, held: &Held, limit: &str, asked: As
         (trap, None) => {
             let what = match (&held.cried, trap) {
                 // What it cried names the place already, if it knows it.
-                (Some(cried), _) => cried.clone(),
+                (Some(cried), _) => in_a_line(cried),
                 (None, Some(trap)) => format!("{}{at}", plain(trap)),
                 (None, None) => format!("{}{at}", error.root_cause()),
             };
             Struck { fault: Fault::Trap, what: format!("{what}, in {}", asked.hook) }
         }
     }
+}
+
+/// A fault is a sentence among others, in tables and logs.
+fn in_a_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A trap as its author would say it.
@@ -90,6 +95,7 @@ fn places(frame: &wasmtime::FrameInfo) -> Vec<(String, Option<String>)> {
 
 /// A function's name without what the linker needed of it.
 fn demangled(name: &str) -> String {
+    let name = &format!("{:#}", rustc_demangle::demangle(name));
     let end = name.rfind("::h").filter(|at| name.len() == at + 19).unwrap_or(name.len());
     name.get(..end).unwrap_or(name).to_owned()
 }
@@ -108,7 +114,12 @@ mod tests {
     fn names_and_files_are_those_of_the_author() {
         assert_eq!(demangled("guest::plan::h0123456789abcdef"), "guest::plan");
         assert_eq!(demangled("guest::plan"), "guest::plan");
+        let linked =
+            "_ZN72_$LT$guest..Guest$u20$as$u20$sequor_plugin..scheduler..Scheduler$GT$4plan17he3d9518ed9ef6a31E";
+        assert_eq!(demangled(linked), "<guest::Guest as sequor_plugin::scheduler::Scheduler>::plan");
         assert_eq!(short("/home/anna/fair-share/src/lib.rs"), "src/lib.rs");
+        let cried = "panicked at src/lib.rs:36:23:\n  told to\n";
+        assert_eq!(in_a_line(cried), "panicked at src/lib.rs:36:23: told to");
         assert_eq!((short("src/lib.rs"), short("plugin.c")), ("src/lib.rs", "plugin.c"));
     }
 }

@@ -13,8 +13,8 @@ use wasmtime::component::Component;
 
 use super::engine::Engine;
 
-/// The first bytes of a file; behind them the SHA-256 of the rest.
-const MAGIC: &[u8; 16] = b"sequor-cwasm-01\n";
+/// The first bytes of a file; behind them the SHA-256 of its name and of the rest.
+const MAGIC: &[u8; 16] = b"sequor-cwasm-02\n";
 const HEAD: usize = MAGIC.len() + 32;
 /// Files that are kept; those used longest ago go first.
 const KEPT: usize = 64;
@@ -81,7 +81,7 @@ impl Cache {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let (head, code) = bytes.split_at_checked(HEAD).ok_or_else(|| told("it is cut short"))?;
-        if head.strip_prefix(MAGIC) != Some(Sha256::digest(code).as_slice()) {
+        if head.strip_prefix(MAGIC) != Some(seal(path, code).as_slice()) {
             return Err(told("its contents are not what was written"));
         }
         // Used now: it is not the first to go. Where that cannot be written down, it may go.
@@ -93,7 +93,7 @@ impl Cache {
         check_ours(&std::fs::metadata(&self.folder)?)?;
         let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(&self.folder)?;
         file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(code))?;
+        file.write_all(&seal(path, code))?;
         file.write_all(code)?;
         file.persist(path).map_err(|e| e.error)?;
         self.tidy()
@@ -109,6 +109,12 @@ impl Cache {
         files.sort_unstable_by(|a, b| b.cmp(a));
         files.into_iter().skip(KEPT).try_for_each(|(_, path)| std::fs::remove_file(path))
     }
+}
+
+/// What makes a file ours under this name: the code of one component is none of another's.
+fn seal(path: &Path, code: &[u8]) -> [u8; 32] {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    Sha256::new().chain_update(name).chain_update(code).finalize().into()
 }
 
 /// A folder or file of this user that nobody else can write.
@@ -172,12 +178,16 @@ mod tests {
         assert_eq!(told(&cache, &path), "it is cut short");
         cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
         assert_eq!(std::fs::read(&path).unwrap().len(), good.len());
-        // Code for another engine under this name: its sum is right, and wasmtime does not take it.
+        // Code of another engine, or of another component, under this name.
         let simulation = Engine::new(crate::plugin::Mode::Simulation).unwrap();
         cache.get_or_compile(&simulation, "5ha", &bytes).unwrap();
-        assert_ne!(cache.path(&simulation, "5ha"), path);
-        std::fs::rename(cache.path(&simulation, "5ha"), &path).unwrap();
-        assert!(cache.get(&SERVING, &path).is_none());
+        let other = cache.path(&simulation, "5ha");
+        assert_ne!(other, path);
+        std::fs::copy(&other, &path).unwrap();
+        assert_eq!(told(&cache, &path), "its contents are not what was written");
+        // Were its sum right, wasmtime would not take it.
+        cache.keep(&path, std::fs::read(&other).unwrap().split_off(HEAD).as_slice()).unwrap();
+        assert!(cache.read(&path).is_ok() && cache.get(&SERVING, &path).is_none());
         cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
         assert!(cache.get(&SERVING, &path).is_some());
     }

@@ -36,7 +36,7 @@ const FORGETS: Duration = Duration::from_secs(2);
 /// What warms caches, pools and threads before memory is looked at for the first time.
 const WARM: Duration = Duration::from_secs(1);
 
-fn seconds() -> Duration {
+pub(crate) fn seconds() -> Duration {
     let asked = std::env::var("SEQUOR_SOAK").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(asked.unwrap_or(5))
 }
@@ -227,7 +227,7 @@ async fn play(server: &Server, seed: u64, length: Duration) -> Seen {
 }
 
 /// Bytes of memory that the server has in use.
-fn resident(server: &Server) -> u64 {
+pub(crate) fn resident(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.process.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024

@@ -1,10 +1,10 @@
-//! `cargo xtask soak`: the load tests for longer than every change can wait.
+//! `cargo xtask soak`: the load tests for longer than every change can wait, and what hostile plug-ins cost those beside them.
 
 use anyhow::Result;
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{perf, process, runtime};
+use crate::{guests, perf, process, runtime};
 
 /// Seconds of streams, and runs of Triton's load generator over streams.
 const SECONDS: &str = "60";
@@ -18,16 +18,24 @@ pub(crate) fn soak() -> Result<()> {
     })?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
+    phases.need("guests", || guests::build(&sequor))?;
     phases.need("perf_analyzer", perf::ensure)?;
     let soaked = [
         ("streams", "load::streams_of_every_habit_add_up_and_leave_nothing_behind"),
+        ("swaps", "swap::"),
+        ("hostile plug-ins", "hostile::"),
         ("perf_analyzer", "perf::streams_of_sequences_again_and_again"),
     ];
     for (phase, test) in soaked {
         phases.need(phase, || {
             let mut command = process::cargo();
-            command.args(["test", "--locked", "--package", "sequor", "--test", "it", "--", "--exact", test]);
-            command.args(["--nocapture"]).env("SEQUOR_SOAK", SECONDS).env("SEQUOR_SOAK_RUNS", RUNS);
+            command.args(["test", "--locked", "--package", "sequor", "--test", "it", "--", test]);
+            // One at a time: they tell how long things take.
+            command
+                .args(["--nocapture", "--test-threads", "1"])
+                .env("SEQUOR_SOAK", SECONDS)
+                .env("SEQUOR_SOAK_RUNS", RUNS);
+            command.env("SEQUOR_GUESTS", guests::folder());
             tally::run(command.env("SEQUOR_PERF_ANALYZER", perf::program()), &mut tally)
         })?;
     }

@@ -1,8 +1,15 @@
-//! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in. The guest is
-//! `edf` of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; its folder is `SEQUOR_GUESTS`, or `.sequor/guests`.
-//! `cargo bench --bench plugin`; `-- NAME` measures another guest. Numbers are the best of many runs, in the thread's own time.
+//! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in; then a server
+//! that does nothing else, and swaps. The guests are those of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; their folder
+//! is `SEQUOR_GUESTS`, or `.sequor/guests`. `cargo bench --bench plugin`; `-- NAME` measures a plan of another guest than `edf`. Numbers of plans
+//! are the best of many runs, in the thread's own time.
 
-use std::path::{Path, PathBuf};
+#![allow(clippy::indexing_slicing, clippy::panic)]
+
+#[path = "../common/house.rs"]
+mod house;
+mod swap;
+mod throughput;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,20 +21,25 @@ use sequor::plugin::{Component, Engine, Grants, Mode};
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Fault, Picks};
 
+use house::{Told, guest};
+
+// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CANDIDATES: [u32; 4] = [1, 64, 256, 1024];
 /// Each is run again and again for so long; the best run counts.
 const LONG: Duration = Duration::from_millis(400);
 /// Calls of one run: the clock is not read for each.
 const CALLS: u32 = 64;
 
-type Told<T> = Result<T, Box<dyn std::error::Error>>;
-
 fn main() -> Told<()> {
+    // `cargo nextest --benches` and the like ask what tests there are.
+    if std::env::args().any(|a| a == "--list") {
+        return Ok(());
+    }
     let name = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_else(|| "edf".to_owned());
-    let file = folder().join(format!("{name}.wasm"));
-    let bytes = std::fs::read(&file).map_err(|e| {
-        format!("{}: {e}. sequor plugin build --out .sequor/guests plugins/guests/* makes it", file.display())
-    })?;
+    let bytes = guest(&name)?;
     let [serving, counting] = [Mode::Serving, Mode::Simulation].map(Engine::new);
     let (serving, counting) = (Arc::new(serving?), Arc::new(counting?));
     let component = Component::new(&serving, "edf.wasm", &bytes, Grants::default(), None)?;
@@ -46,7 +58,26 @@ fn main() -> Told<()> {
         let fuel = counted.fuel();
         println!("{len:>9}{native:>17.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
     }
-    loads(&serving, &component, &bytes)
+    python(&serving)?;
+    loads(&serving, &component, &bytes)?;
+    swap::figures()?;
+    throughput::figures()
+}
+
+/// A plan in Python, where the guest was built.
+fn python(engine: &Arc<Engine>) -> Told<()> {
+    const NAME: &str = "fair-share-python";
+    let Ok(bytes) = guest(NAME) else {
+        println!("{NAME} was not built: left out");
+        return Ok(());
+    };
+    let component = Component::new(engine, "fair-share.wasm", &bytes, Grants::default(), None)?;
+    let mut guest = start(&component)?;
+    let see = see(64, component.manifest().hooks.columns);
+    let mut picks = Picks::default();
+    let took = best(1, || drop(guest.plan(0, &see, &mut picks)));
+    println!("{NAME}, {} MiB of memory: a plan of 64 in {took:.0} us", guest.memory() >> 20);
+    Ok(())
 }
 
 /// Taking a component in, and starting an instance.
@@ -66,11 +97,6 @@ fn loads(engine: &Arc<Engine>, component: &Component, bytes: &[u8]) -> Told<()> 
     );
     println!("an instance: started and configured in {started:.0} us");
     Ok(())
-}
-
-fn folder() -> PathBuf {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
-    std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
 }
 
 #[derive(Debug)]

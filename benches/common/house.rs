@@ -1,0 +1,132 @@
+//! For benchmarks of plug-ins: the server's own repository in this process, with a running sum over any backend, and requests to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor::backend::Backend;
+use sequor::model::repository::Availability;
+use sequor::model::request::SequenceStep;
+use sequor::model::{InferRequest, Named, Options, Parameter, Repository, Tensor};
+use sequor::plugin::report::{Attach, By, Plugins};
+use sequor::plugin::{MakeSource, Rules};
+use sequor::telemetry::Metrics;
+use sequor_core::{DataType, Dialect, Id, Shape};
+use tempfile::TempDir;
+
+pub(crate) type Told<T> = Result<T, Box<dyn std::error::Error>>;
+
+pub(crate) const MODEL: &str = "sum";
+
+/// A feature that every request may bring.
+const TENANT: &str =
+    "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"nobody\"\n";
+
+pub(crate) struct House {
+    pub(crate) repository: Repository,
+    folder: TempDir,
+}
+
+impl House {
+    /// With this graph, so many slots and rows of a batch, and this plug-in if any, from the loader.
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        graph: &[u8],
+        (slots, rows): (u32, u32),
+        plugin: Option<&str>,
+        loader: Box<MakeSource>,
+    ) -> Told<House> {
+        let folder = TempDir::new()?;
+        let model = folder.path().join(MODEL);
+        std::fs::create_dir_all(model.join("1"))?;
+        std::fs::write(model.join("1/model.onnx"), graph)?;
+        std::fs::write(model.join("config.pbtxt"), config(slots, rows))?;
+        let uses = plugin.map(|name| format!("[plugins.scheduler]\nuse = \"{name}\"\n")).unwrap_or_default();
+        std::fs::write(model.join("sequor.toml"), format!("{TENANT}{uses}"))?;
+        let repository = Repository::new(backend, Options::default(), Metrics::new(true))?;
+        // Languages with a run time of their own need more than there is by default.
+        let rules = Rules { dir: Some(guests()), memory: 256 << 20, ..Rules::default() };
+        repository.run_plugins(rules, loader)?;
+        let house = House { repository, folder };
+        Ok(house)
+    }
+
+    /// From now on it serves.
+    pub(crate) fn load(&self) -> Told<()> {
+        self.repository.load(&self.folder.path().join(MODEL));
+        match self.repository.statuses().pop().map(|status| status.availability) {
+            Some(Availability::Ready(_)) => Ok(()),
+            other => Err(format!("it does not load: {other:?}").into()),
+        }
+    }
+
+    /// Lets a plug-in decide, with so much time for a call.
+    #[allow(dead_code, reason = "not every benchmark does")]
+    pub(crate) fn attach(&self, plugin: &str, time: Duration) -> Told<()> {
+        if self.repository.show(plugin).is_err() {
+            // What is no component makes do with its name.
+            Plugins::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
+        }
+        let how = Attach { plugin: plugin.to_owned(), model: MODEL.to_owned(), time: Some(time), ..Attach::default() };
+        Plugins::attach(&self.repository, &how, By("bench"))?;
+        Ok(())
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.repository.stop();
+    }
+}
+
+fn config(slots: u32, rows: u32) -> String {
+    format!(
+        r#"max_batch_size: {rows} instance_group {{ count: 1 kind: KIND_CPU }}
+        input {{ name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }}
+        output {{ name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }}
+        sequence_batching {{
+          max_sequence_idle_microseconds: 3600000000
+          oldest {{ max_candidate_sequences: {slots} }}
+          state {{ input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] }}
+        }}"#
+    )
+}
+
+/// Where the components of guests lie.
+pub(crate) fn guests() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
+    std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
+}
+
+/// The component of this guest; said so if it is not there.
+pub(crate) fn guest(name: &str) -> Told<Vec<u8>> {
+    let file = guests().join(format!("{name}.wasm"));
+    let how = "cargo xtask prepare, or sequor plugin build --out .sequor/guests plugins/guests/*, makes it";
+    std::fs::read(&file).map_err(|e| format!("{}: {e}. {how}", file.display()).into())
+}
+
+/// A step of a sequence of the running sum.
+pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
+    let tensor =
+        Tensor { dtype: DataType::Int32, shape: Shape::of(&[1, 1]), data: value.to_le_bytes().to_vec().into() };
+    InferRequest {
+        model: MODEL.to_owned(),
+        version: String::new(),
+        id: String::new(),
+        sequence: SequenceStep { id: Id::Int(id), start, end, step: None },
+        priority: 0,
+        timeout: None,
+        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        outputs: Vec::new(),
+        parameters: Vec::new(),
+        headers: Vec::new(),
+        dialect: Dialect::TRITON,
+    }
+}
+
+/// The same, of a tenant.
+#[allow(dead_code, reason = "not every benchmark has tenants")]
+pub(crate) fn of_tenant(mut request: InferRequest, tenant: &str) -> InferRequest {
+    request.parameters.push(("tenant".to_owned(), Parameter::Text(tenant.to_owned())));
+    request
+}

@@ -1,0 +1,86 @@
+//! One version of a plug-in in the place of another, while requests run and 10,000 sequences live: how long a swap takes, and the longest pause
+//! between two batches during it, beside the longest in as long a time without one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sequor::backend::mock::MockBackend;
+use sequor::model::Repository;
+use sequor::plugin::report::{By, Plugins as _};
+use sequor::plugin::{Grants, Loader};
+
+use crate::house::{House, Told, guest, step};
+
+const LIVE: u64 = 10_000;
+const CLIENTS: u64 = 16;
+const SWAPS: usize = 40;
+const NAME: &str = "edf";
+
+pub(crate) fn figures() -> Told<()> {
+    let began: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let hook = Arc::clone(&began);
+    let backend = MockBackend::with_hook(Arc::new(move |_| hook.lock().push(Instant::now())));
+    let folder = tempfile::tempdir()?;
+    let loader = Loader::new(Some(folder.path()), Grants::default())?;
+    let make = move |name: &str, bytes: Vec<u8>| loader.load(name, &bytes);
+    let house = House::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
+    house.load()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    let pending: Result<Vec<_>, _> = (1..=LIVE).map(|id| house.repository.submit(step(id, 1, true, false))).collect();
+    for pending in pending.map_err(|failure| format!("{failure:?}"))? {
+        runtime.block_on(pending).map_err(|failure| format!("{failure:?}"))?;
+    }
+    house.attach(NAME, Duration::from_millis(2))?;
+    let enough = Arc::new(AtomicBool::new(false));
+    for client in 0..CLIENTS {
+        runtime.spawn(go_on(house.repository.clone(), LIVE + 1 + client, Arc::clone(&enough)));
+    }
+    let versions = [guest("fair-share")?, guest(NAME)?];
+    let (mut took, mut pauses, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    for n in 0..SWAPS {
+        std::thread::sleep(Duration::from_millis(20));
+        let (from, version) = (Instant::now(), versions[n % 2].clone());
+        house.repository.replace(NAME, version, By("bench"))?;
+        took.push(from.elapsed());
+        pauses.push(longest(&began, from, Instant::now()));
+        let from = Instant::now();
+        std::thread::sleep(took[n]);
+        without.push(longest(&began, from, Instant::now()));
+        began.lock().clear();
+    }
+    enough.store(true, Ordering::Relaxed);
+    println!("a swap with {LIVE} live sequences, {SWAPS} times: least, middle and longest, ms");
+    println!("  from order to done   {}", spread(took[2..].to_vec()));
+    println!("  longest pause between two batches meanwhile   {}", spread(pauses));
+    println!("  the same without a swap                       {}", spread(without));
+    Ok(())
+}
+
+/// One request after the other, of one sequence.
+async fn go_on(repository: Repository, id: u64, enough: Arc<AtomicBool>) {
+    let mut start = true;
+    while !enough.load(Ordering::Relaxed) {
+        let Ok(pending) = repository.submit(step(id, 1, start, false)) else { return };
+        if pending.await.is_err() {
+            return;
+        }
+        start = false;
+    }
+}
+
+/// The longest time between two batches of which one at least began in this span.
+fn longest(began: &Mutex<Vec<Instant>>, from: Instant, to: Instant) -> Duration {
+    // The batch after the last one within the span ends the pause that the span may end in.
+    std::thread::sleep(Duration::from_millis(5));
+    let began = began.lock();
+    let pairs = began.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
+    pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}
+
+fn spread(mut of: Vec<Duration>) -> String {
+    of.sort_unstable();
+    let ms = |n: usize| of.get(n).copied().unwrap_or_default().as_secs_f64() * 1e3;
+    format!("{:.2}  {:.2}  {:.2}", ms(0), ms(of.len() / 2), ms(of.len().saturating_sub(1)))
+}

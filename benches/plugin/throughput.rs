@@ -1,0 +1,208 @@
+//! What deciding by plug-in takes from a server that does nothing else: the accumulator, 32 clients one request ahead of the other, with nobody,
+//! a native policy, the same in Rust and the same in Python deciding. In turns, in this process; what is compared is the middle of the turns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sequor::backend::onnx::OnnxBackend;
+use sequor::backend::onnx::library::{self, System};
+use sequor::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, Services, Source, Struck};
+use sequor::plugin::{Grants, Loader};
+use sequor_core::policy::columns;
+use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
+
+use crate::house::{House, Told, guest, of_tenant, step};
+
+const CLIENTS: u64 = 32;
+const TURNS: usize = 7;
+const TURN: Duration = Duration::from_millis(1500);
+const STEPS: i32 = 20;
+const NATIVE: &str = "fair-share-native";
+
+pub(crate) fn figures() -> Told<()> {
+    let backend = Arc::new(onnx()?);
+    let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
+    let folder = tempfile::tempdir()?;
+    let mut houses = Vec::new();
+    for plugin in [None, Some(NATIVE), Some("fair-share"), Some("fair-share-python")] {
+        if let Some(name) = plugin.filter(|name| *name != NATIVE && guest(name).is_err()) {
+            println!("  {name} was not built: left out");
+            continue;
+        }
+        houses.push((plugin, house(&backend, &graph, plugin, folder.path())?));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    let mut rates = vec![Vec::new(); houses.len()];
+    for _ in 0..TURNS {
+        for ((_, house), rates) in houses.iter().zip(&mut rates) {
+            rates.push(turn(&runtime, house));
+        }
+    }
+    println!("the accumulator, {CLIENTS} clients: requests a second, and for a second of CPU time");
+    let middles: Vec<[f64; 2]> = rates.iter().map(|rates| [0, 1].map(|n| middle(rates, n))).collect();
+    for ((plugin, _), [rate, of_cpu]) in houses.iter().zip(&middles) {
+        let [first, first_of_cpu] = middles.first().copied().unwrap_or([1.0; 2]);
+        let name = plugin.unwrap_or("no plug-in");
+        println!("  {name:<20}{rate:>9.0} ({:.3} x){of_cpu:>9.0} ({:.3} x)", rate / first, of_cpu / first_of_cpu);
+    }
+    Ok(())
+}
+
+fn middle(rates: &[[f64; 2]], n: usize) -> f64 {
+    let mut of: Vec<f64> = rates.iter().map(|rates| rates[n]).collect();
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn onnx() -> Told<OnnxBackend> {
+    let library = library::find(None, &System).map_err(|e| e.to_string())?;
+    Ok(OnnxBackend::new(&library.path)?)
+}
+
+fn house(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, cache: &std::path::Path) -> Told<House> {
+    let loader = Loader::new(Some(cache), Grants::default())?;
+    let make = move |name: &str, bytes: Vec<u8>| match name {
+        NATIVE => Ok(Arc::new(Native(manifest())) as Arc<dyn Source>),
+        _ => loader.load(name, &bytes),
+    };
+    let house = House::new(backend.clone(), graph, (64, 32), None, Box::new(make))?;
+    house.load()?;
+    if let Some(name) = plugin {
+        house.attach(name, Duration::from_millis(50))?;
+    }
+    Ok(house)
+}
+
+/// Requests a second, and for each second that the process had a core.
+fn turn(runtime: &tokio::runtime::Runtime, house: &House) -> [f64; 2] {
+    static IDS: AtomicU64 = AtomicU64::new(1);
+    let (began, cpu) = (Instant::now(), cpu());
+    let until = began + TURN;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let repository = house.repository.clone();
+            let tenant = format!("t{}", client % 4);
+            runtime.spawn(async move {
+                let mut answered = 0u64;
+                while Instant::now() < until {
+                    let id = IDS.fetch_add(1, Ordering::Relaxed);
+                    for n in 1..=STEPS {
+                        let request = of_tenant(step(id, n, n == 1, n == STEPS), &tenant);
+                        let Ok(pending) = repository.submit(request) else { return answered };
+                        let Ok(answer) = pending.await else { return answered };
+                        let sum = answer.outputs.first().map(|output| output.tensor.data.to_vec());
+                        assert_eq!(sum, Some((n * (n + 1) / 2).to_le_bytes().to_vec()));
+                        answered += 1;
+                    }
+                }
+                answered
+            })
+        })
+        .collect();
+    let answered: u64 = runtime.block_on(async {
+        let mut all = 0;
+        for client in clients {
+            all += client.await.unwrap_or(0);
+        }
+        all
+    });
+    let took = self::cpu().saturating_sub(cpu);
+    [answered as f64 / began.elapsed().as_secs_f64(), answered as f64 / took.as_secs_f64()]
+}
+
+/// Time this process has had a core.
+fn cpu() -> Duration {
+    let time = nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
+    time.map_or(Duration::ZERO, Duration::from)
+}
+
+// === the same decision, native ===
+
+fn manifest() -> Manifest {
+    let columns = columns::ARRIVAL | columns::SHAPE | columns::ROWS | columns::KEYS;
+    let hooks = Hooks { plan: true, observe: true, columns, ..Hooks::default() };
+    Manifest { name: NATIVE.to_owned(), version: "0".to_owned(), hooks, features: vec!["tenant".to_owned()] }
+}
+
+#[derive(Debug)]
+struct Native(Manifest);
+
+impl Source for Native {
+    fn manifest(&self) -> &Manifest {
+        &self.0
+    }
+
+    fn sha256(&self) -> &str {
+        NATIVE
+    }
+
+    fn start(&self, _: Arc<dyn Services>, _: Limits) -> Result<Box<dyn Guest>, Struck> {
+        Ok(Box::new(FairShare::default()))
+    }
+}
+
+/// What `plugins/guests/fair-share` does, without weights.
+#[derive(Debug, Default)]
+struct FairShare {
+    had: BTreeMap<u64, f64>,
+    clock: f64,
+}
+
+impl FairShare {
+    fn turn(&self, tenant: u64) -> f64 {
+        self.had.get(&tenant).copied().unwrap_or(self.clock).max(self.clock - 4.0)
+    }
+}
+
+impl Guest for FairShare {
+    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, Struck> {
+        Ok(Ok(()))
+    }
+
+    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
+        picks.clear();
+        let column = |column: &[u64], i: u32| column.get(i as usize).copied().unwrap_or(0);
+        let mut arrived: Vec<u32> = (0..see.len).collect();
+        arrived.sort_by_key(|&i| column(&see.arrival, i));
+        let mut next: BTreeMap<u64, f64> = BTreeMap::new();
+        let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
+        for i in arrived {
+            let tenant = column(&see.keys, i);
+            let turn = next.entry(tenant).or_insert_with(|| self.turn(tenant));
+            order.push((*turn, i));
+            *turn += f64::from(see.rows.get(i as usize).copied().unwrap_or(1));
+        }
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
+        picks.fire.extend(order.into_iter().map(|(_, i)| i).take(see.max_batch as usize));
+        Ok(Decision::Fire)
+    }
+
+    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
+        Ok(Vec::new())
+    }
+
+    fn observe(&mut self, events: &Events) -> Result<(), Struck> {
+        for ((kind, rows), tenant) in events.kind.iter().zip(&events.amount).zip(&events.keys) {
+            if *kind == 3 {
+                let turn = self.turn(*tenant) + *rows as f64;
+                self.had.insert(*tenant, turn);
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Struck> {
+        Ok(Vec::new())
+    }
+
+    fn restore(&mut self, _: &[u8]) -> Result<Result<(), String>, Struck> {
+        Ok(Ok(()))
+    }
+
+    fn memory(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,139 @@
+//! What a plug-in is good for, live and in the simulator: the same requests, at the same times, to the server's own repository in this process
+//! with a stand-in for a backend whose runs take 5 ms, and to the simulator. `tests/it/value.rs` holds the simulator's half to its word.
+//! `cargo bench --bench value`, on a machine that does little else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+#[path = "../common/house.rs"]
+mod house;
+mod live;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sequor::config::units::Span;
+use sequor::plugin::guest::Limits;
+use sequor::simulate::file::File;
+use sequor::simulate::workload::replay::Replay;
+use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
+
+use house::{Told, guest};
+use live::Answered;
+
+const DEADLINES: &str = include_str!("deadlines.toml");
+const QUIET: &str = include_str!("quiet.toml");
+const LOUD: &str = include_str!("loud.toml");
+const COST: &str = include_str!("cost.toml");
+/// The live part of a workload takes so long.
+const LONG: Duration = Duration::from_secs(8);
+/// Beyond what can be served, most of what comes waits until long after.
+const OVERLOAD: Duration = Duration::from_secs(3);
+
+fn main() -> Told<()> {
+    if std::env::args().any(|a| a == "--list") {
+        return Ok(());
+    }
+    deadlines()?;
+    shares()?;
+    like_live()
+}
+
+fn made(text: &str, long: Duration) -> Told<(File, Workload)> {
+    let mut file = File::read(Path::new("workload"), text)?;
+    file.span = Some(Span(long));
+    let workload = file.workload(1)?;
+    Ok((file, workload))
+}
+
+/// The same requests in the simulator, under `oldest` and the plug-in.
+fn simulated(file: File, workload: Workload, plugin: &str) -> Told<[sequor::simulate::outcome::Outcome; 2]> {
+    let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default())?;
+    let experiment = Experiment {
+        workload,
+        serving: file.serve.settle()?,
+        costs: Costs::read(Path::new("cost.toml"), COST)?,
+        contenders: vec![Contender::named("oldest")?, Contender::plugin(plugin, plug)],
+        seed: 1,
+    };
+    experiment.run().runs.try_into().map_err(|_| "two were asked for".into())
+}
+
+fn deadlines() -> Told<()> {
+    let (file, workload) = made(DEADLINES, LONG)?;
+    let of = workload.arrivals.len();
+    let share = |missed: u64| format!("{missed} ({:.2} %)", missed as f64 * 100.0 / of as f64);
+    let [oldest, edf] = simulated(file, workload.clone(), "edf")?.map(|run| run.deadlines.map_or(0, |d| d.missed));
+    println!("deadlines missed of {of}, at nine tenths of what can be served");
+    println!("  simulator   oldest {:>16}   edf {:>16}   ratio {:.2}", share(oldest), share(edf), ratio(edf, oldest));
+    let missed = |plugin: Option<&str>| -> Told<u64> {
+        let answers = live::play(&workload, plugin, None)?;
+        let late = |(answer, arrival): (&Answered, &sequor::simulate::Arrival)| match answer {
+            Answered::After(took) => arrival.within.is_some_and(|within| *took > within),
+            Answered::Never => true,
+        };
+        Ok(answers.iter().zip(&workload.arrivals).filter(|both| late(*both)).count() as u64)
+    };
+    let (oldest, edf) = (missed(None)?, missed(Some("edf"))?);
+    println!("  live        oldest {:>16}   edf {:>16}   ratio {:.2}", share(oldest), share(edf), ratio(edf, oldest));
+    Ok(())
+}
+
+fn ratio(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64
+}
+
+fn shares() -> Told<()> {
+    println!("the quiet tenant's p99 until its answer, ms, with the loud one at ten times its share");
+    let (quiet, loud) = (made(QUIET, LONG)?, made(LOUD, OVERLOAD)?);
+    let p99 = |run: &sequor::simulate::outcome::Outcome| {
+        let of = run.tenants.iter().find(|tenant| tenant.name == "quiet");
+        // A run takes 5 ms.
+        of.map_or(0.0, |tenant| tenant.wait.p99_us / 1e3 + 5.0)
+    };
+    let [alone, _] = simulated(quiet.0, quiet.1.clone(), "fair-share")?.map(|run| p99(&run));
+    let [oldest, fair] = simulated(loud.0, loud.1.clone(), "fair-share")?.map(|run| p99(&run));
+    println!("  simulator   alone {alone:.1}   fair-share {fair:.1} ({:.2} x)   oldest {oldest:.0}", fair / alone);
+    let seen = |workload: &Workload, plugin: Option<&str>| -> Told<f64> {
+        let answers = live::play(workload, plugin, None)?;
+        let of_quiet = |tenant: u16| workload.tenants.get(usize::from(tenant)).is_some_and(|name| name == "quiet");
+        let took = answers.iter().zip(&workload.arrivals).filter(|(_, arrival)| of_quiet(arrival.tenant));
+        let mut took: Vec<Duration> = took.filter_map(|(answer, _)| answer.took()).collect();
+        took.sort_unstable();
+        let at = took.len() * 99 / 100;
+        Ok(took.get(at).copied().unwrap_or_default().as_secs_f64() * 1e3)
+    };
+    let alone = seen(&quiet.1, None)?;
+    let (fair, oldest) = (seen(&loud.1, Some("fair-share"))?, seen(&loud.1, None)?);
+    println!("  live        alone {alone:.1}   fair-share {fair:.1} ({:.2} x)   oldest {oldest:.0}", fair / alone);
+    Ok(())
+}
+
+/// How far the simulator is from what a recording says of the day it was made, at three loads.
+fn like_live() -> Told<()> {
+    println!("waits, ms: live, and the simulator with the recording's requests and run times");
+    for (share, rate) in [(0.5, 800), (0.7, 1120), (0.9, 1440)] {
+        let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
+        let (_, workload) = made(&text, LONG)?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("trace.jsonl");
+        live::play(&workload, None, Some(&file))?;
+        let mut replay = Replay::new(None);
+        replay.file(&file, std::io::BufReader::new(std::fs::File::open(&file)?))?;
+        let workload = replay.finish()?;
+        let seen = workload.live.clone().ok_or("the recording tells of nothing")?;
+        let costs = seen.costs.clone().ok_or("the recording tells of no runs")?;
+        let (serving, contenders) = (seen.wishes.clone().settle()?, vec![Contender::named("oldest")?]);
+        let run = Experiment { workload, serving, costs, contenders, seed: 1 }.run().runs.remove(0);
+        let live = |share: f64| seen.waits[(seen.waits.len() as f64 * share) as usize] as f64 / 1e6;
+        let (p50, p99) = (run.wait.p50_us / 1e3, run.wait.p99_us / 1e3);
+        let off = |simulated: f64, live: f64| (simulated / live - 1.0) * 100.0;
+        println!(
+            "  load {share}   live p50 {:.2} p99 {:.2}   simulator p50 {p50:.2} ({:+.0} %) p99 {p99:.2} ({:+.0} %)",
+            live(0.5),
+            live(0.99),
+            off(p50, live(0.5)),
+            off(p99, live(0.99))
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! Plug-ins that do what no plug-in should, attached to a server that is busy: every answer is right, whatever is wrong with a plug-in costs
+//! it the round, and the operator is told who it was, what it died of and where. How long requests take meanwhile is told, not judged: a test
+//! is not alone on its machine.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::operator::{ask, attach, attached, dismiss, guest, load, logs, refused};
+use crate::server::{Call, Ended, Server};
+use crate::steady::{Part, Progress, Seen, during};
+use crate::steps::accumulators;
+
+/// Of the model that the plug-in decides for, and of another beside it.
+const STREAMS: usize = 16;
+const BESIDE: usize = 4;
+/// What a call may take.
+const BUDGET: Duration = Duration::from_millis(2);
+
+/// What a hostile plug-in comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    /// Parked after three strikes of this kind.
+    Parked(&'static str),
+    /// Nothing it does is against the rules; the host holds its own.
+    Nowhere,
+}
+
+/// What it does, with how much of it, what it comes to, and what its operator reads.
+type Case = (&'static str, u32, Comes, &'static str);
+
+const CASES: [Case; 9] = [
+    ("loop", 0, Comes::Parked("time"), "time limit 2ms in plan ("),
+    ("trap", 0, Comes::Parked("trap"), "told to trap in plan"),
+    ("recursion", 0, Comes::Parked("trap"), "in plan"),
+    ("gigabyte", 0, Comes::Parked("memory"), "memory limit 16 MiB in plan: asked for 1.0 GiB"),
+    ("beyond", 0, Comes::Parked("index"), "plan answered index "),
+    ("twice", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
+    // There is no other way to name a sequence twice: a round shows one request of each.
+    ("both", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
+    ("flood", 300, Comes::Nowhere, "line 99 of 300"),
+    ("starve", 0, Comes::Nowhere, ""),
+];
+
+/// Two running sums, `oldest` and `direct`, and a third whose rows may be of any width.
+fn start(environment: &[(&str, &Path)]) -> Server {
+    let mut call = Call::serve("repository").arguments(["--admin-upload=true"]);
+    for (name, value) in environment {
+        call = call.environment(name, value);
+    }
+    let repository = call.folder.path().join("repository");
+    accumulators(&repository, 64, 600_000_000);
+    let tensor = |name: &str| format!(r#"{{ name: "{name}" data_type: TYPE_INT32 dims: [ -1 ] }}"#);
+    let config = format!(
+        r#"backend: "onnxruntime" max_batch_size: 8 input [ {} ] output [ {} ]
+        instance_group [ {{ kind: KIND_CPU count: 1 }} ]
+        sequence_batching {{ max_sequence_idle_microseconds: 600000000 oldest {{ max_candidate_sequences: 64 }} state [ {{
+            input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ -1 ] }} ] }}"#,
+        tensor("INPUT"),
+        tensor("OUTPUT"),
+    );
+    fs::create_dir_all(repository.join("uneven/1")).unwrap();
+    fs::write(repository.join("uneven/config.pbtxt"), config).unwrap();
+    let graph = crate::server::root().join("tests/models/sum_int32.onnx");
+    fs::copy(graph, repository.join("uneven/1/model.onnx")).unwrap();
+    call.start()
+}
+
+fn shown(server: &Server, name: &str) -> String {
+    let ended: Ended = Call::sequor()
+        .environment("SEQUOR_SERVER", server.admin.unwrap().to_string())
+        .arguments(["plugin", "show", name])
+        .end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    ended.stdout
+}
+
+/// Nothing is wrong, and how long it took.
+fn judge(name: &str, seen: &[Seen], alone: &[Seen], beside: usize) {
+    for part in seen {
+        assert!(part.wrong.is_empty(), "{name}: {:#?}", part.wrong);
+        assert!(part.sums() > 0, "{name}");
+    }
+    let slowest = seen[0].took.max() as f64 / 1e3;
+    let (p99, before) = (seen[beside].ms(0.99), alone[beside].ms(0.99));
+    println!(
+        "hostile: {name:<12} {:>6} sums, p99 {:>5.1} ms, slowest {slowest:>6.1} ms; beside it p99 {p99:>5.1} ms ({:+.0} %)",
+        seen[0].sums(),
+        seen[0].ms(0.99),
+        (p99 / before - 1.0) * 100.0
+    );
+}
+
+/// Loads the hostile guest under the name of what it does, and lets it decide.
+fn let_loose(server: &Server, component: &[u8], model: &str, does: &str, amount: u32) -> String {
+    let name = format!("hostile-{does}");
+    load(server, &name, component);
+    attach(server, &name, model, json!({ "config": { "do": does, "after": 2, "amount": amount } }));
+    name
+}
+
+/// Waits until it is parked; what it was parked for.
+async fn parked(server: &Server, name: &str, progress: &Progress) -> Value {
+    progress.until(&format!("{name} is parked"), || attached(server, name)["state"] == "parked").await;
+    // Requests go on with the built-in policy.
+    progress.everybody(3).await;
+    attached(server, name)
+}
+
+/// Who is to blame, for what and where: as the operator is told it everywhere.
+fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
+    // The round that parks it may be given up before its answer is in: then nobody's round was lost, and none is counted.
+    assert!(at["fallbacks"].as_u64().unwrap() >= 2 && at["strikes"] == 3, "{at}");
+    assert_eq!(at["last_fault"]["kind"], kind, "{at}");
+    let told = at["last_fault"]["what"].as_str().unwrap();
+    assert!(told.contains(what), "{told}");
+    let panicked = what.starts_with("told to");
+    assert!(!panicked || told.contains("src/lib.rs:"), "the line is missing: {told}");
+    let log = logs(server, name);
+    let struck = log.iter().filter(|line| line.starts_with(told) && line.contains("built-in used for this round"));
+    assert!(struck.count() > 0, "{told}: {log:#?}");
+    let last =
+        format!("{name} is parked on oldest after 3 strikes in 60 s ({kind}: {told}). Requests go on with \"oldest\".");
+    assert!(log.iter().any(|line| line.starts_with(&last)), "{last}: {log:#?}");
+    let shown = shown(server, name);
+    assert!(shown.contains("PARKED") && shown.contains(told), "{shown}");
+    let page = ask(server.admin.unwrap(), "GET", "/", "text/html", b"").1;
+    let health = page.lines().find(|line| line.contains("class=\"bad\"") && line.contains(name));
+    let told = told.replace('<', "&lt;").replace('>', "&gt;");
+    assert!(health.is_some_and(|line| line.contains(&told)), "{told}: {page}");
+    assert_eq!(server.get("/v2/health/ready").0, 200, "a plug-in does not take the server out of service");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_plug_in_does_every_sum_is_right_and_the_culprit_is_named() {
+    let server = start(&[]);
+    let hostile = guest("hostile-default");
+    let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
+    let (_, alone) = during(&server, &parts, async |progress| progress.everybody(60).await).await;
+    for (does, amount, comes, what) in CASES {
+        let (name, seen) = during(&server, &parts, async |progress| {
+            let name = let_loose(&server, &hostile, "oldest", does, amount);
+            match comes {
+                Comes::Parked(kind) => {
+                    let at = parked(&server, &name, progress).await;
+                    blamed(&server, &name, &at, kind, what);
+                }
+                Comes::Nowhere => {
+                    // Whoever is starved runs within `max_wait` all the same.
+                    progress.everybody(2).await;
+                    let at = attached(&server, &name);
+                    assert_eq!((&at["state"], &at["strikes"]), (&json!("active"), &json!(0)), "{at}");
+                    let log = logs(&server, &name);
+                    assert!(what.is_empty() || log.iter().any(|line| line == what), "{log:#?}");
+                    assert!(!log.iter().any(|line| line == "line 100 of 300"), "a flood is dammed");
+                }
+            }
+            dismiss(&server, &name, "oldest");
+            progress.everybody(1).await;
+            name
+        })
+        .await;
+        judge(&name, &seen, &alone, 1);
+    }
+    let log = server.stop().stderr;
+    for (does, _, comes, what) in CASES {
+        let line = log.lines().find(|line| line.contains(&format!("hostile-{does}")) && line.contains(what));
+        assert!(comes == Comes::Nowhere || line.is_some(), "{does}: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unlike_shapes_never_become_one_batch() {
+    let server = start(&[]);
+    let hostile = guest("hostile-default");
+    let parts = [Part { uneven: true, ..Part::of("uneven", STREAMS) }];
+    let (_, seen) = during(&server, &parts, async |progress| {
+        progress.everybody(20).await;
+        let name = let_loose(&server, &hostile, "uneven", "shapes", 0);
+        let at = parked(&server, &name, progress).await;
+        assert_eq!(at["last_fault"]["kind"], "shapes", "{at}");
+        assert_eq!(at["last_fault"]["what"], "plan fired candidates whose shape-key differs as one batch");
+        assert!(at["fallbacks"].as_u64().unwrap() >= 2, "{at}");
+    })
+    .await;
+    judge("shapes", &seen, &seen, 0);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+/// Rounds of the loop that take about this long, in a guest: an instance is asked what a million take it.
+fn rounds_of(server: &Server, component: &[u8], model: &str, long: Duration) -> u32 {
+    const TRIED: u32 = 100_000;
+    load(server, "tried", component);
+    attach(server, "tried", model, json!({ "config": { "do": "spin", "amount": TRIED }, "time": "10s" }));
+    // Attaching has it answer nothing yet: one sequence asks it.
+    for n in 0..5 {
+        let (status, text) = sum_one(server, model, 1_000_000 + n);
+        assert_eq!(status, 200, "{text}");
+    }
+    let took = attached(server, "tried")["p50_us"].as_f64().unwrap();
+    dismiss(server, "tried", model);
+    (long.as_micros() as f64 / took * f64::from(TRIED)) as u32
+}
+
+/// One sequence of one step, over HTTP.
+fn sum_one(server: &Server, model: &str, id: u32) -> (u16, String) {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
+    let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": true });
+    let body = json!({ "parameters": parameters, "inputs": [input] }).to_string();
+    ask(server.http, "POST", &format!("/v2/models/{model}/infer"), "application/json", body.as_bytes())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults() {
+    let server = start(&[]);
+    let hostile = guest("hostile-default");
+    let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
+    let (_, alone) = during(&server, &parts, async |progress| progress.everybody(20).await).await;
+    // Just short of what it may: whether it is a little less or more, nobody's sum is wrong.
+    let rounds = rounds_of(&server, &hostile, "oldest", BUDGET);
+    let (at, seen) = during(&server, &parts, async |progress| {
+        let name = let_loose(&server, &hostile, "oldest", "spin", rounds);
+        progress.everybody(20).await;
+        let at = attached(&server, &name);
+        dismiss(&server, &name, "oldest");
+        at
+    })
+    .await;
+    judge("spin", &seen, &alone, 1);
+    println!("hostile: at its limit: {} calls, {} fallbacks, {} strikes", at["calls"], at["fallbacks"], at["strikes"]);
+
+    // A call of 40 ms that may take 60: beside four busy threads it lasts longer than that by the clock, and takes no more of a core.
+    let rounds = rounds_of(&server, &hostile, "oldest", Duration::from_millis(40));
+    let busy = Busy::threads(4);
+    let ((before, at), seen) = during(&server, &parts, async |progress| {
+        load(&server, "pushed", &hostile);
+        attach(&server, "pushed", "oldest", json!({ "config": { "do": "spin", "amount": rounds }, "time": "60ms" }));
+        // What was asked while it was being attached is the built-in's.
+        progress.everybody(1).await;
+        let before = attached(&server, "pushed");
+        progress.everybody(3).await;
+        (before, attached(&server, "pushed"))
+    })
+    .await;
+    drop(busy);
+    judge("pushed", &seen, &alone, 1);
+    println!(
+        "hostile: beside four busy threads: {} calls of {:.1} ms of a core, p99 {:.1} ms by the clock of 60 ms allowed",
+        at["calls"],
+        40.0,
+        at["p99_us"].as_f64().unwrap() / 1e3
+    );
+    assert_eq!(
+        (&at["strikes"], &at["fallbacks"], &at["state"]),
+        (&json!(0), &before["fallbacks"], &json!("active")),
+        "{at}"
+    );
+    assert_eq!(server.stop().code, Some(0));
+}
+
+/// Threads that do nothing, as fast as they can, until this is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn threads(n: usize) -> Busy {
+        let enough = Arc::new(AtomicBool::new(false));
+        for _ in 0..n {
+            let enough = Arc::clone(&enough);
+            std::thread::spawn(move || while !enough.load(Ordering::Relaxed) {});
+        }
+        Busy(enough)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The manifest is text in the component: the same length, another word.
+fn rewritten(component: &[u8], from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let at = component.windows(from.len()).position(|window| window == from.as_bytes()).expect(from);
+    let mut rewritten = component.to_vec();
+    rewritten[at..at + to.len()].copy_from_slice(to.as_bytes());
+    rewritten
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
+    let server = start(&[]);
+    let hostile = guest("hostile-default");
+    let cases: [(&str, Vec<u8>, &str); 5] = [
+        ("another world", rewritten(&hostile, "world = \"scheduler\"", "world = \"processor\""), "processor"),
+        ("another contract", rewritten(&hostile, "contract = \"0.1.0\"", "contract = \"0.2.0\""), "0.2.0"),
+        ("a module", b"\0asm\x01\0\0\0".to_vec(), "component"),
+        ("half a file", hostile[..hostile.len() / 2].to_vec(), "cut short"),
+        ("nothing", Vec::new(), "there is no component in the request"),
+    ];
+    let parts = [Part::of("oldest", STREAMS)];
+    let (_, seen) = during(&server, &parts, async |progress| {
+        load(&server, "serving", &guest("single"));
+        attach(&server, "serving", "oldest", json!({}));
+        // What was asked while it was being attached is the built-in's.
+        progress.everybody(1).await;
+        let before = attached(&server, "serving");
+        for (what, component, told) in &cases {
+            for path in ["/admin/plugins/new", "/admin/plugins/serving/replace"] {
+                let text = refused(&server, path, component);
+                let named = text.starts_with("new.wasm") || text.starts_with("serving.wasm");
+                assert!(text.contains(told) && (named || component.is_empty()), "{what}: {text}");
+                println!("hostile: {what}: {text}");
+            }
+            progress.everybody(1).await;
+        }
+        let after = attached(&server, "serving");
+        assert_eq!(
+            (&after["state"], &after["fallbacks"], &after["strikes"]),
+            (&json!("active"), &before["fallbacks"], &json!(0))
+        );
+        assert!(after["calls"].as_u64().unwrap() > before["calls"].as_u64().unwrap(), "{after}");
+    })
+    .await;
+    judge("refused", &seen, &seen, 0);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compiled_code_that_is_not_what_was_written_is_compiled_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let environment = [("SEQUOR_CACHE", cache.path())];
+    let server = start(&environment);
+    load(&server, "single", &guest("single"));
+    assert_eq!(server.stop().code, Some(0));
+    let files = || {
+        let read = fs::read_dir(cache.path().join("plugins")).unwrap();
+        read.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let [file] = files().try_into().unwrap();
+    let good = fs::read(&file).unwrap();
+    let mut stale = good.clone();
+    let at = stale.len() / 2;
+    stale[at..at + 64].fill(0xcc);
+    fs::write(&file, &stale).unwrap();
+
+    let server = start(&environment);
+    let parts = [Part::of("oldest", STREAMS)];
+    let (_, seen) = during(&server, &parts, async |progress| {
+        load(&server, "single", &guest("single"));
+        attach(&server, "single", "oldest", json!({}));
+        progress.everybody(3).await;
+        let at = attached(&server, "single");
+        assert!(at["state"] == "active" && at["strikes"] == 0 && at["calls"].as_u64().unwrap() > 0, "{at}");
+    })
+    .await;
+    judge("stale cache", &seen, &seen, 0);
+    let log = server.stop().stderr;
+    assert!(log.contains("compiled code of a plug-in is not used"), "{log}");
+    assert_eq!((files().len(), fs::read(&file).unwrap().len()), (1, good.len()), "it was made again");
+}

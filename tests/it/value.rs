@@ -1,0 +1,63 @@
+//! What a plug-in is good for, in the simulator: the same requests under `oldest` and under a guest, at nine tenths of what the instance can do
+//! and beyond it. `cargo bench --bench value` does the same live.
+
+use std::path::Path;
+
+use sequor::plugin::guest::Limits;
+use sequor::simulate::file::File;
+use sequor::simulate::outcome::{Outcome, Tenant};
+use sequor::simulate::{Contender, Costs, Experiment, Plug};
+
+use crate::operator::guest;
+
+const COST: &str = include_str!("../../benches/value/cost.toml");
+const DEADLINES: &str = include_str!("../../benches/value/deadlines.toml");
+const QUIET: &str = include_str!("../../benches/value/quiet.toml");
+const LOUD: &str = include_str!("../../benches/value/loud.toml");
+
+/// How these requests fare under `oldest` and under a guest.
+fn fares(workload: &str, plugin: &str) -> [Outcome; 2] {
+    let file = File::read(Path::new("x.toml"), workload).unwrap();
+    let plug = Plug::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default()).unwrap();
+    let experiment = Experiment {
+        workload: file.workload(1).unwrap(),
+        serving: file.serve.settle().unwrap(),
+        costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
+        contenders: vec![Contender::named("oldest").unwrap(), Contender::plugin(plugin, plug)],
+        seed: 1,
+    };
+    experiment.run().runs.try_into().unwrap()
+}
+
+fn quiet(outcome: &Outcome) -> &Tenant {
+    outcome.tenants.iter().find(|tenant| tenant.name == "quiet").unwrap()
+}
+
+#[test]
+fn the_most_urgent_first_misses_fewer_deadlines_of_the_same_requests() {
+    let [oldest, edf] = fares(DEADLINES, "edf");
+    assert!((0.85..0.95).contains(&(oldest.batches.mean / 8.0)) || oldest.busy > 0.85, "{}", oldest.busy);
+    let missed = |outcome: &Outcome| outcome.deadlines.unwrap().missed;
+    println!("value: {} deadlines missed by oldest, {} by edf, of {}", missed(&oldest), missed(&edf), oldest.requests);
+    assert!(missed(&oldest) >= 100, "too few to tell: {}", missed(&oldest));
+    assert!(missed(&edf) as f64 <= 0.7 * missed(&oldest) as f64, "{} of {}", missed(&edf), missed(&oldest));
+    let rounds = edf.rounds.unwrap();
+    assert_eq!((rounds.faults, rounds.fallbacks, edf.unanswered), (0, 0, 0));
+}
+
+#[test]
+fn a_tenant_at_ten_times_its_share_leaves_the_quiet_one_what_it_had_alone() {
+    let [alone, _] = fares(QUIET, "fair-share");
+    let [oldest, fair] = fares(LOUD, "fair-share");
+    let p99 = |outcome: &Outcome| quiet(outcome).wait.p99_us / 1e3;
+    println!(
+        "value: p99 wait of the quiet tenant: {:.1} ms alone, {:.1} ms beside the loud one with fair-share, {:.1} ms with oldest",
+        p99(&alone),
+        p99(&fair),
+        p99(&oldest)
+    );
+    assert!(p99(&fair) <= 1.3 * p99(&alone), "{} of {}", p99(&fair), p99(&alone));
+    assert!(p99(&oldest) > 10.0 * p99(&alone), "else there is nothing to be had: {}", p99(&oldest));
+    let rounds = fair.rounds.unwrap();
+    assert_eq!((rounds.faults, rounds.fallbacks, fair.unanswered), (0, 0, 0));
+}
