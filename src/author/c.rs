@@ -13,11 +13,26 @@ use super::{Problem, component, python, sdk};
 
 /// The version whose output is tested.
 pub const ZIG: &str = "ziglang==0.17.0";
+/// Zig would give it 16 MiB of stack, which is all the memory a plug-in has.
+const OPTIONS: [&str; 11] = [
+    "cc",
+    "-target",
+    "wasm32-wasi",
+    "-mexec-model=reactor",
+    "-O3",
+    "-s",
+    "-msimd128",
+    "-Wall",
+    "-Wl,--no-entry",
+    "-Wl,-z,stack-size=262144",
+    "-I",
+];
 pub const GET: &str = "sequor plugin doctor --install c";
 
 /// Makes a component of plugin.c, unless the same was made before.
 pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-    let stamp = Stamp::new(ZIG).kit(sdk::C).kit(sdk::WIT).sources(folder, &["c", "h"])?;
+    let stamp =
+        Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" "))).kit(sdk::C).kit(sdk::WIT).sources(folder, &["c", "h"])?;
     stamp.component(machine, || make(folder, machine))
 }
 
@@ -28,8 +43,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     let (kit, module) = (scratch.path().join("kit"), scratch.path().join("plugin.wasm"));
     sdk::write(sdk::C, &kit)?;
     let mut command = Command::new(zig);
-    command.args(["-m", "ziglang", "cc", "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-s", "-msimd128"]);
-    command.args(["-Wall", "-Wl,--no-entry", "-I"]).arg(&kit);
+    command.args(["-m", "ziglang"]).args(OPTIONS).arg(&kit);
     command.arg(folder.join("plugin.c")).args(["sequor.c", "scheduler_plugin.c"].map(|file| kit.join(file)));
     run(command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig")), "")?;
     let mut bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;

@@ -12,7 +12,10 @@ pub const COMPONENTIZE: &str = "componentize-py==0.25.1";
 
 /// Makes a component of plugin.py, unless the same was made before.
 pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-    let stamp = Stamp::new(COMPONENTIZE).kit(sdk::PYTHON).kit(sdk::WIT).sources(folder, &["py"])?;
+    let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
+        .kit(sdk::PYTHON)
+        .kit(sdk::WIT)
+        .sources(folder, &["py"])?;
     stamp.component(machine, || make(folder, machine))
 }
 

@@ -104,11 +104,11 @@ pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, Problem> {
 /// The last module that cargo says it made: the package's own comes after what it depends on.
 fn module_of(messages: &str) -> Option<PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let modules = artifacts.filter_map(|message| {
+    let mut modules = artifacts.filter_map(|message| {
         let files = message.get("filenames")?.as_array()?.clone();
         files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
     });
-    modules.last()
+    modules.next_back()
 }
 
 #[cfg(test)]

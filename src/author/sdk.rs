@@ -35,7 +35,7 @@ pub const WORLD: &str = "scheduler-plugin";
 
 /// A part of that world: without the ids of clients. What languages with a run time of their own make imports all of its world, used or not, and
 /// whoever does not need ids shall not have to be granted them.
-const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
+pub(super) const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
 world without-ids {
     import types;
     import host;

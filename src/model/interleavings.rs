@@ -151,7 +151,9 @@ fn equip(repository: &Repository) {
 /// What an operator does while requests run. The keeper's work is done here too: nobody else holds what these hold.
 fn operate(repository: &Repository) {
     let by = By("local");
-    let keep = || drop(repository.registry().map(crate::plugin::Registry::tend));
+    let keep = || {
+        repository.registry().map(crate::plugin::Registry::tend);
+    };
     for (name, component) in [("p", "f"), ("q", "a")] {
         Plugins::load(repository, name, component.into(), by).unwrap();
     }
@@ -168,7 +170,8 @@ fn operate(repository: &Repository) {
     keep();
     repository.park("q", by).unwrap();
     repository.unpark("q", by).unwrap();
-    repository.replace("q", "x".into(), by).map_or((), drop);
+    // Where it was asked something already, it fails its trial.
+    let _ = repository.replace("q", "x".into(), by);
     keep();
     repository.detach("q", "sum", by).unwrap();
 }
@@ -203,10 +206,10 @@ fn every_interleaving_tried_lets_two_instances_go() {
 
 #[test]
 fn every_interleaving_tried_lets_plug_ins_come_and_go_in_oldest() {
-    tried_with("oldest { max_candidate_sequences: 2 }", "1", Some(operate), RandomScheduler::new(1000));
+    tried_with("oldest { max_candidate_sequences: 2 }", "1", Some(operate), RandomScheduler::new(300));
 }
 
 #[test]
 fn every_interleaving_tried_lets_plug_ins_come_and_go_over_two_instances() {
-    tried_with("oldest { max_candidate_sequences: 1 }", "2", Some(operate), RandomScheduler::new(1000));
+    tried_with("oldest { max_candidate_sequences: 1 }", "2", Some(operate), RandomScheduler::new(300));
 }

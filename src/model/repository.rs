@@ -295,11 +295,9 @@ impl Repository {
     /// Does what has come due, as the timer would.
     #[cfg(all(test, feature = "shuttle"))]
     pub(super) fn tick(&self) {
-        for entry in self.0.models.read().values() {
-            if let Some(model) = &entry.model {
-                model.tick();
-            }
-        }
+        // Nothing is held where others may come in between.
+        let models: Vec<_> = self.0.models.read().values().filter_map(|entry| entry.model.clone()).collect();
+        models.iter().for_each(|model| model.tick());
     }
 
     /// Live sequences of all models.

@@ -102,7 +102,6 @@ impl<'de> Deserialize<'de> for Share {
 mod tests {
     use std::path::Path;
 
-    use super::*;
     use crate::simulate::file::File;
     use crate::simulate::{Contender, Costs, Experiment};
 

@@ -55,3 +55,30 @@ fn a_plug_in_in_python() {
     let component = std::fs::read(scratch.path().join("snake/snake.wasm")).unwrap();
     assert_eq!(&component[..8], b"\0asm\x0d\0\x01\0");
 }
+
+#[test]
+fn dev_serves_every_change_and_puts_back_what_was() {
+    let call = Call::serve("models").arguments(["--admin-upload=true"]);
+    copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
+    let server = call.start();
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("mine");
+    typed(&["sequor plugin new mine".to_owned()], scratch.path(), None);
+    let cache = prepared("SEQUOR_CACHE");
+    let dev = Call::sequor().arguments(["plugin", "dev", "--model", "accumulator_int32"]).arguments([&folder]);
+    let dev = dev.environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
+    let mut dev = dev.environment("CARGO_TARGET_DIR", cache.join("target")).environment("SEQUOR_CACHE", &cache).begin();
+    let first = dev.wait_for("mine-dev ").expect("it serves");
+    let source = folder.join("src/lib.rs");
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, text.replace("deciding for", "deciding now for")).unwrap();
+    let second = dev.wait_for("mine-dev ").expect("it serves the change");
+    assert_ne!(first.get(..16), second.get(..16), "another component");
+    dev.terminate();
+    let ended = dev.ended();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.ends_with("the built-in policy decides for accumulator_int32 again\n"), "{}", ended.stdout);
+    let list = Call::sequor().arguments(["plugin", "list", "--output", "json"]);
+    let list = list.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end();
+    assert_eq!(list.stdout, "[]\n", "{}", list.stderr);
+}

@@ -157,7 +157,7 @@ impl Process {
     }
 
     /// The next line of standard output that begins so; `None` if the program ends or hangs without one.
-    fn wait_for(&mut self, begin: &str) -> Option<String> {
+    pub(crate) fn wait_for(&mut self, begin: &str) -> Option<String> {
         let until = Instant::now() + HANGS;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {

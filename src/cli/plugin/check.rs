@@ -1,6 +1,6 @@
 //! `sequor plugin check`: would a server take it?
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::{ArgMatches, Command};
 
@@ -33,7 +33,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     Err(Failed::Configuration(format!("{wrong} of {} would be refused", files.len())))
 }
 
-fn one(path: &PathBuf, matches: &ArgMatches, machine: &Machine) -> Result<String, String> {
+fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<String, String> {
     let text = |problem: Problem| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
     let trial = Trial::new(path, &bytes, machine, file::of_terms(matches).map_err(|e| e.to_string())?).map_err(text)?;

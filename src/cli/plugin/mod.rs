@@ -57,7 +57,7 @@ fn machine() -> Machine {
 /// What is wrong with a file is its author's to mend; the rest did not work out.
 fn failed(problem: Problem) -> Failed {
     match problem {
-        Problem::File { .. } => Failed::Configuration(problem.to_string()),
-        _ => Failed::Failed(problem.to_string()),
+        Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
+        other => Failed::Failed(other.to_string()),
     }
 }
