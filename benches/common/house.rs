@@ -9,7 +9,7 @@ use sequor::model::repository::Availability;
 use sequor::model::request::SequenceStep;
 use sequor::model::{InferRequest, Named, Options, Parameter, Repository, Tensor};
 use sequor::plugin::report::{Attach, By, Plugins};
-use sequor::plugin::{MakeSource, Rules};
+use sequor::plugin::{Grants, MakeSource, Rules};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
@@ -17,6 +17,10 @@ use tempfile::TempDir;
 pub(crate) type Told<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const MODEL: &str = "sum";
+
+/// A component of Python's asks for all that its world knows.
+#[allow(dead_code, reason = "not every benchmark runs Python")]
+pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence_text: true };
 
 /// A feature that every request may bring.
 const TENANT: &str =

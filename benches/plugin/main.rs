@@ -71,7 +71,7 @@ fn python(engine: &Arc<Engine>) -> Told<()> {
         println!("{NAME} was not built: left out");
         return Ok(());
     };
-    let component = Component::new(engine, "fair-share.wasm", &bytes, Grants::default(), None)?;
+    let component = Component::new(engine, "fair-share.wasm", &bytes, house::GRANTS, None)?;
     let mut guest = start(&component)?;
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
+use sequor::plugin::Loader;
 use sequor::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, Services, Source, Struck};
-use sequor::plugin::{Grants, Loader};
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 
-use crate::house::{House, Told, guest, of_tenant, step};
+use crate::house::{GRANTS, House, Told, guest, of_tenant, step};
 
 const CLIENTS: u64 = 32;
 const TURNS: usize = 7;
@@ -62,7 +62,7 @@ fn onnx() -> Told<OnnxBackend> {
 }
 
 fn house(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, cache: &std::path::Path) -> Told<House> {
-    let loader = Loader::new(Some(cache), Grants::default())?;
+    let loader = Loader::new(Some(cache), GRANTS)?;
     let make = move |name: &str, bytes: Vec<u8>| match name {
         NATIVE => Ok(Arc::new(Native(manifest())) as Arc<dyn Source>),
         _ => loader.load(name, &bytes),
