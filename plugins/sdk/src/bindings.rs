@@ -1430,14 +1430,16 @@ pub mod exports {
                 }
                 pub trait Guest {
                     /// Called first. `config` is JSON: the table `config` of `[plugins.scheduler]`, `{}` without one. An error refuses the attachment (or
-                    /// the replacement: then the one that serves goes on).
+                    /// the replacement: then the one that serves goes on). What plugin.toml says of its settings is held against it before, and the defaults
+                    /// of those that were not given are filled in. This call, `save`, `restore` and the start of an instance are in no request's way: each may
+                    /// take 100 times the CPU time of a `plan`.
                     #[allow(async_fn_in_trait)]
                     fn configure(
                         config: _rt::String,
                         model: Model,
                     ) -> ::core::result::Result<(), _rt::String>;
                     /// Which of the candidates run now on `round.instance`. `none`: what the server would do without a plug-in.
-                    /// Limits: 2 ms of CPU time unless the operator says otherwise.
+                    /// Limits: 2 ms of CPU time unless the operator says otherwise, held to with a grain of 1 ms; waiting for a processor does not count.
                     #[allow(async_fn_in_trait)]
                     fn plan(
                         round: Round,
@@ -1453,7 +1455,7 @@ pub mod exports {
                         room: _rt::Vec<u32>,
                         victims: Columns,
                     ) -> _rt::Vec<Admission>;
-                    /// What happened since the last call of this function.
+                    /// What happened since the last call of this function. It may take the CPU time of one `plan`, and of one more for every 1,024 events.
                     #[allow(async_fn_in_trait)]
                     fn observe(events: Events) -> ();
                     /// What the plug-in wants to hand on to whoever takes its place; at most 1 MiB. Called before it is replaced, and now and then.
