@@ -39,9 +39,9 @@ impl plugin::Clock for Clock {
 
 /// A model, as its plug-ins reach it.
 #[derive(Debug)]
-struct Desk(Weak<Model>);
+struct Driven(Weak<Model>);
 
-impl plugin::Driver for Desk {
+impl plugin::Driver for Driven {
     fn attach(&self, load: Load, hooks: Option<Hooks>) {
         if let Some(model) = self.0.upgrade() {
             model.attach(load, hooks);
@@ -183,8 +183,8 @@ impl Repository {
         load: &Arc<Loaded>,
     ) -> Result<Arc<Attachment>, PluginError> {
         let source = registry.find(plugin)?;
-        let desk = Arc::new(Desk(Arc::downgrade(model)));
-        let attachment = registry.attachment(plugin, facts(load), load.key, desk, terms)?;
+        let driven = Arc::new(Driven(Arc::downgrade(model)));
+        let attachment = registry.attachment(plugin, facts(load), load.key, driven, terms)?;
         let unfit = |unfit| PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name));
         attachment.dry_run(source.as_ref()).map_err(unfit)?;
         Ok(attachment)
