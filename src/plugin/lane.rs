@@ -19,6 +19,8 @@ pub(super) struct Lane {
     pub(super) hooks: Hooks,
     /// Bytes of its memory once it was ready: more than that is what it has gathered.
     pub(super) at_start: u64,
+    /// Bytes it may have.
+    pub(super) memory_limit: u64,
     /// As of its last call.
     memory: AtomicU64,
     seat: Mutex<Seat>,
@@ -41,7 +43,8 @@ impl Seat {
 
     pub(super) fn into_lane(self, hooks: Hooks) -> Lane {
         let at_start = self.memory();
-        Lane { hooks, at_start, memory: AtomicU64::new(at_start), seat: Mutex::new(self) }
+        let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
+        Lane { hooks, at_start, memory_limit, memory: AtomicU64::new(at_start), seat: Mutex::new(self) }
     }
 
     pub(super) fn goes_on_from(&mut self, next: u64) {
@@ -104,6 +107,12 @@ impl Lane {
 
     pub(super) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether with so much memory it has gathered three quarters of what it may.
+    pub(super) fn is_full(&self, memory: u64) -> bool {
+        let room = self.memory_limit.saturating_sub(self.at_start);
+        memory > self.at_start && memory >= self.at_start + room / 4 * 3
     }
 
     /// The seat, however long that takes.
