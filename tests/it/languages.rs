@@ -19,6 +19,7 @@ const LOAD: &str = "
     slots = 60
     max_batch = 4
     idle = \"never\"
+    max_wait = \"1h\"
     [[poisson]]
     rate = \"2500/s\"
     sequences = 60

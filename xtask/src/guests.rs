@@ -31,6 +31,7 @@ pub(crate) fn build(sequor: &Path) -> Result<String> {
     let mut well_behaved = plugin_build(sequor);
     well_behaved.args(entries(&process::root().join("plugins/guests"))?);
     well_behaved.args(entries(&process::root().join("plugins/guests-python"))?);
+    well_behaved.arg("plugins/hostile-python");
     process::run(&mut well_behaved)?;
     let mut hostile = plugin_build(sequor);
     hostile.arg("plugins/hostile").arg("--manifest").args(entries(&process::root().join("plugins/hostile/manifests"))?);
