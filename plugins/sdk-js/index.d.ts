@@ -57,6 +57,8 @@ export interface Ready {
   readonly stateBytes: Float64Array;
   /** Every candidate, in the order in which they became ready. */
   indices(): number[];
+  /** Candidates (all, if none are given), the least number of `by` first; of like numbers, in the order given. */
+  sorted(by: ArrayLike<number>, of?: number[]): number[];
   /** A key feature; 0n if the model has none of this name. */
   key(feature: string, i: number): Key;
   /** A numeric feature; 0 if the model has none of this name. */

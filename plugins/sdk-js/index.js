@@ -4,8 +4,7 @@
 //
 //     export class Plugin extends Scheduler {
 //       plan(round, ready) {
-//         const order = ready.indices().sort((a, b) => ready.deadlineUs[a] - ready.deadlineUs[b]);
-//         return Plan.fire(ready.batch(order, round));
+//         return Plan.fire(ready.batch(ready.sorted(ready.deadlineUs), round));
 //       }
 //     }
 //

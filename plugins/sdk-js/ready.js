@@ -1,7 +1,5 @@
 // The candidates.
 
-const NEVER = 2n ** 64n - 1n;
-
 // Times and sizes are numbers; never is Infinity.
 const NUMBERS = ["step", "arrivalUs", "readyUs", "deadlineUs", "inputBytes", "stateBytes"];
 // As they come: handles and keys are 64 bits of no meaning, which a number would not hold.
@@ -27,6 +25,11 @@ export class Ready {
     return Array.from({ length: this.length }, (_, i) => i);
   }
 
+  // Candidates (all of them, if none are given), the least number of `by` first; of like numbers, in the order given.
+  sorted(by, of = this.indices()) {
+    return of.slice().sort((a, b) => by[a] - by[b] || 0);
+  }
+
   // A key feature of candidate `i`; 0n if the model has none of this name.
   key(feature, i) {
     return this.#feature("keys", this.#model.keys, feature, i, 0n);
@@ -47,10 +50,10 @@ export class Ready {
       const size = rows.length ? rows[i] : 1;
       const of = shapeKey.length ? shapeKey[i] : 0n;
       shape ??= of;
-      if (of === shape && left > 0 && (size <= left || taken.length === 0)) {
-        taken.push(i);
-        left -= Math.min(size, left);
-      }
+      if (of !== shape || (size > left && taken.length > 0)) continue;
+      taken.push(i);
+      left -= size;
+      if (left <= 0) break;
     }
     return taken;
   }
@@ -72,11 +75,22 @@ export class Ready {
   column(name) {
     if (!this.#made.has(name)) {
       const column = this.#asked(name);
-      const number = (value) => (value === NEVER ? Infinity : Number(value));
-      this.#made.set(name, NUMBERS.includes(name) ? Float64Array.from(column, number) : column);
+      this.#made.set(name, NUMBERS.includes(name) ? numbers(column) : column);
     }
     return this.#made.get(name);
   }
+}
+
+// 64 bits as numbers, half by half: a bigint for each would be garbage.
+function numbers(column) {
+  const halves = new Uint32Array(column.buffer, column.byteOffset, 2 * column.length);
+  const made = new Float64Array(column.length);
+  for (let i = 0; i < made.length; i++) {
+    const low = halves[2 * i];
+    const high = halves[2 * i + 1];
+    made[i] = high === 0xffffffff && low === 0xffffffff ? Infinity : high * 4294967296 + low;
+  }
+  return made;
 }
 
 for (const name of [...NUMBERS, ...AS_THEY_ARE]) {

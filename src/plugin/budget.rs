@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
-use super::guest::{AT_START, ROOM};
+use super::guest::{AT_START, room};
 
 /// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
 pub(super) const FUEL_A_NANO: u64 = 8;
@@ -68,7 +68,7 @@ impl Memory {
     }
 
     pub(super) fn limit(&self) -> u64 {
-        self.given.unwrap_or(self.at_start + ROOM)
+        self.given.unwrap_or(self.at_start + room(self.at_start))
     }
 }
 
@@ -144,13 +144,13 @@ mod tests {
     fn without_a_limit_it_may_gather_so_much_beyond_what_it_starts_with() {
         const MIB: usize = 1 << 20;
         let mut memory = Memory::new(None);
-        assert!(memory.memory_growing(0, 12 * MIB, None).unwrap() && memory.memory_growing(0, MIB, None).unwrap());
-        assert_eq!(memory.limit(), 29 << 20);
+        assert!(memory.memory_growing(0, MIB / 2, None).unwrap() && memory.memory_growing(0, MIB / 2, None).unwrap());
+        assert_eq!(memory.limit(), 17 << 20);
         memory.started();
-        assert!(memory.memory_growing(12 * MIB, 28 * MIB, None).unwrap(), "13 that it started with, and 16");
+        assert!(memory.memory_growing(MIB / 2, 33 * MIB / 2, None).unwrap(), "one that it started with, and 16");
         assert!(!memory.memory_growing(0, MIB, None).unwrap(), "another memory is none that it started with");
         let mut greedy = Memory::new(None);
-        assert!(!greedy.memory_growing(0, 81 * MIB, None).unwrap());
-        assert_eq!((greedy.refused, greedy.limit()), (Some(81 << 20), 80 << 20));
+        assert!(!greedy.memory_growing(0, 200 * MIB, None).unwrap());
+        assert_eq!((greedy.refused, greedy.limit()), (Some(200 << 20), (64 + 128) << 20));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
-use super::guest::{Events, Guest, Struck};
+use super::guest::{Events, Guest, Struck, is_full};
 use super::inbox::Inbox;
 use super::recent;
 
@@ -111,8 +111,7 @@ impl Lane {
 
     /// Whether with so much memory it has gathered three quarters of what it may.
     pub(super) fn is_full(&self, memory: u64) -> bool {
-        let room = self.memory_limit.saturating_sub(self.at_start);
-        memory > self.at_start && memory >= self.at_start + room / 4 * 3
+        is_full(self.at_start, self.memory_limit, memory)
     }
 
     /// The seat, however long that takes.

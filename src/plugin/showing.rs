@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sequor_core::Load;
 
 use super::attachment::{Attachment, Bell, Clock, Driver, Saved, Terms};
-use super::guest::{ModelFacts, ROOM, Source};
+use super::guest::{ModelFacts, Source, room};
 use super::health::Health;
 use super::inbox::Inbox;
 use super::journal::Journal;
@@ -100,7 +100,7 @@ impl Attachment {
 
     pub fn show(&self) -> Attached {
         let now = self.clock.now();
-        let given = self.terms.limits.memory.unwrap_or(ROOM);
+        let given = self.terms.limits.memory.unwrap_or(room(0));
         let (memory, memory_limit) =
             self.lane.load().as_ref().map_or((0, given), |lane| (lane.memory(), lane.memory_limit));
         let (state, strikes) = {

@@ -17,16 +17,17 @@ export class Plugin extends Scheduler {
     // Each candidate's turn, as if those of its tenant before it had run.
     const following = new Map();
     const { arrivalUs, rows } = ready;
-    const order = [];
-    for (const i of ready.indices().sort((a, b) => arrivalUs[a] - arrivalUs[b])) {
+    const turns = new Float64Array(ready.length);
+    const arrived = ready.sorted(arrivalUs);
+    for (const i of arrived) {
       const tenant = ready.key("tenant", i);
       const turn = following.get(tenant) ?? this.turn(tenant);
-      order.push([turn, i]);
+      turns[i] = turn;
       following.set(tenant, turn + rows[i] / this.weight(tenant));
     }
-    order.sort((a, b) => a[0] - b[0]);
-    this.clock = Math.max(this.clock, order[0][0]);
-    return Plan.fire(ready.batch(order.map(([, i]) => i), round));
+    const order = ready.sorted(turns, arrived);
+    this.clock = Math.max(this.clock, turns[order[0]]);
+    return Plan.fire(ready.batch(order, round));
   }
 
   observe(event) {

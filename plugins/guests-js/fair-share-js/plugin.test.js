@@ -20,3 +20,9 @@ test("weights are shares", () => {
   assert.deepEqual(bench.plan(candidates).fire, [0, 1, 2, 4]);
   assert.throws(() => new Bench(new Plugin(), { config: { weights: { gold: 0 } } }), /weights.gold must be above 0/);
 });
+
+test("who came first goes first, of like turns", () => {
+  const bench = new Bench(new Plugin(), { maxBatch: 3, keys: ["tenant"] });
+  const came = (tenant, arrivalUs) => candidate({ keys: { tenant }, arrivalUs });
+  assert.deepEqual(bench.plan([came("a", 30), came("b", 20), came("c", 10), came("c", 5)]).fire, [3, 1, 0]);
+});

@@ -11,7 +11,6 @@ export class Plugin extends Scheduler {
     // Deadlines that cannot be kept any more count as none.
     const soonest = round.nowUs + this.marginUs;
     const due = ready.deadlineUs.map((at) => (at >= soonest ? at : NEVER));
-    const sooner = (a, b) => (due[a] === due[b] ? a - b : due[a] - due[b]);
-    return Plan.fire(ready.batch(ready.indices().sort(sooner), round));
+    return Plan.fire(ready.batch(ready.sorted(due), round));
   }
 }

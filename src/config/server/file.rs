@@ -174,7 +174,7 @@ pub struct Plugins {
     pub max_candidates: u32,
     /// CPU time of a call.
     pub time: Span,
-    /// Memory of an instance; without it 16 MiB more than it starts with.
+    /// Memory of an instance; without it what its language needs.
     pub memory: Option<Size>,
     /// Strikes within a minute that park a plug-in.
     pub strikes: u32,

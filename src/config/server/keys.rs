@@ -131,7 +131,7 @@ pub const KEYS: &[Key] = &[
     key(
         "plugins.memory",
         Kind::Size,
-        "Memory an instance of a plug-in may take, unless the model says otherwise; 16 MiB more than it starts with if not given",
+        "Memory an instance of a plug-in may take, unless the model says otherwise; what its language needs if not given",
     ),
     key("plugins.strikes", Kind::Number, "Strikes within a minute after which a plug-in is parked"),
     key("plugins.grants", Kind::Texts, "What plug-ins are given beyond their world: clock, random, sequence-text"),
