@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
+    Batch, Event, Hooks, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
     Usage,
 };
 use tokio::sync::oneshot;
@@ -202,7 +202,7 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         Ok(req)
@@ -222,9 +222,28 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
+    }
+
+    /// Which hooks of an external policy the core calls for this load; `with` is done in the same lock section.
+    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        table.apply(now, Event::Attach(load, hooks));
+        // What was given up was the round of whoever decided until now.
+        let acts = self.settle(&mut table);
+        with();
+        drop(table);
+        self.act(acts, now);
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    fn settle(&self, table: &mut Table) -> Acts {
+        let mut acts = table.settle();
+        self.address(&mut acts);
+        acts
     }
 
     // === for operators ===
@@ -266,7 +285,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -277,7 +296,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -298,7 +317,7 @@ impl Model {
         }
         table.apply(now, Event::Ran { batch: batch.id, rows });
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -342,8 +361,8 @@ impl Model {
                 Told::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, what) in acts.policies {
-            self.tell_policy(load, what);
+        for (load, whom, what) in acts.policies {
+            self.tell_policy(load, whom, what);
         }
         if let Some(due) = acts.due {
             self.arm(due);

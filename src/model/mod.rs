@@ -37,6 +37,9 @@ pub mod overview;
 mod pending;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod plugin_swap_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod plugin_tests;
 mod plugins;
 mod record;

@@ -15,23 +15,27 @@ use crate::plugin::guest::Source;
 use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
 use crate::plugin::stand_in::{Does, Version};
 
-const BY: By<'_> = By("ops-anna");
+pub(super) const BY: By<'_> = By("ops-anna");
 
-type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
+pub(super) type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
 
 /// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
-struct Rig {
-    house: House,
-    versions: Versions,
+pub(super) struct Rig {
+    pub(super) house: House,
+    pub(super) versions: Versions,
 }
 
 fn hooks(name: &str) -> Hooks {
+    if name.starts_with("few") {
+        return Hooks { plan: true, columns: columns::SEQ, ..Hooks::default() };
+    }
     Hooks { plan: true, observe: true, admit: name.starts_with("admit"), columns: columns::ALL, ..Hooks::default() }
 }
 
 fn does(name: &str) -> Option<Does> {
     Some(match name.split('#').next().unwrap_or(name) {
-        "first" => Does::First,
+        "first" | "few" => Does::First,
+        "untold" => Does::TrapInObserve,
         "all" => Does::All,
         "trap" => Does::Trap,
         "beyond" => Does::Beyond,
@@ -43,7 +47,7 @@ fn does(name: &str) -> Option<Does> {
 
 impl Rig {
     /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
-    fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
+    pub(super) fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
         let house = House::empty(u64::MAX);
         let dir = house.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
@@ -66,25 +70,25 @@ impl Rig {
         Rig { house, versions }
     }
 
-    fn new(files: &[&str]) -> Rig {
+    pub(super) fn new(files: &[&str]) -> Rig {
         let rig = Rig::empty(files, |_| {});
         rig.load();
         rig
     }
 
-    fn load(&self) {
+    pub(super) fn load(&self) {
         load(&self.house.repository, &self.house.model());
     }
 
-    fn write(&self, sequor_toml: &str) {
+    pub(super) fn write(&self, sequor_toml: &str) {
         fs_err::write(self.house.model().join("sequor.toml"), sequor_toml).unwrap();
     }
 
-    fn plans(&self, version: &str) -> u64 {
+    pub(super) fn plans(&self, version: &str) -> u64 {
         self.versions.lock()[version].script.lock().plans
     }
 
-    fn state(&self, name: &str) -> State {
+    pub(super) fn state(&self, name: &str) -> State {
         self.house.repository.show(name).unwrap().attached[0].state
     }
 
@@ -96,14 +100,14 @@ impl Rig {
         }
     }
 
-    fn sequence(&self, id: u64) {
+    pub(super) fn sequence(&self, id: u64) {
         assert_eq!(self.house.sum(id, 5, |s| s.start = true), 5);
         assert_eq!(self.house.sum(id, 6, |_| {}), 11);
         assert_eq!(self.house.sum(id, 7, |s| s.end = true), 18);
     }
 }
 
-fn attach(plugin: &str) -> Attach {
+pub(super) fn attach(plugin: &str) -> Attach {
     Attach { plugin: plugin.to_owned(), model: "sum".to_owned(), ..Attach::default() }
 }
 

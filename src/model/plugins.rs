@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
+use sequor_core::{Hooks, Id, Live, Load, Seq, Time};
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
 use crate::plugin::guest::{Limits, ModelFacts};
 use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
-use crate::plugin::{self, Attachment, MakeSource, Registry, Rules, Terms};
+use crate::plugin::{self, Attachment, MakeSource, Outlet, Ready, Registry, Rules, Terms, Unfit};
 
 use super::clock::Clock;
 use super::driver::Model;
@@ -19,7 +19,7 @@ use super::loaded::Loaded;
 use super::loading::strategy_name;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
-use super::table::ToPolicy;
+use super::table::{Acts, ToPolicy};
 
 /// Who says which plug-in decides for a model.
 #[derive(Debug, Clone, Default)]
@@ -42,9 +42,9 @@ impl plugin::Clock for Clock {
 struct Driven(Weak<Model>);
 
 impl plugin::Driver for Driven {
-    fn attach(&self, load: Load, hooks: Option<Hooks>) {
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
         if let Some(model) = self.0.upgrade() {
-            model.attach(load, hooks);
+            model.attach(load, hooks, with);
         }
     }
 
@@ -63,9 +63,10 @@ impl plugin::Driver for Driven {
 
 /// What a model's external policies are told, and may ask.
 impl Model {
-    /// Which hooks of an external policy the core calls for this load.
-    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
-        self.apply(Event::Attach(load, hooks));
+    /// Where plug-ins reach a load.
+    fn outlet(self: &Arc<Self>, load: &Loaded) -> Arc<Outlet> {
+        let made = || Outlet::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
+        Arc::clone(load.outlet.get_or_init(made))
     }
 
     /// Who lives on a load; `None` once it is gone.
@@ -78,13 +79,29 @@ impl Model {
         self.table.lock().core.id_of(seq).cloned()
     }
 
-    pub(super) fn tell_policy(&self, load: Load, what: ToPolicy) {
-        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
-        let Some(attachment) = attachment else { return };
-        match what {
-            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
-            ToPolicy::Fallback => attachment.fell_back(),
-            ToPolicy::Stale(picks) => attachment.went_stale(picks),
+    /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
+    pub(super) fn address(&self, acts: &mut Acts) {
+        if acts.policies.is_empty() {
+            return;
+        }
+        let loads = self.loads();
+        for (load, whom, _) in &mut acts.policies {
+            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
+        }
+    }
+
+    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: ToPolicy) {
+        match (whom, what) {
+            (Some(attachment), ToPolicy::News(first, news, lost)) => attachment.tell(first, news, lost),
+            (Some(attachment), ToPolicy::Fallback) => attachment.fell_back(),
+            (Some(attachment), ToPolicy::Stale(picks)) => attachment.went_stale(picks),
+            // Somebody may be about to come.
+            (None, ToPolicy::News(first, news, lost)) => {
+                let loads = self.loads();
+                let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
+                outlet.map(|outlet| outlet.put(first, news, lost));
+            }
+            (None, ToPolicy::Fallback | ToPolicy::Stale(_)) => {}
         }
     }
 }
@@ -183,28 +200,20 @@ impl Repository {
         load: &Arc<Loaded>,
     ) -> Result<Arc<Attachment>, PluginError> {
         let source = registry.find(plugin)?;
-        let driven = Arc::new(Driven(Arc::downgrade(model)));
-        let attachment = registry.attachment(plugin, facts(load), load.key, driven, terms)?;
-        let unfit = |unfit| PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name));
-        attachment.dry_run(source.as_ref()).map_err(unfit)?;
+        let attachment = registry.attachment(plugin, facts(load), model.outlet(load), terms)?;
+        attachment.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
         Ok(attachment)
     }
 
-    /// Lets it decide for a load that the core knows, in place of the one that did.
+    /// Lets it decide for a load that the core knows and that nobody decides for yet.
     pub(super) fn let_decide(&self, load: &Loaded, attachment: &Arc<Attachment>) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
-        if let Some(old) = load.attachment.swap(Some(Arc::clone(attachment))) {
-            registry.dismiss(&old);
-        }
-        if let Err(unfit) = attachment.open() {
-            load.attachment.store(None);
-            registry.dismiss(attachment);
-            return Err(LoadError::Runtime(format!("{}: {unfit}", attachment.plugin())));
-        }
-        let plugin = attachment.plugin().to_owned();
-        registry.settle(Arc::clone(attachment));
+        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", attachment.plugin()));
+        let ready = attachment.prepare().map_err(unfit)?;
+        settle(registry, load, (Arc::clone(attachment), ready));
+        let plugin = attachment.plugin();
         // Another version may have taken its place everywhere while this one was made.
-        if let Ok(current) = registry.find(&plugin)
+        if let Ok(current) = registry.find(plugin)
             && let Err(unfit) = attachment.keep_to(&current)
         {
             tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
@@ -238,21 +247,26 @@ impl Repository {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
         }
-        let tried = |load: &Arc<Loaded>| {
-            let terms = self.terms(registry, how);
-            self.tried(registry, &how.plugin, terms, &model, load).map(|at| (Arc::clone(load), at))
+        // All of them, before anything changes.
+        let ready = |load: &Arc<Loaded>| {
+            let attachment = self.tried(registry, &how.plugin, self.terms(registry, how), &model, load)?;
+            let ready = attachment.prepare().map_err(|unfit| cannot_decide(&how.plugin, &model, &unfit))?;
+            Ok((Arc::clone(load), attachment, ready))
         };
-        let made = loads.iter().map(tried).collect::<Result<Vec<_>, _>>()?;
-        for (load, attachment) in &made {
-            self.let_decide(load, attachment).map_err(|e| PluginError::Invalid(e.to_string()))?;
-        }
+        let all = loads.iter().map(ready).collect::<Result<Vec<_>, PluginError>>()?;
         let after = registry.find(&how.plugin)?.sha256().to_owned();
         let before = before.and_then(|b| registry.show(b.plugin()).ok()).map(|s| s.sha256).unwrap_or_default();
+        // From here on nothing can fail.
+        let settled = |(load, attachment, ready): (Arc<Loaded>, Arc<Attachment>, Ready)| {
+            settle(registry, &load, (Arc::clone(&attachment), ready));
+            attachment
+        };
+        let made: Vec<Arc<Attachment>> = all.into_iter().map(settled).collect();
         registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
         self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
         if how.save {
             self.save(how, &after)?;
-            made.iter().for_each(|(_, attachment)| attachment.is_saved());
+            made.iter().for_each(|attachment| attachment.is_saved());
             registry.audit("save", &how.plugin, &how.model, by, &before, &after);
         }
         Ok(())
@@ -283,8 +297,8 @@ impl Repository {
         let mut any = false;
         for load in served.loads().iter() {
             let Some(attachment) = load.attachment.load_full().filter(|at| at.plugin() == name) else { continue };
-            load.attachment.store(None);
-            registry.dismiss(&attachment);
+            let mut off = None;
+            registry.dismiss(&attachment, &mut || off = load.attachment.swap(None));
             any = true;
         }
         if !any {
@@ -294,6 +308,18 @@ impl Repository {
         registry.audit("detach", name, model, by, &before, "");
         Ok(())
     }
+}
+
+/// Lets it decide for this load from now on, in the place of whoever did.
+fn settle(registry: &Registry, load: &Loaded, (attachment, ready): (Arc<Attachment>, Ready)) {
+    let old = load.attachment.load_full();
+    let mut off = None;
+    let at = Arc::clone(&attachment);
+    registry.settle((attachment, ready), old.as_ref(), &mut || off = load.attachment.swap(Some(Arc::clone(&at))));
+}
+
+fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
+    PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
 }
 
 /// A configuration is a JSON table, or nothing.

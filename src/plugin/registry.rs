@@ -7,13 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sequor_core::{Load, Time};
+use sequor_core::Time;
 
-use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
+use super::attachment::{Attachment, Bell as _, Clock, Terms};
 use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
 use super::keeper::Keeper;
-use super::making::Unfit;
+use super::making::{Ready, Unfit};
+use super::outlet::Outlet;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::texts::Texts;
@@ -209,21 +210,17 @@ impl Registry {
         for at in &attachments {
             at.dry_run(new.as_ref()).map_err(|unfit| refused(at, &unfit))?;
         }
-        let mut done: Vec<&Arc<Attachment>> = Vec::new();
+        let mut ready = Vec::new();
         for at in &attachments {
-            match at.take_over(new) {
+            match at.ready_for(new) {
+                Ok(instance) => ready.push((at, instance)),
                 // Its load was unloaded meanwhile.
-                Ok(()) | Err(Unfit::Gone) => done.push(at),
-                Err(unfit) => {
-                    for at in done {
-                        if let Err(unfit) = at.take_over(old) {
-                            tracing::error!(plugin = name, "the version before did not come back: {unfit}");
-                        }
-                    }
-                    return Err(refused(at, &unfit));
-                }
+                Err(Unfit::Gone) => {}
+                Err(unfit) => return Err(refused(at, &unfit)),
             }
         }
+        // From here on nothing can fail.
+        ready.into_iter().for_each(|(at, instance)| at.take_over(new, instance));
         if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
             plugin.previous = Some(std::mem::replace(&mut plugin.current, Arc::clone(new)));
         }
@@ -267,30 +264,39 @@ impl Registry {
 
     // === attachments ===
 
-    /// An attachment that decides nothing until it is opened; see [`Registry::settle`].
+    /// An attachment that decides nothing until it is settled.
     pub fn attachment(
         &self,
         name: &str,
         facts: ModelFacts,
-        load: Load,
-        driver: Arc<dyn Driver>,
+        outlet: Arc<Outlet>,
         terms: Terms,
     ) -> Result<Arc<Attachment>, PluginError> {
         self.find(name)?;
         let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(&p.current)))?;
-        Ok(Arc::new(Attachment::new(&self.0.shared, whom, (facts, load), driver, terms)))
+        Ok(Arc::new(Attachment::new(&self.0.shared, whom, facts, outlet, terms)))
     }
 
-    /// Looks after an attachment from now on.
-    pub fn settle(&self, attachment: Arc<Attachment>) {
-        self.0.attachments.lock().push(attachment);
+    /// Lets an attachment decide, in the place of another at its load if there was one, and looks after it from now on. `with` is done in the
+    /// instant in which the one is asked no more and the other is. Nothing of this can fail.
+    pub fn settle(
+        &self,
+        (attachment, ready): (Arc<Attachment>, Ready),
+        old: Option<&Arc<Attachment>>,
+        with: &mut dyn FnMut(),
+    ) {
+        attachment.succeed(ready, old.map(|old| &**old), with);
+        let mut all = self.0.attachments.lock();
+        all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
+        all.push(attachment);
+        drop(all);
         self.0.keeper.ring();
     }
 
-    /// Looks after it no more; it decides nothing.
-    pub fn dismiss(&self, attachment: &Arc<Attachment>) {
+    /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.
+    pub fn dismiss(&self, attachment: &Arc<Attachment>, with: &mut dyn FnMut()) {
+        attachment.close(with);
         self.0.attachments.lock().retain(|at| !Arc::ptr_eq(at, attachment));
-        attachment.close();
     }
 
     /// The attachments of a plug-in.

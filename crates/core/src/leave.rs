@@ -352,15 +352,12 @@ impl Core {
 }
 
 impl LoadState {
-    /// What a replaced policy still ponders is void. How many of its rounds the built-in policy takes, because nobody else is asked.
+    /// What a replaced policy still ponders is void. How many of its rounds are lost, because nobody decides in its place.
     fn give_up(&mut self, hooks: Option<Hooks>) -> usize {
-        let (plans, admits) = hooks.map_or((false, false), |h| (h.plan, h.admit));
+        let decided = hooks.is_some_and(|h| h.plan || h.admit);
         let consulted = matches!(std::mem::replace(&mut self.consulting, Consulting::No), Consulting::Out { .. });
         let asked = self.instances.iter_mut().filter_map(|instance| instance.asked.take()).count();
-        if fault(Planted::GivenUpUncounted) {
-            return 0;
-        }
-        if plans { usize::from(consulted && !admits) } else { asked + usize::from(consulted && !admits) }
+        if decided || fault(Planted::GivenUpUncounted) { 0 } else { asked + usize::from(consulted) }
     }
 }
 

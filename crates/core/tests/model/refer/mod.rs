@@ -229,14 +229,15 @@ impl Refer {
             return;
         }
         self.loads[load].external = hooks;
-        let (plans, admits) = hooks.map_or((false, false), |h| (h.plan, h.admit));
-        let mut given_up = usize::from(std::mem::take(&mut self.loads[load].consulted) && !admits);
+        let mut given_up = usize::from(std::mem::take(&mut self.loads[load].consulted));
         for inst in &mut self.loads[load].inst {
             inst.hold = None;
-            given_up += usize::from(std::mem::take(&mut inst.asked) && !plans);
+            given_up += usize::from(std::mem::take(&mut inst.asked));
         }
-        // Nobody else is asked what the one before still ponders.
-        self.out.extend(std::iter::repeat_n(Out::Fallback, given_up));
+        // Nobody decides what the one before still ponders.
+        if !hooks.is_some_and(|h| h.plan || h.admit) {
+            self.out.extend(std::iter::repeat_n(Out::Fallback, given_up));
+        }
         self.admit_waiting(now, load);
     }
 

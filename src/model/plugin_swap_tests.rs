@@ -1,0 +1,102 @@
+//! One plug-in in another's place at whole models: all of it or nothing, and no round lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::plugin_tests::{BY, Rig, attach};
+use super::request::SequenceStep;
+use super::tests::{load, request};
+use crate::plugin::report::{Attach, Plugins, State};
+
+/// Who decides for the model, and how many rounds it has lost.
+fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
+    let of = |s: crate::plugin::report::Summary| {
+        let name = s.name.clone();
+        s.attached.into_iter().map(move |at| (name.clone(), at.state, at.fallbacks)).collect::<Vec<_>>()
+    };
+    rig.house.repository.list().into_iter().flat_map(of).collect()
+}
+
+#[test]
+fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
+    let rig = Rig::new(&["first", "untold"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    rig.house.sum(7, 1, |s| s.start = true);
+    repository.attach(&attach("first"), BY).unwrap();
+    let error = repository.attach(&attach("untold"), BY).unwrap_err().to_string();
+    assert_eq!(error, "untold cannot decide for sum: observe: index out of bounds, src/lib.rs:41");
+    assert_eq!(rig.house.sum(7, 1, |_| {}), 2);
+    assert_eq!((rig.plans("first"), decides(&rig)), (1, vec![("first".to_owned(), State::Active, 0)]));
+    // What was said before holds, through a reload as well.
+    rig.write("[sequence]\nidle = \"60s\"\n");
+    rig.load();
+    assert_eq!(decides(&rig).len(), 2, "first, at the old load and the new");
+}
+
+#[test]
+fn of_two_loads_either_both_get_it_or_none() {
+    let rig = Rig::empty(&["first", "untold"], |_| {});
+    let model = rig.house.model();
+    let config = fs_err::read_to_string(model.join("config.pbtxt")).unwrap();
+    fs_err::write(model.join("config.pbtxt"), format!("{config}\nversion_policy {{ all {{ }} }}")).unwrap();
+    fs_err::create_dir(model.join("2")).unwrap();
+    fs_err::copy(model.join("1/model.onnx"), model.join("2/model.onnx")).unwrap();
+    load(&rig.house.repository, &model);
+    let repository: &dyn Plugins = &rig.house.repository;
+    let step = |version: &str, id: u64, change: fn(&mut SequenceStep)| {
+        let mut request = request(id, 1, change);
+        request.version = version.to_owned();
+        rig.house.answer(request).unwrap();
+    };
+    // Somebody lives on the second: there it traps, once it is told.
+    step("2", 7, |s| s.start = true);
+    for before in [vec![], vec!["first"; 2]] {
+        let is = || decides(&rig).into_iter().filter(|(.., fallbacks)| *fallbacks == 0).map(|(name, ..)| name);
+        assert!(is().eq(before.iter().map(ToString::to_string)), "{:?}", decides(&rig));
+        repository.attach(&attach("untold"), BY).unwrap_err();
+        step("1", 8, |s| s.start = true);
+        step("2", 7, |_| {});
+        assert!(is().eq(before.iter().map(ToString::to_string)), "{:?}", decides(&rig));
+        repository.attach(&attach("first"), BY).unwrap();
+    }
+    assert_eq!(rig.plans("first"), 2, "one for each load, while it decided");
+}
+
+/// Plug-ins that want to know unlike things take each other's place while clients send: not one round is the built-in's.
+#[test]
+fn no_round_is_lost_to_a_swap() {
+    // So that nobody is held to be busy who is only not on a processor.
+    let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
+    rig.load();
+    let repository: &dyn Plugins = &rig.house.repository;
+    let done = AtomicBool::new(false);
+    let swaps = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3u64)
+            .map(|client| {
+                let rig = &rig;
+                scope.spawn(move || (0..100).for_each(|n| rig.sequence(client * 1000 + n + 1)))
+            })
+            .collect();
+        let swaps = scope.spawn(|| {
+            let mut n = 0;
+            while !done.load(Ordering::Relaxed) {
+                for name in ["first", "few", "admit", "few"] {
+                    n += 1;
+                    repository.attach(&attach(name), BY).unwrap();
+                    repository.replace(name, format!("few#{n}").into_bytes(), BY).unwrap();
+                    repository.replace(name, format!("{name}#{n}").into_bytes(), BY).unwrap();
+                }
+                repository.attach(&Attach { shadow: false, ..attach("first") }, BY).unwrap();
+            }
+            n
+        });
+        for client in clients {
+            client.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        swaps.join().unwrap()
+    });
+    let metrics = rig.house.repository.0.metrics.encode();
+    let lost: Vec<&str> = metrics.lines().filter(|l| l.starts_with("sequor_plugin_fallback_total{")).collect();
+    assert!(lost.iter().all(|line| line.ends_with(" 0")), "{swaps} swaps: {lost:#?}");
+}
