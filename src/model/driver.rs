@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Hooks, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
+    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
     Usage,
 };
 use tokio::sync::oneshot;
@@ -227,20 +227,8 @@ impl Model {
         self.act(acts, now);
     }
 
-    /// Which hooks of an external policy the core calls for this load; `with` is done in the same lock section.
-    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
-        let now = self.now();
-        let mut table = self.table.lock();
-        table.apply(now, Event::Attach(load, hooks));
-        // What was given up was the round of whoever decided until now.
-        let acts = self.settle(&mut table);
-        with();
-        drop(table);
-        self.act(acts, now);
-    }
-
     /// What is to be done now that the lock is about to be given back.
-    fn settle(&self, table: &mut Table) -> Acts {
+    pub(super) fn settle(&self, table: &mut Table) -> Acts {
         let mut acts = table.settle();
         self.address(&mut acts);
         acts
@@ -325,7 +313,7 @@ impl Model {
 
     // === after the lock ===
 
-    fn act(self: &Arc<Self>, acts: Acts, now: Time) {
+    pub(super) fn act(self: &Arc<Self>, acts: Acts, now: Time) {
         for instance in acts.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
                 turn::wake(self, load, instance);

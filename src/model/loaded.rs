@@ -13,8 +13,8 @@ use crate::batch::wiring::stateful;
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
-use crate::plugin::{Attachment, Outlet};
 use crate::plugin::texts::Texts;
+use crate::plugin::{Attachment, Outlet};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 

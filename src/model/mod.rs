@@ -20,6 +20,7 @@
 mod burst;
 mod clock;
 pub mod control;
+mod driven;
 mod driver;
 mod execute;
 mod features;

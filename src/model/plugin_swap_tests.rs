@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::plugin_tests::{BY, Rig, attach};
 use super::request::SequenceStep;
 use super::tests::{load, request};
-use crate::plugin::report::{Attach, Plugins, State};
+use crate::plugin::report::{Attach, PluginError, Plugins, State};
 
 /// Who decides for the model, and how many rounds it has lost.
 fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
@@ -60,6 +60,58 @@ fn of_two_loads_either_both_get_it_or_none() {
         repository.attach(&attach("first"), BY).unwrap();
     }
     assert_eq!(rig.plans("first"), 2, "one for each load, while it decided");
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_attached_either() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn Plugins = &rig.house.repository;
+    repository.attach(&attach("first"), BY).unwrap();
+    repository.load("up", b"all".to_vec(), BY).unwrap();
+    rig.write("plugins = 3\n");
+    let how = Attach { save: true, ..attach("up") };
+    let error = repository.attach(&how, BY).unwrap_err().to_string();
+    assert!(
+        error.starts_with("not attached, because it could not be saved: ") && error.ends_with("plugins is no table"),
+        "{error}"
+    );
+    rig.sequence(1);
+    assert_eq!(decides(&rig), [("first".to_owned(), State::Active, 0)]);
+    rig.write("");
+    repository.attach(&how, BY).unwrap();
+    let kept = fs_err::read(rig.house.folder.path().join("plugins/up.wasm")).unwrap();
+    assert_eq!((kept, decides(&rig)), (b"all".to_vec(), vec![("up".to_owned(), State::Active, 0)]));
+    // What a later version is made of is kept in its place.
+    repository.replace("up", b"all#2".to_vec(), BY).unwrap();
+    repository.attach(&how, BY).unwrap();
+    let folder = fs_err::read_dir(rig.house.folder.path().join("plugins")).unwrap();
+    let names: Vec<_> = folder.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(
+        (fs_err::read(rig.house.folder.path().join("plugins/up.wasm")).unwrap(), names.len()),
+        (b"all#2".to_vec(), 2)
+    );
+}
+
+#[test]
+fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
+    let rig = Rig::empty(&[], |rules| rules.dir = None);
+    rig.load();
+    let repository: &dyn Plugins = &rig.house.repository;
+    repository.load("up", b"first".to_vec(), BY).unwrap();
+    let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err();
+    let said = "not saved: the next start would not find up, which came over the wire. Set [plugins] dir to a folder that the server may write";
+    assert_eq!(error, PluginError::Denied(said.to_owned()));
+    assert!(decides(&rig).is_empty() && !rig.house.model().join("sequor.toml").exists());
+    let absent = repository.show("none").unwrap_err().to_string();
+    assert_eq!(absent, "there is no plug-in \"none\". To hand it over: sequor plugin load none --from none.wasm");
+    drop(rig);
+    let rig = Rig::new(&[]);
+    fs_err::remove_dir(rig.house.folder.path().join("plugins")).unwrap();
+    let repository: &dyn Plugins = &rig.house.repository;
+    repository.load("up", b"first".to_vec(), BY).unwrap();
+    let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err().to_string();
+    assert!(error.contains("up.wasm cannot be written (") && error.contains("put the file there"), "{error}");
+    assert!(decides(&rig).is_empty());
 }
 
 /// Plug-ins that want to know unlike things take each other's place while clients send: not one round is the built-in's.

@@ -56,8 +56,8 @@ impl Rig {
         }
         let versions = Versions::default();
         let known = Arc::clone(&versions);
-        let loader = move |name: &str, bytes: Vec<u8>| {
-            let text = String::from_utf8(bytes).unwrap();
+        let loader = move |name: &str, bytes: &[u8]| {
+            let text = String::from_utf8(bytes.to_owned()).unwrap();
             let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
             let version = Version::new(&text, hooks(&text));
             version.does(does(&text).ok_or_else(no)?);
@@ -132,7 +132,9 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
     };
     let missing = told("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
     assert!(missing.starts_with("sum/sequor.toml:3:1: there is no plug-in \"none\": "), "{missing}");
-    assert!(missing.ends_with("plugins/none.wasm does not exist"), "{missing}");
+    let to_do =
+        "plugins/none.wasm does not exist. Put it there, or hand it over: sequor plugin load none --from none.wasm";
+    assert!(missing.ends_with(to_do), "{missing}");
     assert_eq!(
         told("[plugins.scheduler]\nuse = \"first\"\n"),
         "sum/sequor.toml:2:1: plugins.require_sha256 is set: add  sha256 = \"first\""
@@ -321,7 +323,11 @@ fn what_is_not_there_is_said() {
     assert_eq!(repository.rollback("other", BY).unwrap_err().to_string(), "other has no version before first#2");
     let error = repository.load("x/y", Vec::new(), BY).unwrap_err().to_string();
     assert!(error.contains("no name of a plug-in"), "{error}");
-    assert_eq!(repository.logs("none", 0).unwrap_err(), PluginError::Absent("there is no plug-in \"none\"".to_owned()));
+    let PluginError::Absent(absent) = repository.logs("none", 0).unwrap_err() else { panic!() };
+    assert!(
+        absent.ends_with("does not exist. Put it there, or hand it over: sequor plugin load none --from none.wasm"),
+        "{absent}"
+    );
 }
 
 #[test]

@@ -1,25 +1,21 @@
 //! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
 //! audit line a change.
 
-use std::sync::{Arc, Weak};
-
-use sequor_core::{Hooks, Id, Live, Load, Seq, Time};
+use std::sync::Arc;
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
 use crate::plugin::guest::{Limits, ModelFacts};
 use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
-use crate::plugin::{self, Attachment, MakeSource, Outlet, Ready, Registry, Rules, Terms, Unfit};
+use crate::plugin::{Attachment, MakeSource, Ready, Registry, Rules, Terms, Unfit};
 
-use super::clock::Clock;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::loaded::Loaded;
 use super::loading::strategy_name;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
-use super::table::{Acts, ToPolicy};
 
 /// Who says which plug-in decides for a model.
 #[derive(Debug, Clone, Default)]
@@ -29,81 +25,6 @@ pub(super) enum Decides {
     File,
     /// An operator, until the server ends: this one, or none.
     Runtime(Option<Attach>),
-}
-
-impl plugin::Clock for Clock {
-    fn now(&self) -> Time {
-        Clock::now(self)
-    }
-}
-
-/// A model, as its plug-ins reach it.
-#[derive(Debug)]
-struct Driven(Weak<Model>);
-
-impl plugin::Driver for Driven {
-    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
-        if let Some(model) = self.0.upgrade() {
-            model.attach(load, hooks, with);
-        }
-    }
-
-    fn is_there(&self, load: Load) -> bool {
-        self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
-    }
-
-    fn live(&self, load: Load) -> Option<Live> {
-        self.0.upgrade()?.live_on(load)
-    }
-
-    fn sequence_text(&self, handle: u64) -> Option<String> {
-        self.0.upgrade()?.id_of(Seq::of_handle(handle)?).map(|id| id.to_string())
-    }
-}
-
-/// What a model's external policies are told, and may ask.
-impl Model {
-    /// Where plug-ins reach a load.
-    fn outlet(self: &Arc<Self>, load: &Loaded) -> Arc<Outlet> {
-        let made = || Outlet::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
-        Arc::clone(load.outlet.get_or_init(made))
-    }
-
-    /// Who lives on a load; `None` once it is gone.
-    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
-        let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load))
-    }
-
-    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
-        self.table.lock().core.id_of(seq).cloned()
-    }
-
-    /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
-    pub(super) fn address(&self, acts: &mut Acts) {
-        if acts.policies.is_empty() {
-            return;
-        }
-        let loads = self.loads();
-        for (load, whom, _) in &mut acts.policies {
-            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
-        }
-    }
-
-    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: ToPolicy) {
-        match (whom, what) {
-            (Some(attachment), ToPolicy::News(first, news, lost)) => attachment.tell(first, news, lost),
-            (Some(attachment), ToPolicy::Fallback) => attachment.fell_back(),
-            (Some(attachment), ToPolicy::Stale(picks)) => attachment.went_stale(picks),
-            // Somebody may be about to come.
-            (None, ToPolicy::News(first, news, lost)) => {
-                let loads = self.loads();
-                let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
-                outlet.map(|outlet| outlet.put(first, news, lost));
-            }
-            (None, ToPolicy::Fallback | ToPolicy::Stale(_)) => {}
-        }
-    }
 }
 
 impl Repository {
@@ -232,44 +153,57 @@ impl Repository {
         Ok((model, entry.map(|entry| Arc::clone(&entry.gate)).ok_or_else(absent)?))
     }
 
+    /// Opens everything first, and changes nothing if that fails. Its hashes: of what decided before, and of what does now or was tried.
     fn attach_now(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
-        check_config(&how.config)?;
-        if how.save && how.shadow {
-            let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
-            return Err(PluginError::Invalid(what));
-        }
-        let (model, gate) = self.serving(&how.model)?;
+        let (before, after) =
+            (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
+        let after = after.unwrap_or_default();
+        let refused = |why: &PluginError| {
+            registry.audit_refused("attach", &how.plugin, &how.model, by, (&before, &after), why);
+        };
+        check_how(how).inspect_err(refused)?;
+        let (model, gate) = self.serving(&how.model).inspect_err(refused)?;
         let _held = gate.lock();
-        let loads: Vec<Arc<Loaded>> = model.loads().iter().filter(|l| !l.is_retired()).cloned().collect();
-        let before = loads.first().and_then(|load| load.attachment.load_full());
-        if let Some(other) = before.as_ref().filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
+        let all = self.opened(registry, how, &model).inspect_err(refused)?;
+        if how.save {
+            registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
+        }
+        // From here on nothing can fail.
+        for (load, attachment, ready) in all {
+            if how.save {
+                attachment.is_saved();
+            }
+            settle(registry, &load, (attachment, ready));
+        }
+        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
+        if how.save {
+            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
+        } else {
+            self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
+        }
+        Ok(())
+    }
+
+    /// The hash of what decides for a model; nothing, if that is the built-in policy.
+    fn decides_for(&self, name: &str) -> String {
+        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.plugin()).ok());
+        self.serving(name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
+    }
+
+    /// An instance for every load that takes new sequences.
+    fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
+        let decides = model.decider();
+        if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
         }
-        // All of them, before anything changes.
-        let ready = |load: &Arc<Loaded>| {
-            let attachment = self.tried(registry, &how.plugin, self.terms(registry, how), &model, load)?;
-            let ready = attachment.prepare().map_err(|unfit| cannot_decide(&how.plugin, &model, &unfit))?;
+        let open = |load: &Arc<Loaded>| {
+            let attachment = self.tried(registry, &how.plugin, self.terms(registry, how), model, load)?;
+            let ready = attachment.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
             Ok((Arc::clone(load), attachment, ready))
         };
-        let all = loads.iter().map(ready).collect::<Result<Vec<_>, PluginError>>()?;
-        let after = registry.find(&how.plugin)?.sha256().to_owned();
-        let before = before.and_then(|b| registry.show(b.plugin()).ok()).map(|s| s.sha256).unwrap_or_default();
-        // From here on nothing can fail.
-        let settled = |(load, attachment, ready): (Arc<Loaded>, Arc<Attachment>, Ready)| {
-            settle(registry, &load, (Arc::clone(&attachment), ready));
-            attachment
-        };
-        let made: Vec<Arc<Attachment>> = all.into_iter().map(settled).collect();
-        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
-        self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
-        if how.save {
-            self.save(how, &after)?;
-            made.iter().for_each(|attachment| attachment.is_saved());
-            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
-        }
-        Ok(())
+        model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
     }
 
     /// Writes what is so into the model's file.
@@ -278,7 +212,7 @@ impl Repository {
         let config = if how.config.is_empty() { "{}" } else { &how.config };
         let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
-            .map_err(|what| PluginError::Internal(format!("attached, and not saved: {what}")))?;
+            .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
         // What the file says now is what serves: it is not loaded anew for that.
         let print = Fingerprint::of(&directory, None).ok();
         self.edit(&how.model, |entry| {
@@ -310,6 +244,9 @@ impl Repository {
     }
 }
 
+/// A load, who is to decide for it, and its first instance.
+type Opened = (Arc<Loaded>, Arc<Attachment>, Ready);
+
 /// Lets it decide for this load from now on, in the place of whoever did.
 fn settle(registry: &Registry, load: &Loaded, (attachment, ready): (Arc<Attachment>, Ready)) {
     let old = load.attachment.load_full();
@@ -322,12 +259,17 @@ fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
 }
 
-/// A configuration is a JSON table, or nothing.
-fn check_config(config: &str) -> Result<(), PluginError> {
-    if config.is_empty() {
+/// What is wrong with it whatever serves.
+fn check_how(how: &Attach) -> Result<(), PluginError> {
+    if how.save && how.shadow {
+        let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
+        return Err(PluginError::Invalid(what));
+    }
+    // A configuration is a JSON table, or nothing.
+    if how.config.is_empty() {
         return Ok(());
     }
-    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(config);
+    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(&how.config);
     parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
 }
 

@@ -143,6 +143,10 @@ mod tests {
         let (_, losses) = inbox.enter();
         assert_eq!((losses, inbox.put(0, news(0, 1), false)), (0, 0));
         assert_eq!((inbox.put(1, news(1, MOST as u64), false), inbox.kept), (1, 0));
-        assert_eq!((inbox.put(9, Vec::new(), true), inbox.enter().1), (2, 2), "what was lost before is nothing to who comes");
+        assert_eq!(
+            (inbox.put(9, Vec::new(), true), inbox.enter().1),
+            (2, 2),
+            "what was lost before is nothing to who comes"
+        );
     }
 }

@@ -311,10 +311,7 @@ async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
             progress.everybody(1).await;
         }
         let after = attached(&server, "serving");
-        assert_eq!(
-            (&after["state"], &after["fallbacks"], &after["strikes"]),
-            (&json!("active"), &json!(0), &json!(0))
-        );
+        assert_eq!((&after["state"], &after["fallbacks"], &after["strikes"]), (&json!("active"), &json!(0), &json!(0)));
         assert!(after["calls"].as_u64().unwrap() > before["calls"].as_u64().unwrap(), "{after}");
     })
     .await;

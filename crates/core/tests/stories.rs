@@ -177,7 +177,11 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
         out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count()
     };
-    assert_eq!((plans(None), plans(Some(ASKS)), plans(Some(PLANS))), (1, 0, 0), "where another decides, nothing is lost");
+    assert_eq!(
+        (plans(None), plans(Some(ASKS)), plans(Some(PLANS))),
+        (1, 0, 0),
+        "where another decides, nothing is lost"
+    );
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     let round = rig.core.consult(rig.now, Load(0)).expect("a question");
