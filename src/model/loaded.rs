@@ -13,8 +13,8 @@ use crate::batch::wiring::stateful;
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
 use crate::error::{Failure, LoadError, Refused};
-use crate::plugin::Attachment;
 use crate::plugin::texts::Texts;
+use crate::plugin::{Attachment, Outlet};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -48,6 +48,8 @@ pub(super) struct Loaded {
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
     pub(super) attachment: ArcSwapOption<Attachment>,
+    /// Where plug-ins reach it, once one was to.
+    pub(super) outlet: OnceLock<Arc<Outlet>>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -85,6 +87,7 @@ impl Loaded {
             candidates,
             texts,
             attachment: ArcSwapOption::empty(),
+            outlet: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),

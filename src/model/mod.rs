@@ -20,6 +20,7 @@
 mod burst;
 mod clock;
 pub mod control;
+mod driven;
 mod driver;
 mod execute;
 mod features;
@@ -35,6 +36,9 @@ mod loaded;
 mod loading;
 pub mod overview;
 mod pending;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_swap_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod plugin_tests;
