@@ -48,6 +48,7 @@ faults! {
     BacklogBytesLeak,
     ConsultForgotten,
     DoneUntold,
+    HalvesTaken,
 }
 
 #[cfg(feature = "planted")]
