@@ -17,14 +17,17 @@
 //! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
+mod ahead;
 mod burst;
 mod clock;
 pub mod control;
+mod crew;
 mod driven;
 mod driver;
 mod execute;
 mod features;
 mod fingerprint;
+mod flights;
 mod instance;
 mod intake;
 #[cfg(test)]
@@ -43,20 +46,25 @@ mod plugin_swap_tests;
 #[cfg(not(feature = "shuttle"))]
 mod plugin_tests;
 mod plugins;
+mod ports;
 mod record;
 pub mod repository;
 pub mod request;
+mod run_error;
 mod schedule_file;
 mod seat;
 pub mod sequences;
+mod slots;
 mod sync;
 mod table;
+mod taken;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
 mod turn;
 mod usage;
+mod work;
 
 use sequor_core::{DataType, Dims};
 

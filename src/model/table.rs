@@ -16,6 +16,7 @@ use crate::tensor::Tensor;
 
 use super::job::Job;
 use super::loaded::Loaded;
+use super::taken::Over;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -136,11 +137,15 @@ impl Table {
         free
     }
 
-    /// Puts back a request whose run is over.
-    pub(super) fn put_back(&mut self, req: Req, job: Box<Job>) {
-        if let Some(place) = self.jobs.get_mut(req) {
-            *place = Some(job);
+    /// Takes back a batch that is over, with its requests.
+    pub(super) fn give_back(&mut self, now: Time, over: Over) {
+        let Over { batch, jobs, rows } = over;
+        for (req, job) in jobs {
+            if let Some(place) = self.jobs.get_mut(req) {
+                *place = Some(job);
+            }
         }
+        self.apply(now, Event::Ran { batch: batch.id, rows });
     }
 
     pub(super) fn next(&mut self, now: Time, who: Instance) -> Step {

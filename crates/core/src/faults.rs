@@ -49,6 +49,7 @@ faults! {
     BacklogBytesLeak,
     ConsultForgotten,
     DoneUntold,
+    HalvesTaken,
 }
 
 #[cfg(feature = "planted")]
