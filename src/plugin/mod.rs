@@ -43,6 +43,7 @@ mod journal;
 mod keeper;
 mod lane;
 pub mod loader;
+mod lower;
 mod making;
 pub mod manifest;
 mod meter;
