@@ -205,4 +205,8 @@ impl Guest for FairShare {
     fn memory(&self) -> u64 {
         0
     }
+
+    fn memory_limit(&self) -> u64 {
+        0
+    }
 }

@@ -84,8 +84,14 @@ impl Trial {
 }
 
 impl Running {
-    /// Asks it to plan for so many candidates; what is wrong with the answer is an error.
+    /// Candidates it is shown at most, as its plugin.toml says.
+    pub fn window(&self) -> u32 {
+        if self.hooks.window == 0 { u32::MAX } else { self.hooks.window }
+    }
+
+    /// Asks it to plan for so many candidates, as far as it wants to see them; what is wrong with the answer is an error.
     pub fn plan(&mut self, candidates: u32, round: u64) -> Result<Duration, String> {
+        let candidates = candidates.min(self.window());
         let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
         let mut picks = Picks::default();
         let began = Instant::now();

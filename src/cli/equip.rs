@@ -21,7 +21,7 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         dir,
         require_sha256: settings.require_sha256,
         time: settings.time.0,
-        memory: settings.memory.0,
+        memory: settings.memory.map(|size| size.0),
         strikes: settings.strikes,
         max_candidates: settings.max_candidates,
         rounds: base(&super::variable).map(|base| base.join("rounds")),

@@ -92,7 +92,7 @@ impl Repository {
         let rules = registry.rules();
         let terms = Terms {
             config: says.config.clone(),
-            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.unwrap_or(rules.memory) },
+            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
             strikes: rules.strikes,
             shadow: false,
             from_file: true,

@@ -209,7 +209,7 @@ impl Attachment {
         self.meter.lock().called(now, now - began);
         self.metrics.called(hook, now - began);
         self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
-        if memory >= self.terms.limits.memory / 4 * 3 && memory > lane.at_start {
+        if lane.is_full(memory) {
             self.outgrown();
         }
         answer.map_err(Mute::Struck)

@@ -21,6 +21,8 @@ pub(super) struct Lane {
     hooks: Hooks,
     /// Bytes of its memory once it was ready: more than that is what it has gathered.
     pub(super) at_start: u64,
+    /// Bytes it may have.
+    pub(super) memory_limit: u64,
     /// As of its last call.
     memory: AtomicU64,
     /// How often something was lost before it came; `None` if it is told nothing.
@@ -45,7 +47,9 @@ impl Occupant {
 
     pub(super) fn into_lane(self, hooks: Hooks) -> Lane {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
-        Lane { hooks, at_start, memory: AtomicU64::new(at_start), losses, occupant: Mutex::new(self) }
+        let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
+        let memory = AtomicU64::new(at_start);
+        Lane { hooks, at_start, memory_limit, memory, losses, occupant: Mutex::new(self) }
     }
 
     pub(super) fn reads(&mut self, reader: Reader) {
@@ -124,6 +128,12 @@ impl Lane {
 
     pub(super) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether with so much memory it has gathered three quarters of what it may.
+    pub(super) fn is_full(&self, memory: u64) -> bool {
+        let room = self.memory_limit.saturating_sub(self.at_start);
+        memory > self.at_start && memory >= self.at_start + room / 4 * 3
     }
 
     /// The occupant, however long that takes.

@@ -31,7 +31,8 @@ pub struct Rules {
     /// Whether a model's file must name the hash of its plug-in.
     pub require_sha256: bool,
     pub time: Duration,
-    pub memory: u64,
+    /// As [`Limits::memory`] has it.
+    pub memory: Option<u64>,
     pub strikes: u32,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use sequor_core::Load;
 
 use super::attachment::{Attachment, Bell, Clock, Saved, Terms};
-use super::guest::{ModelFacts, Source};
+use super::guest::{ModelFacts, ROOM, Source};
 use super::health::Health;
 use super::journal::Journal;
 use super::meter::Meter;
@@ -97,7 +97,9 @@ impl Attachment {
 
     pub fn show(&self) -> Attached {
         let now = self.clock.now();
-        let memory = self.lane.load().as_ref().map_or(0, |lane| lane.memory());
+        let given = self.terms.limits.memory.unwrap_or(ROOM);
+        let (memory, memory_limit) =
+            self.lane.load().as_ref().map_or((0, given), |lane| (lane.memory(), lane.memory_limit));
         let (state, strikes) = {
             let health = self.health.lock();
             (health.state(), health.strikes(now))
@@ -118,7 +120,7 @@ impl Attachment {
             last_fault: self.last_fault.lock().clone(),
             differs: self.terms.shadow.then_some(meter.differs),
             memory,
-            memory_limit: self.terms.limits.memory,
+            memory_limit,
             config: self.terms.config.clone(),
         }
     }

@@ -127,7 +127,7 @@ impl Rig {
         let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default(), rounds: None };
         let mut terms = Terms {
             config: "{}".to_owned(),
-            limits: Limits { time: Duration::ZERO, memory: 1000 },
+            limits: Limits { time: Duration::ZERO, memory: Some(1000) },
             strikes: 3,
             shadow: false,
             from_file: false,
