@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cudarc::driver::result::event;
-use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
+use cudarc::driver::result::{self, ctx, event, primary_ctx};
+use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUstream};
 use parking_lot::Mutex;
 use sequor::device::cuda::Driver;
 use sequor::device::{
@@ -42,7 +42,9 @@ impl Accelerators for Counted {
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
         let (device, counts) = (Driver.open(ordinal)?, Arc::clone(&self.0));
-        Ok(Arc::new(One { device, counts, spans: Mutex::default() }))
+        // SAFETY: the driver was started to open the device; the context is that of all its users.
+        let context = unsafe { primary_ctx::retain(result::device::get(i32::from(ordinal)).unwrap()) }.unwrap();
+        Ok(Arc::new(One { device, counts, context: context as usize, spans: Mutex::default() }))
     }
 }
 
@@ -50,6 +52,7 @@ impl Accelerators for Counted {
 struct One {
     device: Arc<dyn Device>,
     counts: Arc<Counts>,
+    context: usize,
     spans: Mutex<Spans>,
 }
 
@@ -108,7 +111,8 @@ impl Spans {
 
 impl One {
     fn begin(&self) {
-        // Allocation and the like before the first batch have made the context current.
+        // SAFETY: retained when the device was opened, and never released.
+        unsafe { ctx::set_current(self.context as CUcontext) }.unwrap();
         self.spans.lock().begin(self.stream().unwrap() as CUstream);
     }
 }

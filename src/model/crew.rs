@@ -20,8 +20,8 @@ use super::sync::{self, JoinHandle};
 
 #[derive(Debug)]
 pub(super) enum Crew {
-    Alone(Baton),
-    Ahead(Ahead),
+    Alone(Arc<Baton>),
+    Ahead(Box<Ahead>),
 }
 
 impl Crew {
@@ -31,8 +31,8 @@ impl Crew {
         let executor = Executor::new(Arc::clone(load), seat, spec.slots(), sided)?;
         // The host has nothing to do while it waits for itself.
         Ok(match spec.depth {
-            2.. if away => Crew::Ahead(Ahead::new(executor, spec.depth)?),
-            _ => Crew::Alone(Baton::new(executor)?),
+            2.. if away => Crew::Ahead(Box::new(Ahead::new(executor, spec.depth)?)),
+            _ => Crew::Alone(Arc::new(Baton::new(executor)?)),
         })
     }
 
@@ -46,8 +46,8 @@ impl Crew {
     ) -> io::Result<Handle> {
         let name = format!("{}.{}", load.settings.name, who.n);
         match self {
-            Crew::Alone(baton) => alone(Arc::new(baton), name, model, load, who, threads),
-            Crew::Ahead(ahead) => both(ahead, name, model, load, who, threads),
+            Crew::Alone(baton) => alone(baton, name, model, load, who, threads),
+            Crew::Ahead(ahead) => both(*ahead, name, model, load, who, threads),
         }
     }
 }

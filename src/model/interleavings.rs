@@ -215,13 +215,13 @@ fn every_interleaving_tried_lets_two_instances_go() {
 #[test]
 fn every_interleaving_tried_answers_everything_right_with_two_batches_under_way() {
     let strategy = "oldest { max_candidate_sequences: 2 preferred_batch_size: 1 }";
-    tried(strategy, "GPU 1", RandomScheduler::new(2000));
-    tried(strategy, "GPU 1", PctScheduler::new(3, 1000));
+    tried(strategy, "GPU 1", RandomScheduler::new(1000));
+    tried(strategy, "GPU 1", PctScheduler::new(3, 500));
 }
 
 #[test]
 fn every_interleaving_tried_lets_two_accelerators_go_ahead() {
-    tried("oldest { max_candidate_sequences: 1 preferred_batch_size: 1 }", "GPU 2", RandomScheduler::new(1000));
+    tried("oldest { max_candidate_sequences: 1 preferred_batch_size: 1 }", "GPU 2", RandomScheduler::new(500));
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
-//!   [`wake`]: the answers of a batch leave together.
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs, `crew`: with which threads ·
+//!   `ahead`, `flights`: the next batch is asked for while one runs, on accelerators · [`wake`]: the answers of a batch leave together.
+//! - `taken`: a batch between its taking and its giving back · `execute`: a run in two halves, `ports`: its memory, `work`: its rows, `slots`: their states,
+//!   `run_error`: why it gave nothing.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - [`sequences`]: who lives on a model, and who did.

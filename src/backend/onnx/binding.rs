@@ -46,10 +46,12 @@ impl Binding {
         (output_names, outputs): (&Names, &mut [*mut OrtValue]),
         texts: &[bool],
     ) -> Result<(), BackendError> {
-        // SAFETY: the caller's promise.
-        let ran = unsafe { self.bind(input_names, inputs, output_names, outputs, texts) }
-            .and_then(|()| unsafe { self.session.run_bound(self.pointer.as_ptr()) })
-            .and_then(|()| unsafe { self.take(outputs) });
+        // SAFETY: the caller's promise; what is taken was made by the run before.
+        let ran = unsafe {
+            self.bind(input_names, inputs, output_names, outputs, texts)
+                .and_then(|()| self.session.run_bound(self.pointer.as_ptr()))
+                .and_then(|()| self.take(outputs))
+        };
         // What is bound is only there during the run.
         // SAFETY: the binding is alive and ours.
         unsafe {
@@ -75,14 +77,14 @@ impl Binding {
             check(unsafe { (ort::api().BindInput)(binding, name, *value) })?;
         }
         for ((name, value), text) in output_names.iter().zip(outputs).zip(texts) {
-            // SAFETY: as above; the memory information lives as long as the binding.
-            check(match value.is_null() {
+            let info = if *text { &self.host } else { &self.away };
+            let bound = match value.is_null() {
+                // SAFETY: as above.
                 false => unsafe { (ort::api().BindOutput)(binding, name, *value) },
-                true => {
-                    let info = if *text { &self.host } else { &self.away };
-                    unsafe { (ort::api().BindOutputToDevice)(binding, name, info.ptr()) }
-                }
-            })?;
+                // SAFETY: as above; the memory information lives as long as the binding.
+                true => unsafe { (ort::api().BindOutputToDevice)(binding, name, info.ptr()) },
+            };
+            check(bound)?;
         }
         Ok(())
     }
