@@ -54,8 +54,10 @@ impl Language for C {
 
     /// Unless the same was made before.
     fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-        let stamp =
-            Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" "))).kit(sdk::C).kit(sdk::WIT).sources(folder, &["c", "h"])?;
+        let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
+            .kit(sdk::C)
+            .kit(sdk::WIT)
+            .sources(folder, &["c", "h"])?;
         stamp.component(machine, || make(folder, machine))
     }
 

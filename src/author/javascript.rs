@@ -45,7 +45,7 @@ impl Language for JavaScript {
     }
 
     fn window(&self) -> Option<u32> {
-        Some(256)
+        Some(64)
     }
 
     /// Unless the same was made before.
@@ -78,7 +78,8 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     let tool = ensure(machine)?;
     (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
     let scratch = tempfile::tempdir()?;
-    let (source, wit, out) = (scratch.path().join("source"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
+    let (source, wit, out) =
+        (scratch.path().join("source"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     let with_ids = sdk::names(&folder.join("plugin.js"), "sequenceText")?;
     lay_out(folder, &source, with_ids)?;
     let world = sdk::write_wit(&wit, with_ids)?;

@@ -34,6 +34,6 @@ pub mod trial;
 
 pub use build::{Built, build};
 pub use error::Problem;
-pub use machine::Machine;
 pub use language::Language;
+pub use machine::Machine;
 pub use project::Project;

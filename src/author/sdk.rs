@@ -98,7 +98,9 @@ mod tests {
     #[test]
     fn every_file_of_a_kit_is_carried() {
         let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins");
-        for (folder, kit) in [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-js", JAVASCRIPT), ("sdk-c", C), ("sdk/wit", WIT)] {
+        for (folder, kit) in
+            [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-js", JAVASCRIPT), ("sdk-c", C), ("sdk/wit", WIT)]
+        {
             let carried: Vec<&str> = kit.iter().map(|(path, _)| *path).collect();
             assert_eq!(carried, below(&plugins.join(folder)), "{folder}");
         }

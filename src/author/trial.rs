@@ -9,7 +9,7 @@ use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
 use super::{Machine, Problem};
-use crate::plugin::cache::Cache;
+use crate::plugin::cache::{COMPILED, Cache};
 use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
 use crate::plugin::{Component, Engine, Grants, Mode};
 
@@ -47,7 +47,7 @@ impl Trial {
     pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, Problem> {
         let wrong = |what: String| Problem::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join("compiled")).ok();
+        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
         let began = Instant::now();
         let component = Component::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.

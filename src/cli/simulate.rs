@@ -98,7 +98,8 @@ fn serving() -> Vec<Arg> {
         flag("set", "KEY=VALUE", "A setting of the plug-ins, as burst=4 or weights.gold=4").action(ArgAction::Append),
         flag("plugin-time", "DURATION", "What a plan of a plug-in may take at most [default: 2ms]")
             .value_parser(value_parser!(Span)),
-        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: 16 MiB more than it starts with]").value_parser(value_parser!(Size)),
+        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: 16 MiB more than it starts with]")
+            .value_parser(value_parser!(Size)),
         flag("cost", "FILE", "How long a batch of so many rows runs (TOML)").value_parser(value_parser!(PathBuf)),
         flag("instances", "N,...", "Instances; each number is tried")
             .value_delimiter(',')

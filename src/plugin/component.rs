@@ -76,7 +76,7 @@ impl Component {
         let declared = declared(file, bytes)?;
         let sha256 = hex(&Sha256::digest(bytes));
         let compiled = match cache {
-            Some(cache) => cache.get_or_compile(engine, &sha256, bytes),
+            Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
         let compiled = compiled.map_err(|e| Refused::Damaged { file: file.to_owned(), what: format!("{e:#}") })?;
@@ -206,6 +206,12 @@ fn linker(engine: &Engine, grants: Grants) -> wasmtime::Result<Linker<Held>> {
     host::add_to_linker::<_, HasSelf<Held>>(&mut linker, |held| held)?;
     grants.link(&mut linker)?;
     Ok(linker)
+}
+
+/// A component that only says something else of itself, a version say, is not compiled again.
+fn hash_of_code(bytes: &[u8]) -> String {
+    let (before, behind) = manifest::code(bytes);
+    hex(&Sha256::new().chain_update(before).chain_update(behind).finalize())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -34,7 +34,7 @@ fn guest(name: &str) -> String {
 }
 
 /// A step of a sequence of the running sum; the sum.
-fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
+pub(crate) fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": start });
     let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] });
@@ -53,7 +53,7 @@ pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-fn shown(server: &Server, name: &str) -> Value {
+pub(crate) fn shown(server: &Server, name: &str) -> Value {
     serde_json::from_str(&told(server, &["plugin", "show", name, "--output", "json"])).unwrap()
 }
 

@@ -30,7 +30,8 @@ pub(super) fn terms() -> Vec<Arg> {
         flag("set", "KEY=VALUE", "A setting of its configuration; the value is JSON, or else a text")
             .action(ArgAction::Append),
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
-        flag("memory", "MIB", "MiB of memory [default: 16 more than it starts with]").value_parser(value_parser!(u64).range(1..=4096)),
+        flag("memory", "MIB", "MiB of memory [default: 16 more than it starts with]")
+            .value_parser(value_parser!(u64).range(1..=4096)),
         flag("grant", "NAME", "clock, random or sequence-text").action(ArgAction::Append),
     ]
 }

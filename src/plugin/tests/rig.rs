@@ -121,6 +121,11 @@ impl Rig {
     }
 
     pub(super) fn of(version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
+        Rig::around(version.clone(), version, change)
+    }
+
+    /// With a plug-in that is no puppet.
+    pub(super) fn around(source: Arc<dyn Source>, version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
         let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
@@ -144,7 +149,6 @@ impl Rig {
             keys: vec!["tenant".to_owned()],
         };
         let metrics = Metrics::new(false);
-        let source: Arc<dyn Source> = version.clone();
         let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
         let attachment = Attachment::new(&shared, whom, facts, Outlet::new(LOAD, desk.clone()), terms);
         let (answers, notes) = (BTreeMap::new(), Vec::new());
