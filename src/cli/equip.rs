@@ -31,9 +31,9 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
     let cache = base(&super::variable).map(|base| base.join(COMPILED));
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
-    let make = move |name: &str, component: Vec<u8>| -> Result<Arc<dyn Source>, PluginError> {
+    let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
         match loader.get_or_init(|| Loader::new(cache.as_deref(), grants)) {
-            Ok(loader) => loader.load(name, &component),
+            Ok(loader) => loader.load(name, component),
             Err(error) => Err(error.clone()),
         }
     };

@@ -16,14 +16,13 @@ use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, GraphPort, GraphSignature, versions};
 use crate::error::LoadError;
 
+use super::crew::Crew;
 use super::driver::Model;
-use super::execute::Executor;
 use super::fingerprint::Fingerprint;
-use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
 use super::seat::Seat;
-use super::{instance, seat, sync};
+use super::{seat, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -33,7 +32,7 @@ type Faults = Vec<LoadError>;
 /// A load that can be taken into service.
 struct Prepared {
     load: Arc<Loaded>,
-    executors: Vec<Executor>,
+    crews: Vec<Crew>,
 }
 
 /// What is about to serve.
@@ -156,16 +155,11 @@ impl Repository {
         let hold = shared.options.hold;
         let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
-        let shown = (hold, candidates, texts);
+        let shown = (hold, candidates, texts, shared.options.depth);
         let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
-        let spec = load.spec();
-        let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
-        let mut executors = Vec::new();
-        for seat in seats {
-            let executor = Executor::new(Arc::clone(&load), seat, spec.slots(), sided);
-            executors.push(executor.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?);
-        }
-        Ok(Prepared { load, executors })
+        let crews = seats.into_iter().map(|seat| Crew::new(&load, seat)).collect::<Result<_, _>>();
+        let crews = crews.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
+        Ok(Prepared { load, crews })
     }
 
     /// Numbers are used once, for the core keeps what it knows of a load by it.
@@ -221,7 +215,7 @@ impl Repository {
 
     /// Takes a load into service and starts its threads.
     fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
-        let Prepared { load, executors } = prepared;
+        let Prepared { load, crews } = prepared;
         let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
         if let Some(scheduler) = scheduler {
@@ -229,16 +223,9 @@ impl Repository {
         }
         let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
-        for (n, executor) in (0u16..).zip(executors) {
-            let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: load.key, n });
-            let name = format!("{}.{n}", load.settings.name);
-            let baton = Arc::new(Baton::new(executor));
-            let weak = Arc::downgrade(&baton);
-            match sync::spawn(name, move || instance::run(&model, &load, who, &baton)) {
-                Ok(thread) => {
-                    handles.push(Handle { thread: thread.thread().clone(), baton: weak });
-                    threads.push(thread);
-                }
+        for (n, crew) in (0u16..).zip(crews) {
+            match crew.start(model, &load, Instance { load: load.key, n }, &mut threads) {
+                Ok(handle) => handles.push(handle),
                 Err(error) => {
                     failed = Some(error);
                     break;

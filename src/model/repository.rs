@@ -43,6 +43,8 @@ pub struct Options {
     pub strict_readiness: bool,
     /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
     pub hold: Option<Hold>,
+    /// Batches that an instance on an accelerator may have under way, where its strategy allows more than one.
+    pub depth: u8,
     /// What instances of KIND_GPU run on. It is not asked for anything before a model wants some.
     pub accelerators: Arc<dyn Accelerators>,
 }
@@ -56,6 +58,7 @@ impl Default for Options {
             reply_pool: 0,
             strict_readiness: true,
             hold: None,
+            depth: 2,
             accelerators: Arc::new(Driver),
         }
     }

@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod accumulators;
+mod ahead;
 mod backlog;
 mod budget;
 mod controls;

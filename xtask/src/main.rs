@@ -7,6 +7,7 @@ mod gpu;
 mod guests;
 mod kernels;
 mod node;
+mod pack;
 mod perf;
 mod phases;
 mod process;
@@ -32,6 +33,9 @@ cargo xtask fuzz [--seconds 60]    the fuzz targets alone
 cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 100 runs of perf_analyzer
 cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
 cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
+cargo xtask gpu-pack FOLDER        both in one folder that runs where there is no Rust and no network: sh FOLDER/run.sh
+        [--libraries FOLDER]       with the libraries that lie there: ONNX Runtime and its provider
+        [--profile release]
 cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Some("soak") if rest.is_empty() => soak::soak(),
         Some("gpu-test") if rest.is_empty() => gpu::test(),
         Some("gpu-bench") => gpu::bench(&rest),
+        Some("gpu-pack") => pack::pack(&rest),
         Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -12,7 +12,7 @@ use sequor_core::*;
 use crate::plugin::guest::{Limits, ModelFacts, Source};
 use crate::plugin::journal::Journal;
 use crate::plugin::stand_in::Version;
-use crate::plugin::{Attachment, Bell, Clock, Driver, Shadow, Shared, Terms, texts::Texts};
+use crate::plugin::{Attachment, Bell, Clock, Driver, Outlet, Shadow, Shared, Terms, texts::Texts};
 use crate::telemetry::Metrics;
 
 pub(super) const LOAD: Load = Load(0);
@@ -53,8 +53,13 @@ impl Desk {
 }
 
 impl Driver for Desk {
-    fn attach(&self, load: Load, hooks: Option<Hooks>) {
-        self.apply(Event::Attach(load, hooks));
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let mut out = Vec::new();
+        let mut core = self.core.lock();
+        core.apply(self.clock.now(), Event::Attach(load, hooks), &mut out);
+        with();
+        drop(core);
+        self.effects.lock().extend(out);
     }
 
     fn is_there(&self, _: Load) -> bool {
@@ -145,7 +150,7 @@ impl Rig {
         };
         let metrics = Metrics::new(false);
         let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
-        let attachment = Attachment::new(&shared, whom, (facts, LOAD), desk.clone(), terms);
+        let attachment = Attachment::new(&shared, whom, facts, Outlet::new(LOAD, desk.clone()), terms);
         let (answers, notes) = (BTreeMap::new(), Vec::new());
         Rig { metrics, desk, clock, bells, attachment, version, next_req: 0, answers, notes }
     }
@@ -254,7 +259,7 @@ impl Rig {
         std::iter::from_fn(|| self.turn()).collect()
     }
 
-    fn take(&mut self, out: Vec<Effect>) {
+    pub(super) fn take(&mut self, out: Vec<Effect>) {
         let earlier = std::mem::take(&mut *self.desk.effects.lock());
         for effect in earlier.into_iter().chain(out) {
             match effect {
