@@ -47,7 +47,8 @@ impl Trial {
     pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, Problem> {
         let wrong = |what: String| Problem::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join("compiled")).ok();
+        // Where a server of this user has it.
+        let cache = Cache::new(&machine.cache.join("plugins")).ok();
         let began = Instant::now();
         let component = Component::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.
