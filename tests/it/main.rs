@@ -18,6 +18,7 @@ mod flags;
 mod gpu;
 mod held;
 mod hostile;
+mod json;
 mod load;
 mod operator;
 mod oracle;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
+use serde_json::json;
 
-use super::{Failed, failed};
+use super::{Failed, failed, remote};
 use crate::author::{Language, template};
 
 pub(super) fn command() -> Command {
@@ -34,6 +35,7 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Where the folder goes [default: ./NAME]"),
         )
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -41,6 +43,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let language = matches.get_one::<String>("lang").and_then(|name| Language::named(name)).unwrap_or(Language::Rust);
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
     template::write(name, language, &folder).map_err(failed)?;
+    if remote::wants_json(matches) {
+        remote::print_json(&json!({ "name": name, "language": language.name(), "folder": folder }));
+        return Ok(());
+    }
     println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());
     Ok(())
 }
