@@ -155,7 +155,7 @@ impl Trying {
         component::sweep(&self.client, &self.name);
         match self.as_json {
             true => {
-                println!("{}", json!({ "plugin": self.before.as_ref().map(|(name, _)| name), "model": self.model }))
+                println!("{}", json!({ "plugin": self.before.as_ref().map(|(name, _)| name), "model": self.model }));
             }
             false => println!("{who} decides for {} again", self.model),
         }
