@@ -17,7 +17,7 @@ use crate::telemetry::GpuMetrics;
 use crate::tensor::Tensor;
 
 use super::loaded::Loaded;
-use super::seat::Seat;
+use super::site::Site;
 
 /// Why a run gave nothing. Clients read the text.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -110,8 +110,8 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    pub(super) fn new(load: Arc<Loaded>, seat: Seat, slots: u32, sided: bool) -> Result<Executor, RunError> {
-        let Seat { graph, device, pool, gpu } = seat;
+    pub(super) fn new(load: Arc<Loaded>, site: Site, slots: u32, sided: bool) -> Result<Executor, RunError> {
+        let Site { graph, device, pool, gpu } = site;
         let staging = Staging::new(&device, &load.settings)?;
         let store = Store::new(&device, load.states.clone(), slots, sided)?;
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;

@@ -22,8 +22,8 @@ use super::fingerprint::Fingerprint;
 use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
-use super::seat::Seat;
-use super::{instance, seat, sync};
+use super::site::Site;
+use super::{instance, site, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -138,17 +138,17 @@ impl Repository {
     // === one version ===
 
     fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
-        let seats = self.seats(&draft.file(version), &draft.processors())?;
-        let Some(first) = seats.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
+        let sites = self.sites(&draft.file(version), &draft.processors())?;
+        let Some(first) = sites.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
-        self.equip(version, settings, seats, auto.clone()).map_err(|e| vec![e])
+        self.equip(version, settings, sites, auto.clone()).map_err(|e| vec![e])
     }
 
     fn equip(
         &self,
         version: u64,
         settings: ModelSettings,
-        seats: Vec<Seat>,
+        sites: Vec<Site>,
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
@@ -161,8 +161,8 @@ impl Repository {
         let spec = load.spec();
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let mut executors = Vec::new();
-        for seat in seats {
-            let executor = Executor::new(Arc::clone(&load), seat, spec.slots(), sided);
+        for site in sites {
+            let executor = Executor::new(Arc::clone(&load), site, spec.slots(), sided);
             executors.push(executor.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?);
         }
         Ok(Prepared { load, executors })
@@ -304,7 +304,7 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
-        on: seat::told(&load.settings.processors, &load.auto),
+        on: site::told(&load.settings.processors, &load.auto),
     }
 }
 

@@ -7,7 +7,7 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `site`: where each runs · `execute`: staging, states, a run, commit ·
 //!   [`wake`]: the answers of a batch leave together.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
@@ -47,8 +47,8 @@ mod record;
 pub mod repository;
 pub mod request;
 mod schedule_file;
-mod seat;
 pub mod sequences;
+mod site;
 mod sync;
 mod table;
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
-//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again.
+//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
 mod blame;
@@ -56,6 +56,7 @@ pub mod report;
 pub mod round_file;
 mod settings;
 mod showing;
+mod shown;
 #[cfg(test)]
 pub(crate) mod stand_in;
 #[cfg(test)]
