@@ -383,6 +383,17 @@ fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
 }
 
 #[test]
+fn a_plug_in_is_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = crate::plugin::cache::Cache::new(folder.path()).unwrap();
+    let kept = || std::fs::read_dir(folder.path()).unwrap().count();
+    for _ in 0..2 {
+        Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        assert_eq!(kept(), 1);
+    }
+}
+
+#[test]
 fn a_plug_in_that_needs_more_than_there_is_is_refused() {
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"tenant\", \"length\"]\n";
     let bytes = Guest { manifest: Some(manifest), ..Guest::default() }.component();
