@@ -325,7 +325,7 @@ impl<'a, 'p> Driver<'a, 'p> {
                 self.tally.taken(self.setup.workload, *arrival, self.now);
             }
         }
-        let time = self.setup.costs.run(batch.rows.len(), &mut self.random);
+        let time = self.setup.costs.run(batch.rows.len(), self.now, &mut self.random);
         self.tally.batch(real, batch.rows.len(), time);
         self.set_doing(n, Doing::Running(batch));
         self.put(time, Task::Ran(n));

@@ -46,8 +46,9 @@ impl Scheduler for FairShare {
     fn observe(&mut self, event: &Event<'_>) {
         if let Event::Done { rows, keys, .. } = event {
             let tenant = keys.get("tenant");
-            let turn = self.turn(tenant) + *rows as f64 / self.weight(tenant);
-            self.had.insert(tenant, turn);
+            let weight = self.weight(tenant);
+            let turn = self.had.entry(tenant).or_insert(self.clock);
+            *turn = turn.max(self.clock - self.burst / weight) + *rows as f64 / weight;
             if self.had.len() > 4096 {
                 let least = self.clock - self.burst;
                 self.had.retain(|_, turn| *turn > least);
