@@ -1,7 +1,12 @@
 //! What a plug-in costs beside the same in Rust: a plan at several numbers of candidates, starting one, taking a component in; then a server
 //! that does nothing else, and swaps. The guests are those of `plugins/guests`, built by `cargo xtask test` or `sequor plugin build`; their folder
-//! is `SEQUOR_GUESTS`, or `.sequor/guests`. `cargo bench --bench plugin`; `-- NAME` measures a plan of another guest than `edf`. Numbers of plans
-//! are the best of many runs, in the thread's own time.
+//! is `SEQUOR_GUESTS`, or `.sequor/guests`. Numbers of plans are the best of many runs, in the thread's own time.
+//!
+//! ```text
+//! cargo bench --bench plugin                       everything
+//! cargo bench --bench plugin -- --only plan        plan, load, swap or throughput
+//! cargo bench --bench plugin -- --guest single     plans of another guest than edf
+//! ```
 
 #![allow(clippy::indexing_slicing, clippy::panic)]
 
@@ -34,17 +39,38 @@ const LONG: Duration = Duration::from_millis(400);
 const CALLS: u32 = 64;
 
 fn main() -> Told<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `cargo nextest --benches` and the like ask what tests there are.
-    if std::env::args().any(|a| a == "--list") {
+    if arguments.iter().any(|a| a == "--list") {
         return Ok(());
     }
-    let name = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_else(|| "edf".to_owned());
-    let bytes = guest(&name)?;
-    let [serving, counting] = [Mode::Serving, Mode::Simulation].map(Engine::new);
-    let (serving, counting) = (Arc::new(serving?), Arc::new(counting?));
-    let component = Component::new(&serving, "edf.wasm", &bytes, Grants::default(), None)?;
+    let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
+    let wants = |figure: &str| behind("--only").is_none_or(|only| only == figure);
+    let name = behind("--guest").map_or("edf", String::as_str);
+    let serving = Arc::new(Engine::new(Mode::Serving)?);
+    let bytes = guest(name)?;
+    if wants("plan") {
+        plans(&serving, name, &bytes)?;
+        python(&serving)?;
+    }
+    if wants("load") {
+        loads(&serving, &bytes)?;
+    }
+    if wants("swap") {
+        swap::figures()?;
+    }
+    if wants("throughput") {
+        throughput::figures()?;
+    }
+    Ok(())
+}
+
+/// Plans of a guest at several numbers of candidates.
+fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> Told<()> {
+    let counting = Arc::new(Engine::new(Mode::Simulation)?);
+    let component = Component::new(serving, "edf.wasm", bytes, Grants::default(), None)?;
     let mut guest = start(&component)?;
-    let mut counted = start(&Component::new(&counting, "edf.wasm", &bytes, Grants::default(), None)?)?;
+    let mut counted = start(&Component::new(&counting, "edf.wasm", bytes, Grants::default(), None)?)?;
     println!("{name}, {} KiB of memory", guest.memory() / 1024);
     println!("  plan of   edf in Rust us   plug-in us   instructions   a us");
     for len in CANDIDATES {
@@ -58,10 +84,7 @@ fn main() -> Told<()> {
         let fuel = counted.fuel();
         println!("{len:>9}{native:>17.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
     }
-    python(&serving)?;
-    loads(&serving, &component, &bytes)?;
-    swap::figures()?;
-    throughput::figures()
+    Ok(())
 }
 
 /// A plan in Python, where the guest was built.
@@ -81,14 +104,15 @@ fn python(engine: &Arc<Engine>) -> Told<()> {
 }
 
 /// Taking a component in, and starting an instance.
-fn loads(engine: &Arc<Engine>, component: &Component, bytes: &[u8]) -> Told<()> {
+fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> Told<()> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::new(&folder.path().join("code"))?;
     let load = |cache: Option<&Cache>| Component::new(engine, "x.wasm", bytes, Grants::default(), cache);
     let cold = best(1, || drop(load(None)));
     load(Some(&cache))?;
     let cached = best(1, || drop(load(Some(&cache))));
-    let started = best(1, || drop(start(component)));
+    let component = load(None)?;
+    let started = best(1, || drop(start(&component)));
     println!(
         "a component of {} KB: compiled in {:.1} ms, from the cache in {:.2} ms",
         bytes.len() / 1000,
@@ -114,8 +138,7 @@ impl Services for Nobody {
 }
 
 fn start(component: &Component) -> Told<Instance> {
-    // Languages with a run time of their own need more than the 16 MiB that there are by default.
-    let mut guest = component.instance(Arc::new(Nobody), Limits { memory: 256 << 20, ..Limits::default() })?;
+    let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest
         .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;

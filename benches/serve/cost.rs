@@ -7,9 +7,6 @@ use sequor::bench::{Child, Data, Plan, Recipe, Report, Wanted, drive};
 
 use crate::{Options, models, role, sequor};
 
-/// Turns that each figure is measured in; the middle one is taken.
-const TURNS: u64 = 5;
-
 /// What is measured: by how much the server may cost more than the echo, at most and as is aimed at.
 struct Figure {
     model: &'static str,
@@ -42,6 +39,8 @@ struct Row {
     echo: f64,
     hop: f64,
     before: Option<f64>,
+    /// This build over the other, turn by turn: the middle one.
+    change: Option<f64>,
     now: f64,
     report: Report,
 }
@@ -59,7 +58,7 @@ pub(crate) fn figures(options: &Options) {
     println!(
         "\nCPU time of the server, us a request                                   (gRPC; client and server on the same cores)"
     );
-    let title = if before.is_some() { "  before" } else { "" };
+    let title = if before.is_some() { "  before  change" } else { "" };
     println!(
         "model           clients    echo  +thread{title}   sequor   ratio   must    aim            batch     req/s      p50      p99"
     );
@@ -88,10 +87,10 @@ async fn measure(options: &Options, figure: &Figure, clients: usize, servers: [O
     };
     let channel = drive::connect(&servers[3].expect("the server").grpc).await.expect("a connection");
     let recipe = Recipe::ask(channel, &wanted).await.expect("the model");
-    let requests = if options.quick { 5_000 } else { 50_000 } / TURNS;
+    let requests = if options.quick { 5_000 } else { 50_000 } / options.turns as u64;
     let mut costs = [const { Vec::new() }; 4];
     let mut last = None;
-    for _ in 0..TURNS {
+    for _ in 0..options.turns {
         for (n, child) in servers.iter().enumerate() {
             let Some(child) = child else { continue };
             let recipe = if n < 2 { recipe.clone().unchecked() } else { recipe.clone() };
@@ -100,9 +99,10 @@ async fn measure(options: &Options, figure: &Figure, clients: usize, servers: [O
             last = Some(report);
         }
     }
+    let change = middle(costs[3].iter().zip(&costs[2]).map(|(now, before)| now / before).collect());
     let [echo, hop, before, now] = costs.map(middle);
     let [echo, hop, now] = [echo, hop, now].map(|cost| cost.expect("figures"));
-    Row { echo, hop, before, now, report: last.expect("a report") }
+    Row { echo, hop, before, change, now, report: last.expect("a report") }
 }
 
 async fn turn(child: &Child, (clients, streaming): (usize, bool), requests: u64, recipe: &Recipe) -> Report {
@@ -129,7 +129,7 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
 fn print(figure: &Figure, clients: usize, row: &Row) {
     let Figure { must, aim, .. } = *figure;
     let name = figure.name();
-    let Row { echo, hop, before, now, report } = row;
+    let Row { echo, hop, before, change, now, report } = row;
     let ratio = now / echo;
     // The aim is for many clients; alone, a request costs its wake-ups.
     let aim = (clients >= 32).then_some(aim);
@@ -138,7 +138,7 @@ fn print(figure: &Figure, clients: usize, row: &Row) {
         Some(aim) if ratio > aim => "ok, not the aim",
         _ => "ok",
     };
-    let before = before.map(|b| format!("{b:8.1}")).unwrap_or_default();
+    let before = before.zip(*change).map(|(b, change)| format!("{b:8.1}{change:8.3}")).unwrap_or_default();
     let aim = aim.map_or("    -".to_owned(), |aim| format!("{aim:5.1}"));
     let latency = report.latency_us;
     println!(

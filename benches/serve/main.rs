@@ -6,6 +6,7 @@
 //! cargo bench --bench serve -- --quick            5,000
 //! cargo bench --bench serve -- --only direct      figures whose name has this in it
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
+//! cargo bench --bench serve -- --turns 10         as many requests in more turns
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -32,6 +33,8 @@ struct Options {
     quick: bool,
     only: Option<String>,
     before: Option<PathBuf>,
+    /// That each figure is measured in; the middle one is taken.
+    turns: usize,
 }
 
 impl Options {
@@ -54,6 +57,7 @@ fn main() {
         quick: arguments.iter().any(|a| a == "--quick"),
         only: behind("--only"),
         before: behind("--before").map(PathBuf::from),
+        turns: behind("--turns").and_then(|turns| turns.parse().ok()).unwrap_or(5),
     };
     // `cargo nextest --benches` and the like ask what tests there are.
     if arguments.iter().any(|a| a == "--list") {

@@ -202,7 +202,7 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         Ok(req)
@@ -222,9 +222,16 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    pub(super) fn settle(&self, table: &mut Table) -> Acts {
+        let mut acts = table.settle();
+        self.address(&mut acts);
+        acts
     }
 
     // === for operators ===
@@ -266,7 +273,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -277,7 +284,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -289,7 +296,7 @@ impl Model {
         let mut table = self.table.lock();
         table.give_back(now, over);
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -307,7 +314,7 @@ impl Model {
 
     // === after the lock ===
 
-    fn act(self: &Arc<Self>, acts: Acts, now: Time) {
+    pub(super) fn act(self: &Arc<Self>, acts: Acts, now: Time) {
         for instance in acts.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
                 turn::wake(self, load, instance);
@@ -343,8 +350,8 @@ impl Model {
                 Told::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, what) in acts.policies {
-            self.tell_policy(load, what);
+        for (load, whom, what) in acts.policies {
+            self.tell_policy(load, whom, what);
         }
         if let Some(due) = acts.due {
             self.arm(due);

@@ -141,7 +141,7 @@ fn house(folder: &Path, operator: Option<fn(&Repository)>) {
 
 /// Stand-ins for plug-ins: a component is one letter, for what its guests do.
 fn equip(repository: &Repository) {
-    let make = |_: &str, bytes: Vec<u8>| {
+    let make = |_: &str, bytes: &[u8]| {
         let (admit, does) = match bytes.first() {
             Some(b'a') => (true, Does::Admit),
             Some(b'f') => (false, Does::First),
@@ -149,7 +149,7 @@ fn equip(repository: &Repository) {
             _ => (false, Does::Trap),
         };
         let hooks = Hooks { plan: true, observe: true, admit, columns: columns::ALL, ..Hooks::default() };
-        let version = Version::new(&String::from_utf8_lossy(&bytes), hooks);
+        let version = Version::new(&String::from_utf8_lossy(bytes), hooks);
         version.does(does);
         Ok(version as Arc<dyn Source>)
     };

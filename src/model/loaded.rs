@@ -15,8 +15,8 @@ use crate::config::model::settings::{
     InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
 };
 use crate::error::{Failure, LoadError, Refused};
-use crate::plugin::Attachment;
 use crate::plugin::texts::Texts;
+use crate::plugin::{Attachment, Outlet};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -53,6 +53,8 @@ pub(super) struct Loaded {
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
     pub(super) attachment: ArcSwapOption<Attachment>,
+    /// Where plug-ins reach it, once one was to.
+    pub(super) outlet: OnceLock<Arc<Outlet>>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -91,6 +93,7 @@ impl Loaded {
             texts,
             depth,
             attachment: ArcSwapOption::empty(),
+            outlet: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),

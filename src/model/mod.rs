@@ -24,6 +24,7 @@ mod burst;
 mod clock;
 pub mod control;
 mod crew;
+mod driven;
 mod driver;
 mod execute;
 mod features;
@@ -40,6 +41,9 @@ mod loaded;
 mod loading;
 pub mod overview;
 mod pending;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_swap_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod plugin_tests;

@@ -3,6 +3,7 @@
 use sequor_core::Columns;
 
 use super::contract::scheduler;
+use super::lower::{self, Column};
 
 /// Times of one table in microseconds, in memory that is used again.
 #[derive(Debug, Default)]
@@ -14,29 +15,29 @@ pub(super) struct Micros {
 
 impl Micros {
     /// The table as the guest gets it. Nothing is copied but times.
-    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> scheduler::Columns<'a> {
+    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> lower::Columns<'a> {
         for (micros, nanos) in
             [(&mut self.arrival, &see.arrival), (&mut self.ready, &see.ready), (&mut self.deadline, &see.deadline)]
         {
             micros.clear();
             micros.extend(nanos.iter().map(|t| in_micros(*t)));
         }
-        scheduler::Columns {
+        lower::Columns {
             len: see.len,
-            sequence: &see.seq,
-            step: &see.step,
-            slot: &see.slot,
-            arrival_us: &self.arrival,
-            ready_us: &self.ready,
-            deadline_us: &self.deadline,
-            priority: &see.priority,
-            shape_key: &see.shape,
-            start_end: &see.flags,
-            rows: &see.rows,
-            input_bytes: &see.bytes,
-            state_bytes: &see.state_bytes,
-            numbers: &see.numbers,
-            keys: &see.keys,
+            sequence: Column(&see.seq),
+            step: Column(&see.step),
+            slot: Column(&see.slot),
+            arrival_us: Column(&self.arrival),
+            ready_us: Column(&self.ready),
+            deadline_us: Column(&self.deadline),
+            priority: Column(&see.priority),
+            shape_key: Column(&see.shape),
+            start_end: Column(&see.flags),
+            rows: Column(&see.rows),
+            input_bytes: Column(&see.bytes),
+            state_bytes: Column(&see.state_bytes),
+            numbers: Column(&see.numbers),
+            keys: Column(&see.keys),
         }
     }
 }
@@ -84,8 +85,11 @@ mod tests {
         };
         let mut micros = Micros::default();
         let lent = micros.lend(&see);
-        assert_eq!((lent.arrival_us, lent.deadline_us, lent.ready_us), (&[1, 2][..], &[9, u64::MAX][..], &[][..]));
-        assert_eq!(lent.sequence.as_ptr(), see.seq.as_ptr());
+        assert_eq!(
+            (lent.arrival_us.0, lent.deadline_us.0, lent.ready_us.0),
+            (&[1, 2][..], &[9, u64::MAX][..], &[][..])
+        );
+        assert_eq!(lent.sequence.0.as_ptr(), see.seq.as_ptr());
         assert_eq!(round(1, &see).now_us, 5_000);
     }
 }

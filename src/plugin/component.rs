@@ -18,12 +18,14 @@ use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
 use super::host::Held;
 use super::imports;
 use super::instance::Instance;
+use super::lower::{self, Places};
 use super::manifest::{self, Declared};
 
 /// One version of a plug-in, ready to be started.
 pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
+    pub(super) places: Places,
     pub(super) declared: Declared,
     sha256: String,
     imports: Vec<String>,
@@ -74,7 +76,7 @@ impl Component {
         let declared = declared(file, bytes)?;
         let sha256 = hex(&Sha256::digest(bytes));
         let compiled = match cache {
-            Some(cache) => cache.get_or_compile(engine, &sha256, bytes),
+            Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
         let compiled = compiled.map_err(|e| Refused::Damaged { file: file.to_owned(), what: format!("{e:#}") })?;
@@ -83,7 +85,9 @@ impl Component {
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
         let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
-        Ok(Component { engine: Arc::clone(engine), pre, declared, sha256, imports })
+        let gone = || Refused::Exports { file: file.to_owned(), missing: "plan or admit".to_owned() };
+        let places = Places::of(&compiled).ok_or_else(gone)?;
+        Ok(Component { engine: Arc::clone(engine), pre, places, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {
@@ -176,9 +180,8 @@ fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Resul
 fn check_types(interface: &ComponentInstance, compiled: &wasmtime::component::Component) -> wasmtime::Result<()> {
     use super::contract::{scheduler as s, sequor::plugin::types};
     check_type::<(&str, types::Model<'_>), (Result<(), String>,)>(interface, compiled, "configure")?;
-    check_type::<(s::Round, s::Columns<'_>), (Option<s::Decision>,)>(interface, compiled, "plan")?;
-    type Admit<'a> = (s::Round, s::Columns<'a>, &'a [u32], s::Columns<'a>);
-    check_type::<Admit<'_>, (Vec<s::Admission>,)>(interface, compiled, "admit")?;
+    check_type::<lower::Plan<'_>, lower::Planned>(interface, compiled, "plan")?;
+    check_type::<lower::Admit<'_>, lower::Admitted>(interface, compiled, "admit")?;
     check_type::<(s::Events<'_>,), ()>(interface, compiled, "observe")?;
     check_type::<(), (Vec<u8>,)>(interface, compiled, "save")?;
     check_type::<(&[u8],), (Result<(), String>,)>(interface, compiled, "restore")
@@ -203,6 +206,12 @@ fn linker(engine: &Engine, grants: Grants) -> wasmtime::Result<Linker<Held>> {
     host::add_to_linker::<_, HasSelf<Held>>(&mut linker, |held| held)?;
     grants.link(&mut linker)?;
     Ok(linker)
+}
+
+/// A component that only says something else of itself, a version say, is not compiled again.
+fn hash_of_code(bytes: &[u8]) -> String {
+    let (before, behind) = manifest::code(bytes);
+    hex(&Sha256::new().chain_update(before).chain_update(behind).finalize())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -95,13 +95,19 @@ pub struct Struck {
 pub struct Limits {
     /// CPU time of a call.
     pub time: Duration,
-    /// Bytes of its linear memories together.
-    pub memory: u64,
+    /// Bytes of its linear memories together. Where nobody says, [`ROOM`] more than it starts with: a language with a run time of its own starts
+    /// with the whole of that.
+    pub memory: Option<u64>,
 }
+
+/// Bytes a guest may gather beyond what it starts with, where nobody says.
+pub const ROOM: u64 = 16 << 20;
+/// The most it may start with, then.
+pub const AT_START: u64 = 64 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { time: Duration::from_millis(2), memory: 16 << 20 }
+        Limits { time: Duration::from_millis(2), memory: None }
     }
 }
 
@@ -123,6 +129,9 @@ pub trait Guest: Send + fmt::Debug {
 
     /// Bytes of its linear memories.
     fn memory(&self) -> u64;
+
+    /// Bytes they may have.
+    fn memory_limit(&self) -> u64;
 }
 
 /// What a guest may ask for.

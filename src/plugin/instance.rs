@@ -18,6 +18,7 @@ use super::engine::{Engine, Mode};
 use super::grants::Stock;
 use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
 use super::host::Held;
+use super::lower::{Calls, Column};
 use super::settings::Settings;
 use crate::config::units::Span;
 
@@ -32,6 +33,7 @@ const SAVED: usize = 1 << 20;
 pub struct Instance {
     store: Store<Held>,
     plugin: SchedulerPlugin,
+    calls: Calls,
     engine: Arc<Engine>,
     settings: Settings,
     limit: Duration,
@@ -52,13 +54,14 @@ impl Instance {
         let limit = limits.time * AT_LEISURE;
         let call = engine.enter();
         begin(&mut store, engine.mode(), limit);
-        let started = of.pre.instantiate(&mut store);
+        let started = hooked(of, &mut store);
         drop(call);
         let asked = Asked { hook: "its start", of: None };
-        let plugin = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        let (plugin, calls) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
         let (micros, of_victims) = (Micros::default(), Micros::default());
-        Ok(Instance { store, plugin, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
+        Ok(Instance { store, plugin, calls, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
     }
 
     /// Instructions that the last call took, where they are counted ([`Mode::Simulation`]); else 0.
@@ -88,6 +91,14 @@ impl Instance {
     fn at_leisure(&self) -> Duration {
         self.limit * AT_LEISURE
     }
+}
+
+/// An instance, and where it is called.
+fn hooked(of: &Component, store: &mut Store<Held>) -> wasmtime::Result<(SchedulerPlugin, Calls)> {
+    let instance = of.pre.instance_pre().instantiate(&mut *store)?;
+    let calls = of.places.in_instance(store, &instance);
+    let calls = calls.ok_or_else(|| wasmtime::format_err!("plan and admit are gone"))?;
+    Ok((SchedulerPlugin::new(store, &instance)?, calls))
 }
 
 /// Makes the store ready for a call; the instructions it is given.
@@ -139,8 +150,9 @@ impl Guest for Instance {
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
         self.store.data_mut().stock.ask_at(see.now);
         let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
-        let said = self.call(asked, self.limit, |guest, store, micros, _| {
-            guest.call_plan(store, columns::round(instance, see), micros.lend(see))
+        let calls = self.calls;
+        let (said,) = self.call(asked, self.limit, |_, store, micros, _| {
+            calls.plan(store, (columns::round(instance, see), micros.lend(see)))
         })?;
         let Some(decision) = said else { return Ok(Decision::Default) };
         let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
@@ -154,8 +166,9 @@ impl Guest for Instance {
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
         self.store.data_mut().stock.ask_at(see.now);
         let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
-        let said = self.call(asked, self.limit, |guest, store, micros, of_victims| {
-            guest.call_admit(store, columns::round(0, see), micros.lend(see), room, of_victims.lend(victims))
+        let calls = self.calls;
+        let (said,) = self.call(asked, self.limit, |_, store, micros, of_victims| {
+            calls.admit(store, (columns::round(0, see), micros.lend(see), Column(room), of_victims.lend(victims)))
         })?;
         Ok(said.into_iter().map(admission).collect())
     }
@@ -186,6 +199,10 @@ impl Guest for Instance {
 
     fn memory(&self) -> u64 {
         self.store.data().memory.used
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.store.data().memory.limit()
     }
 }
 

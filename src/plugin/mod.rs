@@ -5,8 +5,8 @@
 //!
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
-//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: where its guest sits · `inbox`: what it is to be told · `health`:
-//!   strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
+//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
+//!   decides there · `inbox`: what it has told · `health`: strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
 //! - `registry`: the named plug-ins with their versions, and where they are attached · `keeper`: the thread that looks after them ·
 //!   `files`, `watch`: their folder.
@@ -43,10 +43,12 @@ mod journal;
 mod keeper;
 mod lane;
 pub mod loader;
+mod lower;
 mod making;
 pub mod manifest;
 mod meter;
 mod nonsense;
+mod outlet;
 mod recent;
 mod registry;
 pub mod report;
@@ -70,7 +72,8 @@ pub use engine::{Engine, Mode};
 pub use grants::Grants;
 pub use journal::Journal;
 pub use loader::Loader;
-pub use making::Unfit;
+pub use making::{Ready, Unfit};
 pub use nonsense::{sentence, word};
+pub use outlet::Outlet;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

@@ -29,7 +29,8 @@ pub struct RoundFile {
     /// What it was configured with: JSON, a table.
     pub config: String,
     pub time_us: u64,
-    pub memory: u64,
+    /// As [`Limits::memory`] has it.
+    pub memory: Option<u64>,
     /// What was wrong: the host's word, and the sentence for its author.
     pub fault: String,
     pub what: String,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::contender::Decider;
+use crate::plugin::cache::Cache;
 use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
 use crate::plugin::instance::Instance;
 use crate::plugin::texts::Texts;
@@ -33,11 +34,11 @@ pub struct Plug {
 
 impl Plug {
     /// From the bytes of a component; `file` is how it is called in what is refused. It gets whatever can be granted: here time is made up,
-    /// and chance repeats.
-    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits) -> Result<Plug, String> {
+    /// and chance repeats. Compiled code may be kept.
+    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
         let grants = Grants { clock: true, random: true, sequence_text: true };
-        let component = Component::new(&engine, file, bytes, grants, None).map_err(|e| e.to_string())?;
+        let component = Component::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
         if let Some(feature) = component.manifest().features.iter().find(|name| *name != TENANT) {
             return Err(format!("{file} needs the feature \"{feature}\"; requests have \"{TENANT}\" alone here"));
         }

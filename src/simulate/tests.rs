@@ -303,7 +303,7 @@ fn the_report_reads_like_this() {
 // === plug-ins ===
 
 fn plug(guest: &Guest<'_>) -> Plug {
-    Plug::new("x.wasm", &guest.component(), "{}", Limits::default()).unwrap()
+    Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
 }
 
 const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
@@ -387,7 +387,7 @@ fn a_plug_in_that_needs_more_than_there_is_is_refused() {
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"tenant\", \"length\"]\n";
     let bytes = Guest { manifest: Some(manifest), ..Guest::default() }.component();
     assert_eq!(
-        Plug::new("x.wasm", &bytes, "{}", Limits::default()).unwrap_err(),
+        Plug::new("x.wasm", &bytes, "{}", Limits::default(), None).unwrap_err(),
         "x.wasm needs the feature \"length\"; requests have \"tenant\" alone here"
     );
 }

@@ -26,7 +26,7 @@ cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is
                                    ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
 cargo xtask test                   everything that must hold: format, lints, models, tests;
         [--browser]                a browser must be there (otherwise its test is left out, and said so, where none can be had)
-        [--all-languages]          and plug-ins in C, whose compiler is 411 MB
+        [--all-languages]          and plug-ins in JavaScript and C, whose tools are 59 and 411 MB
         [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone

@@ -45,6 +45,7 @@ faults! {
     ReplayedBeforeAnswered,
     MaxWaitIgnored,
     FallbackForgotten,
+    GivenUpUncounted,
     BacklogBytesLeak,
     ConsultForgotten,
     DoneUntold,

@@ -8,9 +8,7 @@
 //!
 //! impl Scheduler for Urgent {
 //!     fn plan(&mut self, round: &Round, ready: &Ready) -> Plan {
-//!         let mut order: Vec<u32> = ready.indices().collect();
-//!         order.sort_by_key(|&i| ready.deadline_us(i));
-//!         Plan::fire(ready.batch(order, round))
+//!         Plan::fire(ready.batch(ready.by(|i| ready.deadline_us(i)), round))
 //!     }
 //! }
 //!
@@ -35,6 +33,7 @@ mod event;
 pub mod host;
 mod instance;
 mod model;
+mod order;
 mod plan;
 mod ready;
 mod round;
@@ -57,6 +56,7 @@ pub mod scheduler {
     pub use crate::event::{Ending, Event, Events, KeysOf};
     pub use crate::host;
     pub use crate::model::{Key, Model, Sequence, key_of};
+    pub use crate::order::{Order, rank};
     pub use crate::plan::{Decision, Plan, Wake};
     pub use crate::ready::{Columns, Ready};
     pub use crate::round::Round;

@@ -1,6 +1,7 @@
 //! The candidates: columns of numbers, and one candidate's number by its index.
 
 use crate::model::{Key, Model, Sequence};
+use crate::order::Order;
 use crate::round::Round;
 
 /// The candidates in columns: entry `i` of each is of candidate `i`. A column that `plugin.toml` does not name is empty.
@@ -53,6 +54,12 @@ impl<'a> Ready<'a> {
         0..self.columns.len
     }
 
+    /// Every candidate by a number of its own, least first; of like numbers, whoever became ready first. It is sorted no further than it is
+    /// looked at. Numbers with a fraction go as their [`crate::scheduler::rank`].
+    pub fn by<K: Ord>(&self, key: impl Fn(u32) -> K) -> Order<K> {
+        Order::new(self.indices(), key)
+    }
+
     /// All columns, for loops that want no index checked.
     #[must_use]
     pub fn columns(&self) -> &'a Columns {
@@ -61,18 +68,22 @@ impl<'a> Ready<'a> {
 
     /// Of these, in this order, those that one batch can take: of the first one's shape, and no more rows than the round has.
     pub fn batch(&self, order: impl IntoIterator<Item = u32>, round: &Round) -> Vec<u32> {
-        let mut left = round.max_rows;
-        let mut shape = None;
-        let alike = order.into_iter().filter(|&i| {
+        let (mut left, mut shape) = (round.max_rows, None);
+        let mut fire = Vec::with_capacity(round.max_batch().min(self.len()));
+        for i in order {
             let rows = self.columns.rows.get(i as usize).copied().unwrap_or(1);
             let of = self.columns.shape_key.get(i as usize).copied().unwrap_or(0);
             // A request larger than a batch is the server's to refuse; alone it may be tried.
             let fits = rows <= left || left == round.max_rows;
-            let takes = fits && left > 0 && *shape.get_or_insert(of) == of;
-            left = if takes { left.saturating_sub(rows) } else { left };
-            takes
-        });
-        alike.collect()
+            if fits && *shape.get_or_insert(of) == of {
+                left = left.saturating_sub(rows);
+                fire.push(i);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        fire
     }
 
     #[track_caller]
@@ -174,6 +185,14 @@ impl<'a> Ready<'a> {
         self.feature("keys", &self.columns.keys, &self.model.keys, feature, i)
     }
 
+    /// A key feature of all candidates, for whoever looks at many: `let tenant = ready.keys("tenant");` finds the name once, and `tenant(i)` is
+    /// what `ready.key("tenant", i)` is.
+    pub fn keys(&self, feature: &str) -> impl Fn(u32) -> Key + use<'a> {
+        let (ready, at) = (*self, self.model.keys.iter().position(|name| name == feature));
+        let wide = self.model.keys.len() as u32;
+        move |i| at.map_or(0, |at| ready.at("keys", &ready.columns.keys, i * wide + at as u32))
+    }
+
     #[track_caller]
     fn feature<T: Copy + Default>(&self, name: &str, column: &[T], names: &[String], feature: &str, i: u32) -> T {
         match names.iter().position(|n| n == feature) {
@@ -186,10 +205,17 @@ impl<'a> Ready<'a> {
     fn at<T: Copy>(&self, name: &str, column: &[T], i: u32) -> T {
         match column.get(i as usize) {
             Some(value) => *value,
-            None if column.is_empty() && !self.is_empty() => {
-                panic!("the server was not asked for this column; add \"{name}\" to `columns` of plugin.toml")
-            }
-            None => panic!("index {i} of {} candidates", self.columns.len),
+            None => self.absent(name, column.is_empty(), i),
         }
+    }
+
+    /// Out of the way of loops that look at every candidate.
+    #[cold]
+    #[track_caller]
+    fn absent(&self, name: &str, unasked: bool, i: u32) -> ! {
+        if unasked && !self.is_empty() {
+            panic!("the server was not asked for this column; add \"{name}\" to `columns` of plugin.toml")
+        }
+        panic!("index {i} of {} candidates", self.columns.len)
     }
 }

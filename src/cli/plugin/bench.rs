@@ -39,7 +39,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             continue;
         }
         println!("{:>10}  {:>9}  {:>9}  {:>9}", "CANDIDATES", "BEST us", "p50", "p99");
-        for size in SIZES {
+        let window = running.window();
+        for size in SIZES.into_iter().filter(|size| *size <= window) {
             let took = measure(&mut running, size, span).map_err(Failed::Failed)?;
             let at = |share: f64| micros(took.get((took.len() as f64 * share) as usize).copied().unwrap_or_default());
             println!("{size:>10}  {:>9}  {:>9}  {:>9}", at(0.0), at(0.5), at(0.99));

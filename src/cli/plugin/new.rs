@@ -6,10 +6,12 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::{Failed, failed};
-use crate::author::{Language, template};
+use crate::author::language::{LANGUAGES, Language, named};
+use crate::author::rust::Rust;
+use crate::author::template;
 
 pub(super) fn command() -> Command {
-    let languages = Language::ALL.into_iter().map(Language::name);
+    let languages = LANGUAGES.map(Language::name);
     Command::new("new")
         .about("Make a folder with a plug-in that works, to be changed")
         .arg(Arg::new("name").value_name("NAME").required(true).help("What it is called: [a-z][a-z0-9-]*"))
@@ -38,7 +40,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let name = matches.get_one::<String>("name").map(String::as_str).unwrap_or_default();
-    let language = matches.get_one::<String>("lang").and_then(|name| Language::named(name)).unwrap_or(Language::Rust);
+    let language = matches.get_one::<String>("lang").and_then(|name| named(name)).unwrap_or(&Rust);
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
     template::write(name, language, &folder).map_err(failed)?;
     println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());

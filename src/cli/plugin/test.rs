@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::{Failed, failed, file};
+use crate::cli::equip::compiled;
 use crate::plugin::guest::Limits;
 use crate::simulate::file::File;
 use crate::simulate::{Contender, Costs, Experiment, Plug, Problem};
@@ -55,7 +56,7 @@ fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<bool, Problem> {
     let load = File::read(case, &text)?;
     let config = serde_json::to_string(&load.config).map_err(|e| Problem::Given(e.to_string()))?;
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy().into_owned();
-    let plug = Plug::new(&name, bytes, &config, Limits::default()).map_err(Problem::Given)?;
+    let plug = Plug::new(&name, bytes, &config, Limits::default(), compiled().as_ref()).map_err(Problem::Given)?;
     let seed = load.seed.unwrap_or(1);
     let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(Problem::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);

@@ -3,13 +3,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use sequor_core::{Asked, Columns, Fault, Hooks, Load, Round, Said};
+use sequor_core::{Admission, Asked, Columns, Decision, Fault, Hooks, Load, Picks, Round, Said};
 
 use crate::plugin::cache::Cache;
-use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
+use crate::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, ROOM, Services, Source, Struck};
 use crate::plugin::in_text::Heard;
 use crate::plugin::instance::Instance;
+use crate::plugin::stand_in::Version;
+use crate::plugin::tests::rig::{Rig, plans};
 use crate::plugin::tests::wasm::SERVING;
 use crate::plugin::{Component, Grants};
 
@@ -132,7 +135,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
         ("trap", Fault::Trap, "told to trap in plan"),
         ("trap-configure", Fault::Trap, "told to trap in configure"),
         ("recursion", Fault::Trap, "in plan"),
-        ("gigabyte", Fault::Memory, "memory limit 16 MiB in plan: asked for 1.0 GiB"),
+        ("gigabyte", Fault::Memory, "MiB in plan: asked for 1.0 GiB"),
     ] {
         let (mut guest, _, configured) = hostile(&component, does, "");
         let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
@@ -160,4 +163,114 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
     assert!(guest.save().unwrap_err().what.starts_with("it saved 4194304 bytes"));
     let (_, _, told) = hostile(&component, "refuse", "");
     assert_eq!(told.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
+}
+
+// === a run time of its own ===
+
+#[test]
+fn what_python_raises_is_told_with_its_line() {
+    let component = component("fair-share-python");
+    let (mut guest, heard) = start(&component);
+    let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();
+    assert_eq!(refused, "ValueError: weights.gold must be above 0 at plugin.py:12");
+    assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
+    let (said, round) = ask(&mut guest, round(&component)).unwrap();
+    assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
+    // It takes for granted that there is a candidate, as there is with every question of a server.
+    let struck = guest.plan(0, &Columns::default(), &mut Picks::default()).unwrap_err();
+    assert_eq!(struck.fault, Fault::Trap);
+    assert_eq!(struck.what, "IndexError: list index out of range at plugin.py:24, in plan");
+    assert_eq!(*heard.lines.lock(), [(0, "IndexError: list index out of range at plugin.py:24".to_owned())]);
+}
+
+#[test]
+fn an_interpreter_has_the_room_that_others_have() {
+    let component = component("fair-share-python");
+    let (mut guest, _) = start(&component);
+    assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
+    let at_start = guest.memory();
+    assert!(at_start > 8 << 20 && guest.memory_limit() <= at_start + ROOM, "{at_start} {}", guest.memory_limit());
+    let limits = Limits { memory: Some(8 << 20), ..Limits::default() };
+    let told = component.instance(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!(told.fault, Fault::Memory);
+    assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
+}
+
+/// A plug-in in Python, shown byte lists so long that what it loses of them counts.
+#[derive(Debug)]
+struct Loses {
+    component: Component,
+    starts: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Losing(Instance);
+
+impl Source for Loses {
+    fn manifest(&self) -> &Manifest {
+        self.component.manifest()
+    }
+
+    fn sha256(&self) -> &str {
+        self.component.sha256()
+    }
+
+    fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, Struck> {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Losing(self.component.instance(services, limits)?)))
+    }
+}
+
+impl Guest for Losing {
+    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, Struck> {
+        self.0.configure(config, model)
+    }
+
+    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
+        self.0.plan(instance, &Columns { flags: vec![0; 128 << 10], ..see.clone() }, picks)
+    }
+
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
+        self.0.admit(see, room, victims)
+    }
+
+    fn observe(&mut self, events: &Events) -> Result<(), Struck> {
+        self.0.observe(events)
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Struck> {
+        self.0.save()
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck> {
+        self.0.restore(saved)
+    }
+
+    fn memory(&self) -> u64 {
+        self.0.memory()
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.0.memory_limit()
+    }
+}
+
+/// Python's run time loses the memory of byte lists. Left alone, it would fall after some two hundred of these rounds.
+#[test]
+fn a_python_that_loses_memory_is_replaced_and_no_round_is_lost() {
+    let loses = Arc::new(Loses { component: component("fair-share-python"), starts: AtomicU32::new(0) });
+    let mut rig = Rig::around(loses.clone(), Version::new("0", plans()), |terms| terms.limits = Limits::default());
+    rig.attachment.open().unwrap();
+    for n in 0..400 {
+        rig.submit(7, n == 0, n == 399);
+        assert_eq!(rig.drain(), [1], "round {n}");
+        if rig.rang() {
+            rig.keep();
+        }
+    }
+    assert!(rig.all_answered());
+    let shown = rig.attachment.show();
+    let starts = loses.starts.load(Ordering::Relaxed);
+    assert_eq!((shown.calls, shown.fallbacks, shown.strikes, shown.last_fault), (400, 0, 0, None));
+    assert!((3..=6).contains(&starts), "{starts} instances; {} of {} bytes", shown.memory, shown.memory_limit);
 }

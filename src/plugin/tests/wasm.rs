@@ -187,11 +187,11 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
     let told = struck(&Guest { plan: greedy, ..Guest::default() });
     assert_eq!(
         (told.fault, told.what.as_str()),
-        (Fault::Memory, "memory limit 16 MiB in plan: asked for 1.0 GiB (in plan)")
+        (Fault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
     assert_eq!(plan(&mut start(&Guest { plan: copes, ..Guest::default() }), 3).0, Ok(Decision::Default));
-    let limits = Limits { memory: 1 << 16, ..Limits::default() };
+    let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
     let told = component(&Guest::default()).instance(Arc::new(Heard::default()), limits).unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),

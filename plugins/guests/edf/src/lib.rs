@@ -19,8 +19,11 @@ impl Scheduler for EarliestDeadline {
 
     fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
         let needed = round.now_us.saturating_add(self.margin_us);
-        let (late, mut order): (Vec<u32>, Vec<u32>) = ready.indices().partition(|&i| ready.deadline_us(i) < needed);
-        order.sort_by_key(|&i| ready.deadline_us(i));
+        let mut order = ready.by(|i| ready.deadline_us(i)).peekable();
+        let mut late = Vec::new();
+        while let Some(i) = order.next_if(|&i| ready.deadline_us(i) < needed) {
+            late.push(i);
+        }
         if !late.is_empty() {
             host::metric_add("shed", late.len() as f64);
         }

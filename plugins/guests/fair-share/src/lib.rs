@@ -29,10 +29,11 @@ impl Scheduler for FairShare {
         let mut arrived: Vec<u32> = ready.indices().collect();
         arrived.sort_by_key(|&i| ready.arrival_us(i));
         // Each candidate's turn, as if those of its tenant before it had run.
+        let tenant_of = ready.keys("tenant");
         let mut next: Map<Key, f64> = Map::new();
         let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
         for i in arrived {
-            let tenant = ready.key("tenant", i);
+            let tenant = tenant_of(i);
             let turn = next.entry(tenant).or_insert_with(|| self.turn(tenant));
             order.push((*turn, i));
             *turn += f64::from(ready.rows(i)) / self.weight(tenant);

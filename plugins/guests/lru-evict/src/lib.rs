@@ -8,9 +8,7 @@ pub struct LruEvict;
 impl Scheduler for LruEvict {
     fn admit(&mut self, _: &Round, waiting: &Ready<'_>, room: &[u32], victims: &Ready<'_>) -> Vec<Admission> {
         let mut said = Admission::in_order(waiting.len(), room);
-        let mut idle: Vec<u32> = victims.indices().collect();
-        idle.sort_by_key(|&i| victims.ready_us(i));
-        let evicted = idle.into_iter().take(waiting.len() - said.len());
+        let evicted = victims.by(|i| victims.ready_us(i)).take(waiting.len() - said.len());
         said.extend(evicted.map(Admission::Evict));
         said
     }

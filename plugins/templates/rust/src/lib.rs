@@ -17,9 +17,8 @@ impl Scheduler for Plugin {
     fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
         // Deadlines that cannot be kept any more count as none.
         let soonest = round.now_us + self.margin_us;
-        let mut order: Vec<u32> = ready.indices().collect();
-        order.sort_by_key(|&i| Some(ready.deadline_us(i)).filter(|&due| due >= soonest).unwrap_or(u64::MAX));
-        Plan::fire(ready.batch(order, round))
+        let due = |i| Some(ready.deadline_us(i)).filter(|&due| due >= soonest).unwrap_or(u64::MAX);
+        Plan::fire(ready.batch(ready.by(due), round))
     }
 }
 

@@ -1,0 +1,81 @@
+//! Candidates in an order of the plug-in's own, sorted no further than anyone looks: of a thousand that are ready, a batch takes a few.
+
+/// How many are put in their places first; then as many again and again as there are in theirs.
+const AT_FIRST: usize = 32;
+
+/// Candidates by a key, least first; of like keys, whoever became ready first. What [`crate::scheduler::Ready::by`] gives.
+#[derive(Debug, Clone)]
+pub struct Order<K> {
+    keyed: Vec<(K, u32)>,
+    /// So many at the front are in their places.
+    sorted: usize,
+    next: usize,
+}
+
+/// A number as a key: of the order of [`f64::total_cmp`].
+#[must_use]
+pub fn rank(number: f64) -> i64 {
+    let bits = number.to_bits().cast_signed();
+    // Of negative numbers, the farther from zero the less.
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+}
+
+impl<K: Ord> Order<K> {
+    pub(crate) fn new(candidates: impl Iterator<Item = u32>, key: impl Fn(u32) -> K) -> Order<K> {
+        Order { keyed: candidates.map(|i| (key(i), i)).collect(), sorted: 0, next: 0 }
+    }
+
+    fn sort_on(&mut self) {
+        let Some(rest) = self.keyed.get_mut(self.sorted..) else { return };
+        let many = rest.len().min(self.sorted.max(AT_FIRST));
+        if many < rest.len() {
+            rest.select_nth_unstable(many);
+        }
+        rest[..many].sort_unstable();
+        self.sorted += many;
+    }
+}
+
+impl<K: Ord> Iterator for Order<K> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        if self.next == self.sorted {
+            self.sort_on();
+        }
+        let (_, i) = self.keyed.get(self.next)?;
+        self.next += 1;
+        Some(*i)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.keyed.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl<K: Ord> ExactSizeIterator for Order<K> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_order_of_a_stable_sort_however_many_there_are() {
+        for len in [0, 1, 31, 32, 33, 64, 65, 1000] {
+            let key = |i: u32| i.wrapping_mul(2_654_435_761) % 97;
+            let mut sorted: Vec<u32> = (0..len).collect();
+            sorted.sort_by_key(|&i| key(i));
+            let order = Order::new(0..len, key);
+            assert_eq!(order.len(), len as usize);
+            assert_eq!(order.collect::<Vec<_>>(), sorted);
+        }
+    }
+
+    #[test]
+    fn ranks_are_in_the_order_of_numbers() {
+        let numbers = [f64::NEG_INFINITY, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 7.25, f64::INFINITY, f64::NAN];
+        assert!(numbers.map(rank).is_sorted());
+        assert!(rank(-2.5) < rank(-1.0) && rank(0.5) < rank(0.75));
+    }
+}
