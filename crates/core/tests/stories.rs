@@ -172,7 +172,8 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         let Next::Ask(round) = rig.next() else { panic!("no question") };
-        (rig.seen.clear(), rig.apply(Event::Attach(Load(0), hooks)));
+        rig.seen.clear();
+        rig.apply(Event::Attach(Load(0), hooks));
         let mut out = std::mem::take(&mut rig.seen);
         rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
         out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count()
