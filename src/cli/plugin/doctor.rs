@@ -30,7 +30,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             Found::Missing(what) => ("missing", "missing", what),
         };
         if !remote::wants_json(matches) {
-            println!("{:<8}{how:<20}{what}", language);
+            println!("{language:<8}{how:<20}{what}");
         }
         all.push(json!({ "language": language, "state": state, "what": what }));
     }
