@@ -3,7 +3,6 @@
 use sequor_core::Columns;
 
 use super::contract::scheduler;
-use super::lower::{self, Column};
 
 /// Times of one table in microseconds, in memory that is used again.
 #[derive(Debug, Default)]
@@ -15,31 +14,36 @@ pub(super) struct Micros {
 
 impl Micros {
     /// The table as the guest gets it. Nothing is copied but times.
-    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> lower::Columns<'a> {
+    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> scheduler::Columns<'a> {
         for (micros, nanos) in
             [(&mut self.arrival, &see.arrival), (&mut self.ready, &see.ready), (&mut self.deadline, &see.deadline)]
         {
             micros.clear();
             micros.extend(nanos.iter().map(|t| in_micros(*t)));
         }
-        lower::Columns {
+        scheduler::Columns {
             len: see.len,
-            sequence: Column(&see.seq),
-            step: Column(&see.step),
-            slot: Column(&see.slot),
-            arrival_us: Column(&self.arrival),
-            ready_us: Column(&self.ready),
-            deadline_us: Column(&self.deadline),
-            priority: Column(&see.priority),
-            shape_key: Column(&see.shape),
-            start_end: Column(&see.flags),
-            rows: Column(&see.rows),
-            input_bytes: Column(&see.bytes),
-            state_bytes: Column(&see.state_bytes),
-            numbers: Column(&see.numbers),
-            keys: Column(&see.keys),
+            sequence: some(&see.seq),
+            step: some(&see.step),
+            slot: some(&see.slot),
+            arrival_us: some(&self.arrival),
+            ready_us: some(&self.ready),
+            deadline_us: some(&self.deadline),
+            priority: some(&see.priority),
+            shape_key: some(&see.shape),
+            start_end: some(&see.flags),
+            rows: some(&see.rows),
+            input_bytes: some(&see.bytes),
+            state_bytes: some(&see.state_bytes),
+            numbers: some(&see.numbers),
+            keys: some(&see.keys),
         }
     }
+}
+
+/// A column that holds nothing is none: to hand that over costs nothing.
+fn some<T>(column: &[T]) -> Option<&[T]> {
+    (!column.is_empty()).then_some(column)
 }
 
 pub(super) fn round(instance: u32, see: &Columns) -> scheduler::Round {
@@ -86,10 +90,10 @@ mod tests {
         let mut micros = Micros::default();
         let lent = micros.lend(&see);
         assert_eq!(
-            (lent.arrival_us.0, lent.deadline_us.0, lent.ready_us.0),
-            (&[1, 2][..], &[9, u64::MAX][..], &[][..])
+            (lent.arrival_us, lent.deadline_us, lent.ready_us),
+            (Some(&[1, 2][..]), Some(&[9, u64::MAX][..]), None)
         );
-        assert_eq!(lent.sequence.0.as_ptr(), see.seq.as_ptr());
+        assert_eq!(lent.sequence.map(<[u64]>::as_ptr), Some(see.seq.as_ptr()));
         assert_eq!(round(1, &see).now_us, 5_000);
     }
 }

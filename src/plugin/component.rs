@@ -18,7 +18,6 @@ use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
 use super::host::Held;
 use super::imports;
 use super::instance::Instance;
-use super::lower::{self, Places};
 use super::manifest::{self, Declared};
 use super::outline::Outline;
 
@@ -26,7 +25,6 @@ use super::outline::Outline;
 pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
-    pub(super) places: Places,
     pub(super) declared: Declared,
     sha256: String,
     imports: Vec<String>,
@@ -90,9 +88,7 @@ impl Component {
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
         let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
-        let gone = || Refused::Exports { file: file.to_owned(), missing: "plan or admit".to_owned() };
-        let places = Places::of(&compiled).ok_or_else(gone)?;
-        Ok(Component { engine: Arc::clone(engine), pre, places, declared, sha256, imports })
+        Ok(Component { engine: Arc::clone(engine), pre, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {
@@ -193,8 +189,9 @@ fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Resul
 fn check_types(interface: &ComponentInstance, compiled: &wasmtime::component::Component) -> wasmtime::Result<()> {
     use super::contract::{scheduler as s, sequor::plugin::types};
     check_type::<(&str, types::Model<'_>), (Result<(), String>,)>(interface, compiled, "configure")?;
-    check_type::<lower::Plan<'_>, lower::Planned>(interface, compiled, "plan")?;
-    check_type::<lower::Admit<'_>, lower::Admitted>(interface, compiled, "admit")?;
+    check_type::<(s::Round, s::Columns<'_>), (Option<s::Decision>,)>(interface, compiled, "plan")?;
+    type Admit<'a> = (s::Round, s::Columns<'a>, &'a [u32], s::Columns<'a>);
+    check_type::<Admit<'_>, (Vec<s::Admission>,)>(interface, compiled, "admit")?;
     check_type::<(s::Events<'_>,), ()>(interface, compiled, "observe")?;
     check_type::<(), (Vec<u8>,)>(interface, compiled, "save")?;
     check_type::<(&[u8],), (Result<(), String>,)>(interface, compiled, "restore")

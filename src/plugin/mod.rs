@@ -44,7 +44,6 @@ mod journal;
 mod keeper;
 mod lane;
 pub mod loader;
-mod lower;
 mod making;
 pub mod manifest;
 mod meter;
