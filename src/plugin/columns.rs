@@ -11,9 +11,15 @@ pub(super) struct Micros {
     arrival: Vec<u64>,
     ready: Vec<u64>,
     deadline: Vec<u64>,
+    /// As [`Column`] has it.
+    pub(super) terse: bool,
 }
 
 impl Micros {
+    pub(super) fn new(terse: bool) -> Micros {
+        Micros { terse, ..Micros::default() }
+    }
+
     /// The table as the guest gets it. Nothing is copied but times.
     pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> lower::Columns<'a> {
         for (micros, nanos) in
@@ -22,22 +28,23 @@ impl Micros {
             micros.clear();
             micros.extend(nanos.iter().map(|t| in_micros(*t)));
         }
+        let terse = self.terse;
         lower::Columns {
             len: see.len,
-            sequence: Column(&see.seq),
-            step: Column(&see.step),
-            slot: Column(&see.slot),
-            arrival_us: Column(&self.arrival),
-            ready_us: Column(&self.ready),
-            deadline_us: Column(&self.deadline),
-            priority: Column(&see.priority),
-            shape_key: Column(&see.shape),
-            start_end: Column(&see.flags),
-            rows: Column(&see.rows),
-            input_bytes: Column(&see.bytes),
-            state_bytes: Column(&see.state_bytes),
-            numbers: Column(&see.numbers),
-            keys: Column(&see.keys),
+            sequence: Column(&see.seq, terse),
+            step: Column(&see.step, terse),
+            slot: Column(&see.slot, terse),
+            arrival_us: Column(&self.arrival, terse),
+            ready_us: Column(&self.ready, terse),
+            deadline_us: Column(&self.deadline, terse),
+            priority: Column(&see.priority, terse),
+            shape_key: Column(&see.shape, terse),
+            start_end: Column(&see.flags, terse),
+            rows: Column(&see.rows, terse),
+            input_bytes: Column(&see.bytes, terse),
+            state_bytes: Column(&see.state_bytes, terse),
+            numbers: Column(&see.numbers, terse),
+            keys: Column(&see.keys, terse),
         }
     }
 }

@@ -26,6 +26,7 @@ pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
     pub(super) places: Places,
+    pub(super) terse: bool,
     pub(super) declared: Declared,
     sha256: String,
     imports: Vec<String>,
@@ -87,7 +88,8 @@ impl Component {
         let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
         let gone = || Refused::Exports { file: file.to_owned(), missing: "plan or admit".to_owned() };
         let places = Places::of(&compiled).ok_or_else(gone)?;
-        Ok(Component { engine: Arc::clone(engine), pre, places, declared, sha256, imports })
+        let terse = lower::may_be_terse(bytes);
+        Ok(Component { engine: Arc::clone(engine), pre, places, terse, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {

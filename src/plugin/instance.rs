@@ -60,7 +60,7 @@ impl Instance {
         let (plugin, calls) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
         store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
-        let (micros, of_victims) = (Micros::default(), Micros::default());
+        let (micros, of_victims) = (Micros::new(of.terse), Micros::new(of.terse));
         Ok(Instance { store, plugin, calls, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
     }
 
@@ -168,7 +168,8 @@ impl Guest for Instance {
         let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
         let calls = self.calls;
         let (said,) = self.call(asked, self.limit, |_, store, micros, of_victims| {
-            calls.admit(store, (columns::round(0, see), micros.lend(see), Column(room), of_victims.lend(victims)))
+            let room = Column(room, micros.terse);
+            calls.admit(store, (columns::round(0, see), micros.lend(see), room, of_victims.lend(victims)))
         })?;
         Ok(said.into_iter().map(admission).collect())
     }

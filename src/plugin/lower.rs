@@ -1,5 +1,6 @@
 //! Columns on their way into a guest's memory. The types made from `wit/` would do; here a column that nobody asked for costs nothing, where
-//! those call the guest's allocator for each: most of what a plan of few candidates takes.
+//! those call the guest's allocator for each: most of what a plan of few candidates takes. Only guests in Rust are spared that: there an empty list
+//! owns nothing, and elsewhere (componentize-py) it is given back to the allocator like any other.
 
 use std::mem::MaybeUninit;
 
@@ -43,9 +44,19 @@ pub(super) type Planned = (Option<scheduler::Decision>,);
 pub(super) type Admit<'a> = (scheduler::Round, Columns<'a>, Column<'a, u32>, Columns<'a>);
 pub(super) type Admitted = (Vec<scheduler::Admission>,);
 
-/// A list of which nothing is said if there is nothing in it.
+/// A list; and whether nothing is said of it if there is nothing in it ([`may_be_terse`]).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Column<'a, T>(pub(super) &'a [T]);
+pub(super) struct Column<'a, T>(pub(super) &'a [T], pub(super) bool);
+
+/// Components beyond this bring an interpreter along.
+const SMALL: usize = 4 << 20;
+/// What the generator of Rust's bindings leaves in every component.
+const GENERATOR: &[u8] = b"wit-bindgen-rust";
+
+/// Whether a component never gives back an empty list, whose address may then be made up.
+pub(super) fn may_be_terse(component: &[u8]) -> bool {
+    component.len() < SMALL && component.windows(GENERATOR.len()).any(|bytes| bytes == GENERATOR)
+}
 
 // SAFETY: it is laid out as the list that it stands for, and said to be that.
 unsafe impl<T: ComponentType> ComponentType for Column<'_, T> {
@@ -58,8 +69,8 @@ unsafe impl<T: ComponentType> ComponentType for Column<'_, T> {
     }
 }
 
-// SAFETY: what is in it is lowered as the list it stands for. Of an empty list its reader may look at the length alone; the address is the one
-// that the allocators of all guest languages answer with where they are asked for no bytes, aligned as the list would be.
+// SAFETY: what is in it is lowered as the list it stands for. Of an empty one a guest in Rust looks at the length alone; the address is the one that
+// its allocator answers with where it is asked for no bytes, aligned as the list would be.
 unsafe impl<T: Lower> Lower for Column<'_, T> {
     fn linear_lower_to_flat<U>(
         &self,
@@ -76,7 +87,7 @@ unsafe impl<T: Lower> Lower for Column<'_, T> {
         ty: InterfaceType,
         at: usize,
     ) -> wasmtime::Result<()> {
-        if !self.0.is_empty() {
+        if !self.0.is_empty() || !self.1 {
             return self.0.linear_lower_to_memory(cx, ty, at);
         }
         T::ALIGN32.linear_lower_to_memory(cx, InterfaceType::U32, at)?;
