@@ -140,3 +140,15 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     let list = list.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end();
     assert_eq!(list.stdout, "[]\n", "{}", list.stderr);
 }
+
+#[test]
+fn a_plug_in_is_tried_with_the_settings_that_are_given() {
+    let check = |set: &str| {
+        let guest = prepared("SEQUOR_GUESTS").join("fair-share.wasm");
+        Call::sequor().arguments(["plugin", "check", "--set", set]).arguments([guest]).end()
+    };
+    let ended = check("weights.gold=3");
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let ended = check("weights.gold=0");
+    assert!(ended.code == Some(3) && ended.stdout.contains("weights.gold must be above 0"), "{}", ended.stdout);
+}

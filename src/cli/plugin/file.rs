@@ -27,8 +27,7 @@ pub(super) fn terms() -> Vec<Arg> {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     vec![
-        flag("set", "KEY=VALUE", "A setting of its configuration; the value is JSON, or else a text")
-            .action(ArgAction::Append),
+        set(),
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
         flag("memory", "MIB", "MiB of memory [default: what its language needs]")
             .value_parser(value_parser!(u64).range(1..=4096)),
