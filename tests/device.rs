@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 use sequor::device::cuda::Driver;
 use sequor::device::stand_in::StandIns;
 use sequor::device::{
-    Accelerators, Buffer, Convert, Device, DeviceError, Host, Lay, Moves, Place, Pool, Scratch, Spot,
+    Accelerators, Buffer, Convert, Device, DeviceError, Host, Lay, Moves, Place, Pool, Scratch, Spot, copy,
 };
 
 /// All devices that there are, opened anew, with how much is asked of each.
@@ -106,6 +106,24 @@ fn staged_bytes_arrive_in_the_order_of_work() {
             unsafe { there.download(&answer.write().unwrap()) }.unwrap();
             device.wait(device.mark().unwrap()).unwrap();
             assert_eq!(answer.as_ref(), bytes, "{device:?} round {round}");
+        }
+    }
+}
+
+#[test]
+fn bytes_are_copied_within_a_device() {
+    for (device, _) in devices() {
+        for (at, len) in [(0, 4096), (16, 48), (4, 1000), (3, 77), (0, 0)] {
+            let bytes = noise(4096, len as u64);
+            let (from, to) = (Buffer::holding(&device, &bytes).unwrap(), Buffer::new(&device, 4096).unwrap());
+            // SAFETY: both stay until they are looked at, which waits.
+            unsafe { copy(&*device, &from.read(at..at + len).unwrap(), &to.write(at..at + len).unwrap()) }.unwrap();
+            let mut want = vec![0; 4096];
+            want[at..at + len].copy_from_slice(&bytes[at..at + len]);
+            assert_eq!(to.get(0..4096).unwrap(), want, "{device:?} {at} {len}");
+            // SAFETY: as above.
+            let other = unsafe { copy(&*device, &from.read(0..9).unwrap(), &to.write(0..8).unwrap()) };
+            assert!(matches!(other, Err(DeviceError::OutOfBounds { .. })));
         }
     }
 }

@@ -48,8 +48,7 @@ impl House {
         let uses = plugin.map(|name| format!("[plugins.scheduler]\nuse = \"{name}\"\n")).unwrap_or_default();
         std::fs::write(model.join("sequor.toml"), format!("{TENANT}{uses}"))?;
         let repository = Repository::new(backend, Options::default(), Metrics::new(true))?;
-        // Languages with a run time of their own need more than there is by default.
-        let rules = Rules { dir: Some(guests()), memory: 256 << 20, ..Rules::default() };
+        let rules = Rules { dir: Some(guests()), ..Rules::default() };
         repository.run_plugins(rules, loader)?;
         let house = House { repository, folder };
         Ok(house)

@@ -37,6 +37,30 @@ const SUM: &str = r#"
     }
 "#;
 
+const GROWING: &str = r#"
+    max_batch_size: 4
+    input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+    output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 4 ] }
+    sequence_batching {
+      max_sequence_idle_microseconds: 600000000
+      oldest { max_candidate_sequences: 8 }
+      state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+    }
+"#;
+
+/// Its state is an input that comes out as it went in; an output is as long as the run makes it.
+const THROUGH: &str = r#"
+    max_batch_size: 0
+    input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+    output { name: "BACK" data_type: TYPE_FP32 dims: [ -1 ] }
+    output { name: "STATE" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+    sequence_batching {
+      max_sequence_idle_microseconds: 600000000
+      direct { }
+      state { input_name: "STATE" output_name: "STATE" data_type: TYPE_FP32 dims: [ -1, 2 ] }
+    }
+"#;
+
 pub(crate) fn all(terms: &Terms) -> ExitCode {
     let mut failed = 0u32;
     let mut tell = |name: &str, result: Result<String, String>, began: Instant| {
@@ -57,10 +81,20 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 16 }"] {
         let began = Instant::now();
         let config = TRANSDUCER.replace("STRATEGY", strategy).replace("BATCH", "8");
-        let of = |on| House::of_graph(terms, "tests/models/transducer.onnx", &config, on);
+        let of = |on| House::of_graph(terms, "tests/models/transducer.onnx", &config, on, 2);
         tell(&format!("four states, {strategy}"), alike(&of(On::Cpu), &of(On::Gpu), 8, 6, 0.0), began);
     }
-    let sums = || House::of_graph(terms, "tests/models/sum_int32.onnx", SUM, On::Gpu);
+    for (name, graph, config, near) in [
+        ("a growing state", "tests/models/grow_fp32.onnx", GROWING, (NEAR, 8)),
+        // One slot: without batches.
+        ("an output that is an input", "tests/models/through.onnx", THROUGH, (0.0, 1)),
+    ] {
+        let (near, sequences) = near;
+        let began = Instant::now();
+        let of = |on| House::of_graph(terms, graph, config, on, 2);
+        tell(name, alike(&of(On::Cpu), &of(On::Gpu), sequences, 12, near), began);
+    }
+    let sums = || House::of_graph(terms, "tests/models/sum_int32.onnx", SUM, On::Gpu, 2);
     let began = Instant::now();
     tell("10,000 live sequences", many(&sums()), began);
     let began = Instant::now();

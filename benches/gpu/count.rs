@@ -1,22 +1,37 @@
-//! The driver, with its waits counted.
+//! The driver, with its waits counted and the time of its work measured: between two events around what a batch asks for, on the stream that
+//! does it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use cudarc::driver::result::{self, ctx, event, primary_ctx};
+use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUstream};
+use parking_lot::Mutex;
 use sequor::device::cuda::Driver;
 use sequor::device::{
     Accelerator, Accelerators, Device, DeviceError, Mark, NoAccelerator, Place, RawRow, RawSet, Reading,
 };
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Counted {
-    waits: Arc<AtomicU64>,
+pub(crate) struct Counted(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    waits: AtomicU64,
+    /// Nanoseconds of work that is done.
+    busy: AtomicU64,
 }
 
 impl Counted {
     /// How often a host thread waited for a GPU so far.
     pub(crate) fn waits(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
+        self.0.waits.load(Ordering::Relaxed)
+    }
+
+    /// How long the GPU worked so far on what was waited for. What it does not do between the launches of one batch counts as work.
+    pub(crate) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.0.busy.load(Ordering::Relaxed))
     }
 }
 
@@ -26,14 +41,80 @@ impl Accelerators for Counted {
     }
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
-        Ok(Arc::new(One { device: Driver.open(ordinal)?, waits: Arc::clone(&self.waits) }))
+        let (device, counts) = (Driver.open(ordinal)?, Arc::clone(&self.0));
+        // SAFETY: the driver was started to open the device; the context is that of all its users.
+        let context = unsafe { primary_ctx::retain(result::device::get(i32::from(ordinal)).unwrap()) }.unwrap();
+        Ok(Arc::new(One { device, counts, context: context as usize, spans: Mutex::default() }))
     }
 }
 
 #[derive(Debug)]
 struct One {
     device: Arc<dyn Device>,
-    waits: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+    context: usize,
+    spans: Mutex<Spans>,
+}
+
+/// Events around work.
+#[derive(Debug, Default)]
+struct Spans {
+    /// Before the work that no mark stands behind yet.
+    begun: Option<Event>,
+    /// Around the work before a mark.
+    closed: Vec<(Event, Event)>,
+    free: Vec<Event>,
+}
+
+#[derive(Debug)]
+struct Event(CUevent);
+
+// SAFETY: handles of the driver may be used from any thread.
+unsafe impl Send for Event {}
+
+impl Spans {
+    /// An event behind everything that was asked for so far.
+    fn record(&mut self, stream: CUstream) -> Event {
+        let made = || Event(event::create(CUevent_flags::CU_EVENT_DEFAULT).unwrap());
+        let event = self.free.pop().unwrap_or_else(made);
+        // SAFETY: both are alive, and the context is current where work is asked for.
+        unsafe { event::record(event.0, stream) }.unwrap();
+        event
+    }
+
+    fn begin(&mut self, stream: CUstream) {
+        if self.begun.is_none() {
+            self.begun = Some(self.record(stream));
+        }
+    }
+
+    fn end(&mut self, stream: CUstream) {
+        if let Some(from) = self.begun.take() {
+            let to = self.record(stream);
+            self.closed.push((from, to));
+        }
+    }
+
+    /// Nanoseconds of what is done.
+    fn harvest(&mut self) -> u64 {
+        // SAFETY: recorded events, which are alive.
+        let done = |(_, to): &mut (Event, Event)| unsafe { event::query(to.0) }.is_ok();
+        let mut sum = 0.0;
+        for (from, to) in self.closed.extract_if(.., done).collect::<Vec<_>>() {
+            // SAFETY: as above; the second is done, and so is the first.
+            sum += unsafe { event::elapsed(from.0, to.0) }.unwrap_or(0.0);
+            self.free.extend([from, to]);
+        }
+        (f64::from(sum) * 1e6) as u64
+    }
+}
+
+impl One {
+    fn begin(&self) {
+        // SAFETY: retained when the device was opened, and never released.
+        unsafe { ctx::set_current(self.context as CUcontext) }.unwrap();
+        self.spans.lock().begin(self.stream().unwrap() as CUstream);
+    }
 }
 
 impl Device for One {
@@ -56,6 +137,8 @@ impl Device for One {
     }
 
     unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // Every batch begins with its inputs.
+        self.begin();
         // SAFETY: as above.
         unsafe { self.device.upload(from, to, len) }
     }
@@ -66,12 +149,16 @@ impl Device for One {
     }
 
     fn mark(&self) -> Result<Mark, DeviceError> {
-        self.device.mark()
+        let mark = self.device.mark()?;
+        self.spans.lock().end(self.stream().unwrap() as CUstream);
+        Ok(mark)
     }
 
     fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        self.device.wait(mark)
+        self.counts.waits.fetch_add(1, Ordering::Relaxed);
+        let waited = self.device.wait(mark);
+        self.counts.busy.fetch_add(self.spans.lock().harvest(), Ordering::Relaxed);
+        waited
     }
 
     fn staging(&self) -> Option<Arc<dyn Device>> {

@@ -38,23 +38,23 @@ impl House {
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("KIND_CPU"), "{name} does not say where it runs");
         std::fs::write(file, placed(&text, on)).unwrap();
-        House::load(terms, folder, name)
+        House::load(terms, folder, name, 2)
     }
 
-    /// A graph of tests/models under this configuration.
-    pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On) -> House {
+    /// A graph under this configuration, with at most so many batches under way.
+    pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On, depth: u8) -> House {
         let folder = TempDir::new().unwrap();
         let version = folder.path().join("m/1");
         std::fs::create_dir_all(&version).unwrap();
         std::fs::copy(terms.root.join(graph), version.join("model.onnx")).unwrap();
         let text = format!("instance_group {{ kind: KIND_CPU count: 1 }}\n{config}");
         std::fs::write(folder.path().join("m/config.pbtxt"), placed(&text, on)).unwrap();
-        House::load(terms, folder, "m")
+        House::load(terms, folder, "m", depth)
     }
 
-    fn load(terms: &Terms, folder: TempDir, name: &str) -> House {
-        let options =
-            Options { reply_pool: 64 << 20, accelerators: Arc::new(terms.gpus.clone()), ..Options::default() };
+    fn load(terms: &Terms, folder: TempDir, name: &str, depth: u8) -> House {
+        let accelerators = Arc::new(terms.gpus.clone());
+        let options = Options { reply_pool: 64 << 20, accelerators, depth, ..Options::default() };
         let repository = Repository::new(Arc::clone(&terms.backend), options, Metrics::new(false)).unwrap();
         repository.load(&folder.path().join(name));
         match repository.statuses().pop().unwrap().availability {

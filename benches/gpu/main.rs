@@ -1,7 +1,7 @@
 //! What only a machine with an NVIDIA GPU can show: that models answer there as on the CPU (`check`), and how fast (`measure`). Called by
 //! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/gpu.md says how to carry it to a machine without Rust.
 //!
-//! `gpu check | measure [--root DIR] [--batch N] [--seconds N]`, with a repository's models and tests/models below DIR (by default here).
+//! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N]`, with a repository's models and tests/models below DIR (by default here).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -34,9 +34,20 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1)).cloned();
     let what = arguments.first().map(String::as_str);
-    if !matches!(what, Some("check" | "measure")) {
+    if !matches!(what, Some("look" | "check" | "measure")) {
         // `cargo bench` without arguments and the like: nothing of this can run by itself.
-        println!("gpu: say check or measure; both need an NVIDIA GPU");
+        println!("gpu: say look, check or measure; all need an NVIDIA GPU");
+        return ExitCode::SUCCESS;
+    }
+    let gpus = Counted::default();
+    let found = match gpus.usable() {
+        Ok(found) => found,
+        Err(error) => return refuse(&error),
+    };
+    for gpu in &found {
+        println!("GPU {}: {}, {} MiB, {}", gpu.ordinal, gpu.name, gpu.total_bytes >> 20, gpu.uuid);
+    }
+    if what == Some("look") {
         return ExitCode::SUCCESS;
     }
     let library = match library::find(None, &System) {
@@ -47,16 +58,8 @@ fn main() -> ExitCode {
         Ok(backend) => Arc::new(backend),
         Err(error) => return refuse(&error),
     };
-    let gpus = Counted::default();
-    let found = match gpus.usable() {
-        Ok(found) => found,
-        Err(error) => return refuse(&error),
-    };
     if let Err(error) = backend.is_for_accelerators().and_then(|()| backend.try_accelerator(0)) {
         return refuse(&error);
-    }
-    for gpu in &found {
-        println!("GPU {}: {}, {} MiB, {}", gpu.ordinal, gpu.name, gpu.total_bytes >> 20, gpu.uuid);
     }
     println!("ONNX Runtime {} ({})", library.version, library.path.display());
     let terms = Terms {

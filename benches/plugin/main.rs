@@ -144,8 +144,7 @@ impl Services for Nobody {
 }
 
 fn start(component: &Component) -> Told<Instance> {
-    // Languages with a run time of their own need more than the 16 MiB that there are by default.
-    let mut guest = component.instance(Arc::new(Nobody), Limits { memory: 256 << 20, ..Limits::default() })?;
+    let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest
         .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;

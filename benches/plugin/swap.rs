@@ -24,7 +24,7 @@ pub(crate) fn figures() -> Told<()> {
     let backend = MockBackend::with_hook(Arc::new(move |_| hook.lock().push(Instant::now())));
     let folder = tempfile::tempdir()?;
     let loader = Loader::new(Some(folder.path()), Grants::default())?;
-    let make = move |name: &str, bytes: Vec<u8>| loader.load(name, &bytes);
+    let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
     let house = House::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
     house.load()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;

@@ -79,9 +79,9 @@ fn onnx() -> Told<OnnxBackend> {
 
 fn house(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, cache: &std::path::Path) -> Told<House> {
     let loader = Loader::new(Some(cache), GRANTS)?;
-    let make = move |name: &str, bytes: Vec<u8>| match name {
+    let make = move |name: &str, bytes: &[u8]| match name {
         NATIVE => Ok(Arc::new(Native(manifest())) as Arc<dyn Source>),
-        _ => loader.load(name, &bytes),
+        _ => loader.load(name, bytes),
     };
     let house = House::new(backend.clone(), graph, (64, 32), None, Box::new(make))?;
     house.load()?;
@@ -219,6 +219,10 @@ impl Guest for FairShare {
     }
 
     fn memory(&self) -> u64 {
+        0
+    }
+
+    fn memory_limit(&self) -> u64 {
         0
     }
 }

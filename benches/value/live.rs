@@ -33,7 +33,7 @@ impl Answered {
 /// Sends every request when it is due, and waits for all answers. With a plug-in, and recorded, if that is wished.
 pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> Told<Vec<Answered>> {
     let loader = Loader::new(None, Grants::default())?;
-    let make = move |name: &str, bytes: Vec<u8>| loader.load(name, &bytes);
+    let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
     let house = House::new(Arc::new(MockBackend::new()), GRAPH, (256, 8), plugin, Box::new(make))?;
     if let Some(file) = record {
         house.repository.record(file, 1 << 30)?;

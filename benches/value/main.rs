@@ -58,7 +58,7 @@ fn made(text: &str, long: Duration) -> Told<(File, Workload)> {
 
 /// The same requests in the simulator, under `oldest` and the plug-in.
 fn simulated(file: File, workload: Workload, plugin: &str) -> Told<[sequor::simulate::outcome::Outcome; 2]> {
-    let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default())?;
+    let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
     let experiment = Experiment {
         workload,
         serving: file.serve.settle()?,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Language, Machine, Problem, Project, c, component, python, rust};
+use super::{Machine, Problem, Project, component};
 
 /// A component that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,15 +13,7 @@ pub struct Built {
 
 /// Builds every component of a project into this folder.
 pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Built>, Problem> {
-    let component = match project.language {
-        Language::Rust => {
-            let module = rust::compile(&project.folder, machine)?;
-            let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
-            component::from_module(&module, &bytes)?
-        }
-        Language::Python => python::component(&project.folder, machine)?,
-        Language::C => c::component(&project.folder, machine)?,
-    };
+    let component = project.language.component(&project.folder, machine)?;
     let write = |manifest: &super::project::Manifest| {
         let path = to.join(format!("{}.wasm", manifest.name));
         let whole = component::with_manifest(&component, &manifest.text);

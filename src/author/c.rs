@@ -7,12 +7,15 @@ use std::process::Command;
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
+use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
+use super::sdk::Kit;
 use super::stamp::Stamp;
+use super::template::files;
 use super::{Problem, component, python, sdk};
 
 /// The version whose output is tested.
-pub const ZIG: &str = "ziglang==0.17.0";
+const ZIG: &str = "ziglang==0.17.0";
 /// Zig would give it 16 MiB of stack, which is all the memory a plug-in has.
 const OPTIONS: [&str; 11] = [
     "cc",
@@ -27,13 +30,51 @@ const OPTIONS: [&str; 11] = [
     "-Wl,-z,stack-size=262144",
     "-I",
 ];
-pub const GET: &str = "sequor plugin doctor --install c";
+const GET: &str = "sequor plugin doctor --install c";
 
-/// Makes a component of plugin.c, unless the same was made before.
-pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-    let stamp =
-        Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" "))).kit(sdk::C).kit(sdk::WIT).sources(folder, &["c", "h"])?;
-    stamp.component(machine, || make(folder, machine))
+#[derive(Debug)]
+pub struct C;
+
+impl Language for C {
+    fn name(&self) -> &'static str {
+        "c"
+    }
+
+    fn source(&self) -> &'static str {
+        "plugin.c"
+    }
+
+    fn kit(&self) -> Kit {
+        sdk::C
+    }
+
+    fn template(&self) -> Kit {
+        files!("plugin.c": "c/plugin.c" ".gitignore": "c/gitignore")
+    }
+
+    /// Unless the same was made before.
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+        let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
+            .kit(sdk::C)
+            .kit(sdk::WIT)
+            .sources(folder, &["c", "h"])?;
+        stamp.component(machine, || make(folder, machine))
+    }
+
+    fn examine(&self, machine: &Machine) -> Found {
+        match fetched(machine) {
+            Some(_) => Found::Ready(ZIG.to_owned()),
+            None => Found::Missing(format!("{GET} (411 MB)")),
+        }
+    }
+
+    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+        if fetched(machine).is_none() {
+            (machine.say)(&format!("fetching {ZIG} with pip (411 MB) ..."));
+            python::into_environment(&environment(machine), ZIG)?;
+        }
+        Ok(())
+    }
 }
 
 fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
@@ -73,18 +114,9 @@ fn environment(machine: &Machine) -> PathBuf {
 }
 
 /// The Python that has it, if it has been fetched.
-pub fn fetched(machine: &Machine) -> Option<PathBuf> {
+fn fetched(machine: &Machine) -> Option<PathBuf> {
     let python = environment(machine).join("bin/python");
     ask(Command::new(&python).args(["-c", "import ziglang"])).map(|_| python)
-}
-
-/// Fetches it.
-pub fn install(machine: &Machine) -> Result<(), Problem> {
-    if fetched(machine).is_none() {
-        (machine.say)(&format!("fetching {ZIG} with pip (411 MB) ..."));
-        python::into_environment(&environment(machine), ZIG)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

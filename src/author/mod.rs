@@ -4,9 +4,10 @@
 //! # Layout
 //!
 //! - [`project`]: a plug-in's folder: which language, what it is called.
+//! - [`language`]: what a language must offer, and the table of all.
 //! - [`machine`]: where this machine keeps things, and how other programs are run.
-//! - [`rust`]: a module from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
-//! - [`python`], [`c`]: components from Python and C.
+//! - [`rust`]: a component from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
+//! - [`python`], [`javascript`], [`c`]: components from those.
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
 //! - [`component`]: a component from a module, with its plugin.toml inside.
@@ -20,6 +21,8 @@ pub mod component;
 pub mod debian;
 pub mod doctor;
 pub mod error;
+pub mod javascript;
+pub mod language;
 pub mod machine;
 pub mod project;
 pub mod python;
@@ -31,5 +34,6 @@ pub mod trial;
 
 pub use build::{Built, build};
 pub use error::Problem;
+pub use language::Language;
 pub use machine::Machine;
-pub use project::{Language, Project};
+pub use project::Project;

@@ -4,41 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::Problem;
-
-/// What a plug-in may be written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    Rust,
-    Python,
-    C,
-}
-
-impl Language {
-    pub const ALL: [Language; 3] = [Language::Rust, Language::Python, Language::C];
-
-    /// What `--lang` calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Language::Rust => "rust",
-            Language::Python => "python",
-            Language::C => "c",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Language> {
-        Language::ALL.into_iter().find(|language| language.name() == name)
-    }
-
-    /// The file that tells it.
-    fn source(self) -> &'static str {
-        match self {
-            Language::Rust => "Cargo.toml",
-            Language::Python => "plugin.py",
-            Language::C => "plugin.c",
-        }
-    }
-}
+use super::{Language, Problem, language};
 
 /// The lines of a plugin.toml that building needs; the rest is for whoever loads the component.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -56,10 +22,10 @@ pub struct Manifest {
 }
 
 /// A plug-in's folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Project {
     pub folder: PathBuf,
-    pub language: Language,
+    pub language: &'static dyn Language,
     /// One component each; usually its plugin.toml alone.
     pub manifests: Vec<Manifest>,
 }
@@ -72,11 +38,7 @@ impl Project {
 
     /// One module that becomes several plug-ins, told apart by their manifests.
     pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, Problem> {
-        let language = Language::ALL.into_iter().find(|language| folder.join(language.source()).is_file());
-        let language = language.ok_or_else(|| {
-            let names: Vec<&str> = Language::ALL.into_iter().map(Language::source).collect();
-            Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
-        })?;
+        let language = language::of(folder)?;
         let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?;
         Ok(Project { folder: folder.to_owned(), language, manifests })
     }
@@ -108,7 +70,7 @@ mod tests {
     fn a_folder_is_a_plug_in_by_its_sources_and_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Project::open(folder.path()).map_err(|e| e.to_string());
-        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.c"));
+        assert!(open().unwrap_err().ends_with("there is no Cargo.toml, no plugin.py, no plugin.js, no plugin.c"));
         std::fs::write(folder.path().join("plugin.py"), "").unwrap();
         assert!(open().unwrap_err().contains("plugin.toml: "));
         let manifest = |text: &str| std::fs::write(folder.path().join("plugin.toml"), text).unwrap();
@@ -118,6 +80,6 @@ mod tests {
         assert!(open().unwrap_err().contains("there is no world \"processor\""));
         manifest("name = \"fair\"\nworld = \"scheduler\"\nversion = \"1\"\n");
         let project = open().unwrap();
-        assert_eq!((project.language, project.manifests[0].name.as_str()), (Language::Python, "fair"));
+        assert_eq!((project.language.name(), project.manifests[0].name.as_str()), ("python", "fair"));
     }
 }

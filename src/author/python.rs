@@ -3,20 +3,62 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
+use super::sdk::Kit;
 use super::stamp::Stamp;
+use super::template::files;
 use super::{Problem, sdk};
 
 /// The version whose output is tested.
-pub const COMPONENTIZE: &str = "componentize-py==0.25.1";
+const COMPONENTIZE: &str = "componentize-py==0.25.1";
 
-/// Makes a component of plugin.py, unless the same was made before.
-pub fn component(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-    let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
-        .kit(sdk::PYTHON)
-        .kit(sdk::WIT)
-        .sources(folder, &["py"])?;
-    stamp.component(machine, || make(folder, machine))
+#[derive(Debug)]
+pub struct Python;
+
+impl Language for Python {
+    fn name(&self) -> &'static str {
+        "python"
+    }
+
+    fn source(&self) -> &'static str {
+        "plugin.py"
+    }
+
+    fn kit(&self) -> Kit {
+        sdk::PYTHON
+    }
+
+    fn template(&self) -> Kit {
+        files!("plugin.py": "python/plugin.py" "test_plugin.py": "python/test_plugin.py" ".gitignore": "python/gitignore")
+    }
+
+    fn window(&self) -> Option<u32> {
+        Some(256)
+    }
+
+    /// Unless the same was made before.
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+        let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
+            .kit(sdk::PYTHON)
+            .kit(sdk::WIT)
+            .sources(folder, &["py"])?;
+        stamp.component(machine, || make(folder, machine))
+    }
+
+    fn examine(&self, machine: &Machine) -> Found {
+        if fetched(machine).is_some() {
+            return Found::Ready(COMPONENTIZE.to_owned());
+        }
+        match ask(Command::new("python3").args(["-m", "pip", "--version"])) {
+            Some(_) => Found::Fetched(format!("{COMPONENTIZE} with pip, 47 MB")),
+            None => Found::Missing("no python3 with pip".to_owned()),
+        }
+    }
+
+    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+        ensure(machine).map(|_| ())
+    }
 }
 
 fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
@@ -25,7 +67,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     let scratch = tempfile::tempdir()?;
     let (kit, wit, out) = (scratch.path().join("kit"), scratch.path().join("wit"), scratch.path().join("out.wasm"));
     sdk::write(sdk::PYTHON, &kit)?;
-    let world = sdk::write_wit(&wit, wants_ids(folder)?)?;
+    let world = sdk::write_wit(&wit, sdk::names(&folder.join("plugin.py"), "sequence_text")?)?;
     let mut command = Command::new(tool);
     command.arg("--quiet").arg("-d").arg(wit).args(["-w", world, "componentize"]);
     // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
@@ -44,20 +86,13 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     std::fs::read(&out).map_err(|e| Problem::file(&out, e))
 }
 
-/// Whether the plug-in asks for the ids of clients anywhere.
-fn wants_ids(folder: &Path) -> Result<bool, Problem> {
-    let path = folder.join("plugin.py");
-    let text = std::fs::read_to_string(&path).map_err(|e| Problem::file(&path, e))?;
-    Ok(text.contains("sequence_text"))
-}
-
 /// The environment's folder: a version, an environment.
 fn environment(machine: &Machine) -> PathBuf {
     machine.cache.join(COMPONENTIZE)
 }
 
 /// Where the tool lies, if it has been fetched.
-pub fn fetched(machine: &Machine) -> Option<PathBuf> {
+fn fetched(machine: &Machine) -> Option<PathBuf> {
     let tool = environment(machine).join("bin/componentize-py");
     ask(Command::new(&tool).arg("--version")).map(|_| tool)
 }

@@ -6,8 +6,62 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::debian::{self, Debian};
+use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::{Problem, machine};
+use super::sdk::{self, Kit};
+use super::template::files;
+use super::{Problem, component, machine};
+
+#[derive(Debug)]
+pub struct Rust;
+
+impl Language for Rust {
+    fn name(&self) -> &'static str {
+        "rust"
+    }
+
+    fn source(&self) -> &'static str {
+        "Cargo.toml"
+    }
+
+    fn kit(&self) -> Kit {
+        sdk::RUST
+    }
+
+    fn template(&self) -> Kit {
+        files!("Cargo.toml": "rust/Cargo.toml" "src/lib.rs": "rust/src/lib.rs" ".gitignore": "rust/gitignore")
+    }
+
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+        let module = compile(folder, machine)?;
+        let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
+        component::from_module(&module, &bytes)
+    }
+
+    fn examine(&self, machine: &Machine) -> Found {
+        let here = Path::new(".");
+        let Some(rustc) = ask(Command::new("rustc").arg("--version")) else {
+            return Found::Missing("no rustc; https://rustup.rs installs it for you, without root".to_owned());
+        };
+        let debian = machine.toolchain.as_deref() == Some("debian");
+        if !debian && installed(here) {
+            return Found::Ready(format!("{rustc}, target {TARGET}"));
+        }
+        if !debian && !machine.frozen_rustup && ask(Command::new("rustup").arg("--version")).is_some() {
+            return Found::Fetched(format!("rustup target add {TARGET}"));
+        }
+        match ask(Command::new("apt-cache").args(["show", "rustc-web"])) {
+            Some(_) => {
+                Found::Fetched("Debian's compiler, 137 MB, and a standard library built from its sources".to_owned())
+            }
+            None => Found::Missing(format!("rustup target add {TARGET}")),
+        }
+    }
+
+    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+        find(Path::new("."), machine).map(|_| ())
+    }
+}
 
 pub const TARGET: &str = "wasm32-unknown-unknown";
 

@@ -27,6 +27,13 @@ pub const PYTHON: Kit = kit!("sdk-python":
 /// The generated C, and the header over it.
 pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
 
+/// The modules in JavaScript, their types, and what exports them.
+pub const JAVASCRIPT: Kit = kit!("sdk-js":
+    "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "ready.js" "testing.d.ts" "testing.js");
+
+/// What makes components of JavaScript.
+pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mjs" "package-lock.json" "package.json");
+
 /// The contract.
 pub const WIT: Kit = kit!("sdk/wit": "host.wit" "scheduler.wit" "types.wit");
 
@@ -51,6 +58,12 @@ pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, Problem> {
     }
     write(&[("without-ids.wit", WITHOUT_IDS)], to)?;
     Ok("without-ids")
+}
+
+/// Whether a plug-in's file names this anywhere: its ids of clients, say.
+pub(super) fn names(path: &Path, what: &str) -> Result<bool, Problem> {
+    let text = std::fs::read_to_string(path).map_err(|e| Problem::file(path, e))?;
+    Ok(text.contains(what))
 }
 
 /// Writes a kit into a folder.
@@ -85,7 +98,9 @@ mod tests {
     #[test]
     fn every_file_of_a_kit_is_carried() {
         let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugins");
-        for (folder, kit) in [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-c", C), ("sdk/wit", WIT)] {
+        for (folder, kit) in
+            [("sdk", RUST), ("sdk-python", PYTHON), ("sdk-js", JAVASCRIPT), ("sdk-c", C), ("sdk/wit", WIT)]
+        {
             let carried: Vec<&str> = kit.iter().map(|(path, _)| *path).collect();
             assert_eq!(carried, below(&plugins.join(folder)), "{folder}");
         }

@@ -35,7 +35,7 @@ impl Stamp {
 
     /// Every file below a folder with one of these extensions.
     pub fn sources(mut self, folder: &Path, extensions: &[&str]) -> Result<Stamp, Problem> {
-        for path in files(folder, extensions)? {
+        for path in files_of(folder, extensions)? {
             let content = std::fs::read(&path).map_err(|e| Problem::file(&path, e))?;
             let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
             self.add(&name, &content);
@@ -60,15 +60,15 @@ impl Stamp {
     }
 }
 
-/// In a fixed order; hidden folders and what Python leaves behind are no sources.
-fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
+/// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
+pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|e| Problem::file(folder, e))? {
         let path = entry?.path();
-        let hidden =
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']) && path.is_dir());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = path.is_dir() && (name.starts_with(['.', '_']) || name == "node_modules");
         if path.is_dir() && !hidden {
-            found.extend(files(&path, extensions)?);
+            found.extend(files_of(&path, extensions)?);
         } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
             found.push(path);
         }

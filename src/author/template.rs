@@ -5,60 +5,61 @@ use std::path::Path;
 use super::project::is_name;
 use super::{Language, Problem, sdk};
 
+/// Files of `plugins/templates`, by where they go.
 macro_rules! files {
     ($($to:literal: $from:literal)*) => {
         &[$(($to, include_str!(concat!("../../plugins/templates/", $from)))),*]
     };
 }
+pub(super) use files;
 
 const COMMON: sdk::Kit = files!(
     "plugin.toml": "common/plugin.toml" "cases/burst.toml": "common/cases/burst.toml" "README.md": "common/README.md");
 
-const RUST: sdk::Kit =
-    files!("Cargo.toml": "rust/Cargo.toml" "src/lib.rs": "rust/src/lib.rs" ".gitignore": "rust/gitignore");
-
-const PYTHON: sdk::Kit = files!(
-    "plugin.py": "python/plugin.py" "test_plugin.py": "python/test_plugin.py" ".gitignore": "python/gitignore");
-
-const C: sdk::Kit = files!("plugin.c": "c/plugin.c" ".gitignore": "c/gitignore");
-
 /// Makes the folder, which must not be there, with the kit its sources use in `sdk/`.
-pub fn write(name: &str, language: Language, folder: &Path) -> Result<(), Problem> {
+pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), Problem> {
     if !is_name(name) {
         return Err(Problem::file(folder, format!("\"{name}\" is no name: [a-z][a-z0-9-]*, at most 63 long")));
     }
     if folder.exists() {
         return Err(Problem::file(folder, "is there already"));
     }
-    let (own, kit) = match language {
-        Language::Rust => (RUST, sdk::RUST),
-        Language::Python => (PYTHON, sdk::PYTHON),
-        Language::C => (C, sdk::C),
-    };
-    for (path, text) in COMMON.iter().chain(own) {
+    for (path, text) in COMMON.iter().chain(language.template()) {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
-        std::fs::write(&path, text.replace("@NAME@", name)).map_err(|e| Problem::file(&path, e))?;
+        std::fs::write(&path, filled(text, name, language)).map_err(|e| Problem::file(&path, e))?;
     }
-    sdk::write(kit, &folder.join("sdk"))
+    sdk::write(language.kit(), &folder.join("sdk"))
+}
+
+fn filled(text: &str, name: &str, language: &dyn Language) -> String {
+    let window = |most| format!("window = {most}                         # candidates it is shown at most\n");
+    // What is urgent must be among the candidates that are shown.
+    let burst = language.window().map_or(400, |most| 400.min(2 * most));
+    let text = text.replace("@WINDOW@\n", &language.window().map(window).unwrap_or_default());
+    text.replace("@BURST@", &burst.to_string()).replace("@NAME@", name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::author::Project;
+    use crate::author::language::{LANGUAGES, named};
+    use crate::plugin::manifest::Declared;
 
     #[test]
     fn a_new_folder_is_a_project_of_its_language() {
         let scratch = tempfile::tempdir().unwrap();
-        for language in [Language::Rust, Language::Python, Language::C] {
+        for language in LANGUAGES {
             let folder = scratch.path().join(language.name());
             write("mine", language, &folder).unwrap();
             let project = Project::open(&folder).unwrap();
-            assert_eq!((project.language, project.manifests[0].name.as_str()), (language, "mine"));
+            assert_eq!((project.language.name(), project.manifests[0].name.as_str()), (language.name(), "mine"));
+            let declared = Declared::read(Path::new("plugin.toml"), &project.manifests[0].text).unwrap();
+            assert_eq!(declared.manifest.hooks.window, language.window().unwrap_or(0));
             assert!(write("mine", language, &folder).unwrap_err().to_string().ends_with("is there already"));
         }
-        assert!(write("Mine", Language::Rust, &scratch.path().join("x")).is_err());
+        assert!(write("Mine", named("rust").unwrap(), &scratch.path().join("x")).is_err());
     }
 }

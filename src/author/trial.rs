@@ -9,7 +9,7 @@ use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
 use super::{Machine, Problem};
-use crate::plugin::cache::Cache;
+use crate::plugin::cache::{COMPILED, Cache};
 use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
 use crate::plugin::{Component, Engine, Grants, Mode};
 
@@ -47,7 +47,7 @@ impl Trial {
     pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, Problem> {
         let wrong = |what: String| Problem::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
-        let cache = Cache::new(&machine.cache.join("compiled")).ok();
+        let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
         let began = Instant::now();
         let component = Component::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.
@@ -84,8 +84,14 @@ impl Trial {
 }
 
 impl Running {
-    /// Asks it to plan for so many candidates; what is wrong with the answer is an error.
+    /// Candidates it is shown at most, as its plugin.toml says.
+    pub fn window(&self) -> u32 {
+        if self.hooks.window == 0 { u32::MAX } else { self.hooks.window }
+    }
+
+    /// Asks it to plan for so many candidates, as far as it wants to see them; what is wrong with the answer is an error.
     pub fn plan(&mut self, candidates: u32, round: u64) -> Result<Duration, String> {
+        let candidates = candidates.min(self.window());
         let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
         let mut picks = Picks::default();
         let began = Instant::now();

@@ -21,6 +21,22 @@ pub enum Written {
 }
 
 impl Written {
+    fn len(&self) -> usize {
+        match self {
+            Written::Pooled(pooled) => pooled.len(),
+            Written::Owned(owned) => owned.len(),
+            Written::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Written::Pooled(pooled) => pooled.as_ref(),
+            Written::Owned(owned) => owned.as_ref(),
+            Written::Copied(bytes) => bytes,
+        }
+    }
+
     fn into_bytes(self) -> Bytes {
         match self {
             Written::Pooled(pooled) if pooled.as_ref().len() > SMALL => Bytes::from_owner(pooled),
@@ -32,36 +48,60 @@ impl Written {
     }
 }
 
-/// Cuts an output into parts of so many rows each, along its first dimension. Rows beyond the last part are dropped.
-pub fn split(
-    name: &str,
+/// An output that can be cut into its parts: whatever may be wrong with it was found before anything of its run is taken. What is in it
+/// need not be there yet, unless it is texts.
+#[derive(Debug)]
+pub struct Cut {
     dtype: DataType,
-    shape: &Shape,
     data: Written,
-    parts: &[u64],
-) -> Result<Vec<Tensor>, BatchError> {
-    let want: u64 = parts.iter().sum();
-    let got = shape.0.first().copied().unwrap_or(0);
-    if got < want {
-        return Err(BatchError::TooFewRows { output: name.to_owned(), want, got });
-    }
-    let row = shape.without(0);
-    let data = data.into_bytes();
-    let cuts = cuts(dtype, &row, &data, parts);
-    let mut at = 0usize;
-    let mut out = Vec::with_capacity(parts.len());
-    for (count, end) in parts.iter().zip(cuts) {
-        if end < at || end > data.len() {
+    /// Each part's shape, and where it ends.
+    parts: Vec<(Shape, usize)>,
+}
+
+impl Cut {
+    /// Parts of so many rows each, along the first dimension. Rows beyond the last part are dropped.
+    pub fn rows(name: &str, dtype: DataType, shape: &Shape, data: Written, parts: &[u64]) -> Result<Cut, BatchError> {
+        let want: u64 = parts.iter().sum();
+        let got = shape.0.first().copied().unwrap_or(0);
+        if got < want {
+            return Err(BatchError::TooFewRows { output: name.to_owned(), want, got });
+        }
+        let row = shape.without(0);
+        let ends = ends(dtype, &row, &data, parts);
+        // They only grow.
+        if ends.last().is_some_and(|end| *end > data.len()) {
             return Err(BatchError::Missing { output: name.to_owned() });
         }
-        out.push(Tensor { dtype, shape: row.with(0, *count), data: data.slice(at..end) });
-        at = end;
+        let parts = parts.iter().zip(ends).map(|(count, end)| (row.with(0, *count), end)).collect();
+        Ok(Cut { dtype, data, parts })
     }
-    Ok(out)
+
+    /// One part, for the one request of a run.
+    pub fn whole(dtype: DataType, shape: Shape, data: Written) -> Cut {
+        let end = data.len();
+        Cut { dtype, data, parts: vec![(shape, end)] }
+    }
+
+    /// The memory of a pool that it is cut of, to be written before that.
+    pub fn room(&mut self) -> Option<&mut Pooled> {
+        match &mut self.data {
+            Written::Pooled(pooled) => Some(pooled),
+            Written::Owned(_) | Written::Copied(_) => None,
+        }
+    }
+
+    /// The parts, in order.
+    pub fn tensors(self) -> impl Iterator<Item = Tensor> {
+        let (dtype, data) = (self.dtype, self.data.into_bytes());
+        self.parts.into_iter().scan(0, move |at, (shape, end)| {
+            let start = std::mem::replace(at, end.min(data.len()));
+            Some(Tensor { dtype, shape, data: data.slice(start..*at) })
+        })
+    }
 }
 
 /// Where each part ends.
-fn cuts(dtype: DataType, row: &Shape, data: &[u8], parts: &[u64]) -> Vec<usize> {
+fn ends(dtype: DataType, row: &Shape, data: &Written, parts: &[u64]) -> Vec<usize> {
     let elements = row.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let upto = parts.iter().scan(0usize, |sum, n| {
         *sum = sum.saturating_add(usize::try_from(*n).unwrap_or(usize::MAX));
@@ -71,7 +111,7 @@ fn cuts(dtype: DataType, row: &Shape, data: &[u8], parts: &[u64]) -> Vec<usize> 
         Some(size) => upto.map(|rows| rows.saturating_mul(elements).saturating_mul(size)).collect(),
         None => {
             let ends: Vec<usize> = std::iter::once(0)
-                .chain(rows::Texts(data).scan(0usize, |end, text| {
+                .chain(rows::Texts(data.as_bytes()).scan(0usize, |end, text| {
                     *end += 4 + text.len();
                     Some(*end)
                 }))
@@ -81,19 +121,18 @@ fn cuts(dtype: DataType, row: &Shape, data: &[u8], parts: &[u64]) -> Vec<usize> 
     }
 }
 
-/// An output that goes to the one request of a run, whole.
-pub fn whole(dtype: DataType, shape: Shape, data: Written) -> Tensor {
-    Tensor { dtype, shape, data: data.into_bytes() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn split(dtype: DataType, shape: &Shape, data: Written, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
+        Cut::rows("o", dtype, shape, data, parts).map(|cut| cut.tensors().collect())
+    }
+
     #[test]
     fn parts_get_their_rows_and_padding_is_dropped() {
         let data = Written::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]));
-        let parts = split("o", DataType::Uint8, &Shape::of(&[4, 2]), data, &[1, 2]).unwrap();
+        let parts = split(DataType::Uint8, &Shape::of(&[4, 2]), data, &[1, 2]).unwrap();
         assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2]), &[1, 2][..]));
         assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[2, 2]), &[3, 4, 5, 6][..]));
     }
@@ -101,7 +140,7 @@ mod tests {
     #[test]
     fn texts_are_cut_between_elements() {
         let data = Written::Copied(Bytes::from_static(b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc"));
-        let parts = split("o", DataType::Bytes, &Shape::of(&[3, 1]), data, &[1, 1, 1]).unwrap();
+        let parts = split(DataType::Bytes, &Shape::of(&[3, 1]), data, &[1, 1, 1]).unwrap();
         let sizes: Vec<usize> = parts.iter().map(|p| p.data.len()).collect();
         assert_eq!(sizes, [5, 4, 6]);
     }
@@ -109,7 +148,7 @@ mod tests {
     #[test]
     fn too_few_rows_are_told_in_tritons_words() {
         let data = Written::Copied(Bytes::from_static(&[1]));
-        let error = split("o", DataType::Uint8, &Shape::of(&[1, 1]), data, &[1, 1]).unwrap_err();
+        let error = split(DataType::Uint8, &Shape::of(&[1, 1]), data, &[1, 1]).unwrap_err();
         let text = "failed to split the output tensor 'o' in responses: expected batch size of at least 2 in model output, got 1";
         assert_eq!(error.to_string(), text);
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::Failed;
 use crate::config::server::file::Plugins;
 use crate::model::Repository;
+use crate::plugin::cache::{COMPILED, Cache};
 use crate::plugin::guest::Source;
 use crate::plugin::report::PluginError;
 use crate::plugin::{Grants, Loader, Rules};
@@ -21,18 +22,18 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         dir,
         require_sha256: settings.require_sha256,
         time: settings.time.0,
-        memory: settings.memory.0,
+        memory: settings.memory.map(|size| size.0),
         strikes: settings.strikes,
         max_candidates: settings.max_candidates,
         rounds: base(&super::variable).map(|base| base.join("rounds")),
     };
     let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    let cache = base(&super::variable).map(|base| base.join("plugins"));
+    let cache = compiled();
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
-    let make = move |name: &str, component: Vec<u8>| -> Result<Arc<dyn Source>, PluginError> {
+    let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
         match loader.get_or_init(|| Loader::new(cache.as_deref(), grants)) {
-            Ok(loader) => loader.load(name, &component),
+            Ok(loader) => loader.load(name, component),
             Err(error) => Err(error.clone()),
         }
     };
@@ -43,6 +44,16 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
 pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Failed(format!("no thread to watch plugins.dir: {e}"));
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
+}
+
+/// Where compiled code is kept, by the server and by whoever tries a plug-in on this machine.
+fn compiled() -> Option<PathBuf> {
+    base(&super::variable).map(|base| base.join(COMPILED))
+}
+
+/// The compiled code that is kept, if there is a place for it.
+pub(super) fn cache() -> Option<Cache> {
+    compiled().and_then(|folder| Cache::new(&folder).ok())
 }
 
 /// Where compiled code and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.

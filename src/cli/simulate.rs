@@ -98,7 +98,8 @@ fn serving() -> Vec<Arg> {
         flag("set", "KEY=VALUE", "A setting of the plug-ins, as burst=4 or weights.gold=4").action(ArgAction::Append),
         flag("plugin-time", "DURATION", "What a plan of a plug-in may take at most [default: 2ms]")
             .value_parser(value_parser!(Span)),
-        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: 16MiB]").value_parser(value_parser!(Size)),
+        flag("plugin-memory", "SIZE", "Memory of a plug-in at most [default: what its language needs]")
+            .value_parser(value_parser!(Size)),
         flag("cost", "FILE", "How long a batch of so many rows runs (TOML)").value_parser(value_parser!(PathBuf)),
         flag("instances", "N,...", "Instances; each number is tried")
             .value_delimiter(',')
@@ -193,7 +194,7 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
     let default = Limits::default();
     let limits = Limits {
         time: get::<Span>(matches, "plugin-time").map_or(default.time, |span| span.0),
-        memory: get::<Size>(matches, "plugin-memory").map_or(default.memory, |size| size.0),
+        memory: get::<Size>(matches, "plugin-memory").map(|size| size.0).or(default.memory),
     };
     let made = names.into_iter().map(|name| contenders::contender(name, &set, limits, &serving));
     let contenders = made.collect::<Result<_, _>>()?;

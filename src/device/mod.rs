@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use buffer::Buffer;
 pub use host::Host;
-pub use moves::{Lay, Moves, Scratch, Spot};
+pub use moves::{Lay, Moves, Scratch, Spot, copy};
 pub use pool::{Pool, Pooled};
 pub use span::{Owned, Span, SpanMut};
 pub use trim::trim;

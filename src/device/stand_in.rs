@@ -1,10 +1,11 @@
-//! An accelerator for tests, in memory of the host: it has an end, it can fail, what it sends to the host arrives when somebody waits for
-//! it and not before, and its rows move by the kernels' own formula. It is not for serving.
+//! An accelerator for tests, in memory of the host: it has an end, it can fail, it does nothing of what it is asked for before somebody
+//! waits for it, or it is told that it may, and its rows move by the kernels' own formula. It is not for serving.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{
     Accelerator, Accelerators, Device, DeviceError, Host, Mark, NoAccelerator, Place, RawRow, RawSet, Reading, Span,
@@ -22,7 +23,9 @@ struct Counts {
     used: AtomicUsize,
     waits: AtomicU64,
     launches: AtomicU64,
+    copied: AtomicU64,
     broken: AtomicBool,
+    gate: Gate,
 }
 
 impl StandIns {
@@ -33,7 +36,9 @@ impl StandIns {
                 used: AtomicUsize::new(0),
                 waits: AtomicU64::new(0),
                 launches: AtomicU64::new(0),
+                copied: AtomicU64::new(0),
                 broken: AtomicBool::new(false),
+                gate: Gate::default(),
             })
         };
         StandIns(Arc::new(std::iter::repeat_with(one).take(usize::from(count)).collect()))
@@ -49,6 +54,11 @@ impl StandIns {
         self.0.iter().map(|c| c.launches.load(Ordering::Relaxed)).sum()
     }
 
+    /// Bytes that went over the host, there or back.
+    pub fn copied(&self) -> u64 {
+        self.0.iter().map(|c| c.copied.load(Ordering::Relaxed)).sum()
+    }
+
     /// Bytes in use, over all.
     pub fn used(&self) -> usize {
         self.0.iter().map(|c| c.used.load(Ordering::Relaxed)).sum()
@@ -57,6 +67,55 @@ impl StandIns {
     /// From now on every wait fails.
     pub fn break_down(&self) {
         self.0.iter().for_each(|c| c.broken.store(true, Ordering::Relaxed));
+        self.go_on();
+    }
+
+    /// From now on nobody's wait ends before [`StandIns::finish`] or [`StandIns::go_on`].
+    pub fn hold(&self) {
+        self.0.iter().for_each(|c| c.gate.set(Some(0)));
+    }
+
+    /// Lets so many waits end, those that began first.
+    pub fn finish(&self, waits: u64) {
+        self.0.iter().for_each(|c| c.gate.add(waits));
+    }
+
+    /// Nothing is held any more.
+    pub fn go_on(&self) {
+        self.0.iter().for_each(|c| c.gate.set(None));
+    }
+}
+
+/// What waits must pass.
+#[derive(Debug, Default)]
+struct Gate {
+    /// How many may pass, if not all.
+    passes: Mutex<Option<u64>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn set(&self, passes: Option<u64>) {
+        *self.passes.lock() = passes;
+        self.changed.notify_all();
+    }
+
+    fn add(&self, more: u64) {
+        if let Some(passes) = &mut *self.passes.lock() {
+            *passes += more;
+        }
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut passes = self.passes.lock();
+        while let Some(left) = &mut *passes {
+            if *left > 0 {
+                *left -= 1;
+                return;
+            }
+            self.changed.wait(&mut passes);
+        }
     }
 }
 
@@ -75,7 +134,7 @@ impl Accelerators for StandIns {
         let place = Place::Cuda(ordinal);
         let missing = || DeviceError::Failed { place, what: "open", why: "there is no such stand-in".to_owned() };
         let counts = Arc::clone(self.0.get(usize::from(ordinal)).ok_or_else(missing)?);
-        Ok(Arc::new(StandIn { ordinal, counts, sent: Mutex::default() }))
+        Ok(Arc::new(StandIn { ordinal, counts, work: Arc::default() }))
     }
 }
 
@@ -97,19 +156,92 @@ pub unsafe fn write<'a>(span: &'a mut SpanMut<'_>) -> SpanMut<'a> {
     unsafe { SpanMut::from_raw(Place::Host, span.address(), span.len()) }
 }
 
-#[derive(Debug)]
+/// Asks for work of a graph's, to be done behind everything that was asked for before.
+///
+/// # Safety
+/// The stream must be that of a stand-in that is alive, and whatever the work touches must stay and be left alone until it is done.
+pub unsafe fn ask(stream: u64, work: impl FnOnce() + Send + 'static) {
+    // SAFETY: the caller's promise: streams are what `StandIn::stream` gave.
+    unsafe { &*(stream as *const Work) }.ask(work);
+}
+
+/// Does everything that was asked for.
+///
+/// # Safety
+/// As for [`ask`].
+pub unsafe fn catch_up(stream: u64) {
+    // SAFETY: as above.
+    unsafe { &*(stream as *const Work) }.catch_up();
+}
+
+type Piece = Box<dyn FnOnce() + Send>;
+
+/// What was asked for and is not done, in its order.
+#[derive(Default)]
+struct Work {
+    asked: Mutex<Asked>,
+    /// Held by whoever does it.
+    doing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// How many pieces were done.
+    done: u64,
+    pieces: VecDeque<Piece>,
+}
+
+impl Work {
+    fn ask(&self, piece: impl FnOnce() + Send + 'static) {
+        self.asked.lock().pieces.push_back(Box::new(piece));
+    }
+
+    fn mark(&self) -> u64 {
+        let asked = self.asked.lock();
+        asked.done + asked.pieces.len() as u64
+    }
+
+    fn catch_up(&self) {
+        self.until(self.mark());
+    }
+
+    /// Does what was asked for before this mark.
+    fn until(&self, mark: u64) {
+        let _doing = self.doing.lock();
+        loop {
+            let mut asked = self.asked.lock();
+            if asked.done >= mark {
+                break;
+            }
+            let Some(piece) = asked.pieces.pop_front() else { break };
+            drop(asked);
+            piece();
+            self.asked.lock().done += 1;
+        }
+    }
+}
+
 struct StandIn {
     ordinal: u16,
     counts: Arc<Counts>,
-    /// On its way to the host: where to, and what.
-    sent: Mutex<Sent>,
+    work: Arc<Work>,
 }
 
-#[derive(Debug, Default)]
-struct Sent {
-    /// How many were sent before those that are kept here.
-    before: u64,
-    copies: std::collections::VecDeque<(u64, Vec<u8>)>,
+impl std::fmt::Debug for StandIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StandIn({})", self.ordinal)
+    }
+}
+
+impl StandIn {
+    /// Copies later, from one address to another.
+    fn copy(&self, from: u64, to: u64, len: usize) {
+        self.counts.copied.fetch_add(len as u64, Ordering::Relaxed);
+        self.work.ask(move || {
+            // SAFETY: whoever asked has promised that both are there, and nobody else's, until this is done.
+            unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
+        });
+    }
 }
 
 impl Device for StandIn {
@@ -126,6 +258,8 @@ impl Device for StandIn {
     }
 
     unsafe fn release(&self, address: u64, bytes: usize) {
+        // What was asked for already may still use it.
+        self.work.catch_up();
         self.counts.used.fetch_sub(bytes, Ordering::Relaxed);
         // SAFETY: the caller's promise; the memory is the host's.
         unsafe { Host.release(address, bytes) };
@@ -133,50 +267,44 @@ impl Device for StandIn {
 
     unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
         self.counts.launches.fetch_add(1, Ordering::Relaxed);
-        let grid = formula::grid(sets);
-        for share in 0..grid.shares {
-            for set in 0..grid.sets {
-                for row in 0..grid.rows {
-                    for thread in 0..grid.threads {
-                        // SAFETY: the caller's promise; the addresses are the host's.
-                        unsafe { formula::move_rows(sets, rows, grid, (row, set, share), thread) };
+        let (grid, sets, rows) = (formula::grid(sets), sets.to_vec(), rows.to_vec());
+        self.work.ask(move || {
+            for share in 0..grid.shares {
+                for set in 0..grid.sets {
+                    for row in 0..grid.rows {
+                        for thread in 0..grid.threads {
+                            // SAFETY: the caller's promise; the addresses are the host's.
+                            unsafe { formula::move_rows(&sets, &rows, grid, (row, set, share), thread) };
+                        }
                     }
                 }
             }
-        }
+        });
         Ok(())
     }
 
     unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
-        // SAFETY: the caller's promise.
-        unsafe { Host.upload(from, to, len) }
+        self.copy(from, to, len);
+        Ok(())
     }
 
     unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
-        // SAFETY: `len` readable bytes, by the caller's promise.
-        let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, len) }.to_vec();
-        self.sent.lock().copies.push_back((to, bytes));
+        self.copy(from, to, len);
         Ok(())
     }
 
     fn mark(&self) -> Result<Mark, DeviceError> {
-        let sent = self.sent.lock();
-        Ok(Mark(sent.before + sent.copies.len() as u64))
+        Ok(Mark(self.work.mark()))
     }
 
     fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
         self.counts.waits.fetch_add(1, Ordering::Relaxed);
+        self.counts.gate.pass();
         if self.counts.broken.load(Ordering::Relaxed) {
             let why = "it was broken on purpose".to_owned();
             return Err(DeviceError::Failed { place: self.place(), what: "finish its work", why });
         }
-        let mut sent = self.sent.lock();
-        while sent.before < mark.0 {
-            let Some((to, bytes)) = sent.copies.pop_front() else { break };
-            sent.before += 1;
-            // SAFETY: whoever sent it has promised that there is room for it until now.
-            unsafe { (to as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        }
+        self.work.until(mark.0);
         Ok(())
     }
 
@@ -188,5 +316,9 @@ impl Device for StandIn {
         let (room, used) = (self.counts.room, self.counts.used.load(Ordering::Relaxed));
         let free_bytes = room.saturating_sub(used) as u64;
         Some(Reading { free_bytes, total_bytes: room as u64, utilization: Some(0.5), ..Reading::default() })
+    }
+
+    fn stream(&self) -> Option<u64> {
+        Some(Arc::as_ptr(&self.work) as u64)
     }
 }

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Batch, Event, Id, Instance, Load, Refusal, Req, Round, RowEnd, Said, Seen, Seq, StateAt, Submit, Time, Tombstone,
-    Usage,
+    Event, Id, Instance, Load, Refusal, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -18,7 +17,6 @@ use crate::tensor::Tensor;
 
 use super::burst::Burst;
 use super::clock::Clock;
-use super::execute::Work;
 use super::intake::{self, Accepted};
 use super::job::Job;
 use super::loaded::Loaded;
@@ -27,8 +25,10 @@ use super::record::{self, Facts};
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
 use super::table::{Acts, Import, Step, Table, Told};
+use super::taken::Over;
 use super::timer::Timer;
 use super::turn;
+use super::work::Work;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -202,7 +202,7 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         Ok(req)
@@ -222,9 +222,16 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    pub(super) fn settle(&self, table: &mut Table) -> Acts {
+        let mut acts = table.settle();
+        self.address(&mut acts);
+        acts
     }
 
     // === for operators ===
@@ -266,7 +273,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
@@ -277,36 +284,37 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
     }
 
-    /// Gives a batch's requests back and takes the next step, in one lock section. `rows` are in the order of the batch's real rows.
-    pub(super) fn complete(
-        self: &Arc<Self>,
-        who: Instance,
-        batch: &Batch,
-        jobs: Vec<(Req, Box<Job>)>,
-        rows: Vec<RowEnd>,
-    ) -> Step {
+    /// Gives a batch's requests back and takes the next step, in one lock section.
+    pub(super) fn complete(self: &Arc<Self>, who: Instance, over: Over) -> Step {
         let now = self.now();
         let mut table = self.table.lock();
-        for (req, job) in jobs {
-            table.put_back(req, job);
-        }
-        table.apply(now, Event::Ran { batch: batch.id, rows });
+        table.give_back(now, over);
         let step = table.next(now, who);
-        let acts = table.settle();
+        let acts = self.settle(&mut table);
         drop(table);
         self.act(acts, now);
         step
+    }
+
+    /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
+    pub(super) fn give_back(self: &Arc<Self>, over: Over) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        table.give_back(now, over);
+        let acts = table.settle();
+        drop(table);
+        self.act(acts, now);
     }
 
     // === after the lock ===
 
-    fn act(self: &Arc<Self>, acts: Acts, now: Time) {
+    pub(super) fn act(self: &Arc<Self>, acts: Acts, now: Time) {
         for instance in acts.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
                 turn::wake(self, load, instance);
@@ -342,8 +350,8 @@ impl Model {
                 Told::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, what) in acts.policies {
-            self.tell_policy(load, what);
+        for (load, whom, what) in acts.policies {
+            self.tell_policy(load, whom, what);
         }
         if let Some(due) = acts.due {
             self.arm(due);

@@ -1,21 +1,22 @@
 //! An instance's own thread: it pulls what to do next, does slot operations in the order given, runs, commits, and reports.
 
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
 
-use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, RowEnd, Said, SlotOp};
+use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp};
 
-use crate::backend::BackendError;
-use crate::error::Failure;
+use crate::batch::Staging;
 use crate::plugin::Answer;
-use crate::telemetry::BatchTimes;
 
 use super::driver::Model;
-use super::execute::{Executor, Outcome, RunError, Spent, Work};
-use super::job::Job;
+use super::execute::Executor;
+use super::keep::Mailbox;
 use super::loaded::Loaded;
+use super::run_error::RunError;
+use super::slots::Slots;
 use super::sync::{self, Mutex, Thread};
 use super::table::{Step, Task};
+use super::taken::{Taken, one_by_one};
+use super::work::{Extent, Outcome, Spent, Work};
 
 /// An instance's means of running. Who holds it is the instance: its own thread, or for one step a socket's.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(super) struct Baton(Mutex<Held>);
 #[derive(Debug)]
 struct Held {
     executor: Executor,
+    staging: Staging,
     /// What was taken and left to its own thread.
     step: Option<Step>,
 }
@@ -36,8 +38,9 @@ pub(super) struct Handle {
 }
 
 impl Baton {
-    pub(super) fn new(executor: Executor) -> Baton {
-        Baton(Mutex::new(Held { executor, step: None }))
+    pub(super) fn new(executor: Executor) -> Result<Baton, RunError> {
+        let staging = executor.staging()?;
+        Ok(Baton(Mutex::new(Held { executor, staging, step: None })))
     }
 }
 
@@ -49,11 +52,11 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, baton: 
         let mut step = held.step.take().unwrap_or_else(|| model.next(who));
         let rest = loop {
             if let Some(mail) = mail {
-                mail.serve(model, &mut held.executor);
+                mail.serve(model, &mut held.executor.slots);
             }
             step = match step {
-                Step::Run(task) => run_batch(model, load, who, &mut held.executor, task),
-                Step::Tidy(ops) => tidy(model, who, &mut held.executor, &ops),
+                Step::Run(task) => run_batch(model, load, who, &mut held, task),
+                Step::Tidy(ops) => tidy(model, who, &mut held.executor.slots, &ops),
                 Step::Ask(round) => ask(model, load, who, round),
                 Step::Sleep(until) => break Some(until),
                 Step::Gone => break None,
@@ -63,6 +66,11 @@ pub(super) fn run(model: &Arc<Model>, load: &Arc<Loaded>, who: Instance, baton: 
         let Some(until) = rest else { break };
         sync::park(until.map(|until| until - model.now()));
     }
+    end(model, load, mail);
+}
+
+/// What an instance's thread does last.
+pub(super) fn end(model: &Model, load: &Loaded, mail: Option<&Mailbox>) {
     if let Some(mail) = mail {
         mail.close();
     }
@@ -81,10 +89,10 @@ pub(super) fn visit(model: &Arc<Model>, load: &Loaded, who: Instance) {
     held.step = None;
     let mut step = model.next(who);
     if let Step::Tidy(ops) = &step {
-        step = tidy(model, who, &mut held.executor, ops);
+        step = tidy(model, who, &mut held.executor.slots, ops);
     }
     if let Step::Run(task) = step {
-        step = run_batch(model, load, who, &mut held.executor, task);
+        step = run_batch(model, load, who, &mut held, task);
     }
     if !matches!(step, Step::Sleep(None)) {
         held.step = Some(step);
@@ -93,20 +101,43 @@ pub(super) fn visit(model: &Arc<Model>, load: &Loaded, who: Instance) {
     }
 }
 
-fn run_batch(model: &Arc<Model>, load: &Loaded, who: Instance, executor: &mut Executor, task: Task) -> Step {
-    let (batch, jobs, rows) = execute(load, executor, task);
-    model.complete(who, &batch, jobs, rows)
+/// Both halves of a run, one after the other.
+fn run_batch(model: &Arc<Model>, load: &Loaded, who: Instance, held: &mut Held, task: Task) -> Step {
+    let Held { executor, staging, .. } = held;
+    let (taken, work) = Taken::begin(load, &mut executor.slots, task);
+    let ran = attempt(load, executor, staging, work);
+    model.complete(who, taken.end(load, ran))
 }
 
-fn tidy(model: &Arc<Model>, who: Instance, executor: &mut Executor, ops: &[SlotOp]) -> Step {
-    if let Err(error) = executor.slot_ops(ops, |_| None) {
+/// Runs a batch; if that fails, its rows one by one. One result for each real row.
+fn attempt(
+    load: &Loaded,
+    executor: &mut Executor,
+    staging: &mut Staging,
+    work: Vec<Option<Work>>,
+) -> Vec<Result<Outcome, RunError>> {
+    if work.iter().flatten().next().is_none() {
+        return Vec::new();
+    }
+    let mut spent = Spent::default();
+    let whole = executor.run(staging, &work, &mut spent);
+    load.ran(Extent::of(&work), &spent);
+    load.pace.note(spent.total());
+    match whole {
+        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Err(error) => one_by_one(load, executor, staging, work, &error),
+    }
+}
+
+pub(super) fn tidy(model: &Arc<Model>, who: Instance, slots: &mut Slots, ops: &[SlotOp]) -> Step {
+    if let Err(error) = slots.apply(ops, |_| None) {
         tracing::error!(model = model.name, %error, "a slot was not tidied");
     }
     model.next(who)
 }
 
 /// Puts a question to the load's external policy, without any lock of the core.
-fn ask(model: &Arc<Model>, load: &Loaded, who: Instance, mut round: Box<Round>) -> Step {
+pub(super) fn ask(model: &Arc<Model>, load: &Loaded, who: Instance, mut round: Box<Round>) -> Step {
     let attachment = load.attachment.load_full();
     let answer = match &attachment {
         Some(attachment) => attachment.ask(&mut round),
@@ -130,141 +161,4 @@ fn nothing(round: &Round) -> Said {
         Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
         Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
     }
-}
-
-type Done = (sequor_core::Batch, Vec<(Req, Box<Job>)>, Vec<RowEnd>);
-
-/// Runs a batch; if that fails, its rows one by one, so that a bad one fails alone.
-fn execute(load: &Loaded, executor: &mut Executor, task: Task) -> Done {
-    let Task { batch, mut jobs } = task;
-    let mut spent = Spent::default();
-    let work = work(&batch, &mut jobs);
-    let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
-    let requests = batch.real().count();
-    load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
-    let results: Vec<Result<Outcome, RunError>> = match executor.slot_ops(&batch.ops, kept) {
-        Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
-        Ok(()) => run_all(load, executor, work, &mut spent),
-    };
-    let mut rows = Vec::with_capacity(results.len());
-    let mut back = Vec::with_capacity(results.len());
-    for ((req, mut job), result) in jobs.into_iter().flatten().zip(results) {
-        rows.push(match &result {
-            Ok(outcome) => RowEnd::Done { state_shape: outcome.state_shape, state_bytes: outcome.state_bytes },
-            Err(RunError::NoState(_)) => RowEnd::NoRoom,
-            Err(_) => RowEnd::Failed,
-        });
-        let failure = |e: RunError| failure(&e, load, &job);
-        job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
-        back.push((req, job));
-    }
-    (batch, back, rows)
-}
-
-/// What a client is told of a row that did not run.
-fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
-    match error.no_room() {
-        Some((place, wanted)) => Failure::DeviceMemory {
-            model: load.settings.name.clone(),
-            id: job.id.clone(),
-            place: place.to_string(),
-            wanted: wanted as u64,
-        },
-        None => Failure::Run(error.to_string()),
-    }
-}
-
-/// What each row brings, in the order of the batch.
-fn work(batch: &sequor_core::Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>> {
-    let row = |(row, job): (&sequor_core::Row, &mut Option<(Req, Box<Job>)>)| match (row, job) {
-        (sequor_core::Row::Real(real), Some((_, job))) => Some(job.work(real)),
-        _ => None,
-    };
-    batch.rows.iter().zip(jobs).map(row).collect()
-}
-
-fn run_all(
-    load: &Loaded,
-    executor: &mut Executor,
-    work: Vec<Option<Work>>,
-    spent: &mut Spent,
-) -> Vec<Result<Outcome, RunError>> {
-    let fate = |w: &Work| match executor.roomless(w) {
-        Some(error) => Fate::Fails(error.clone()),
-        None if load.settings.inputs.is_empty() || !w.inputs.is_empty() => Fate::Runs,
-        None => Fate::Nothing,
-    };
-    let fates: Vec<Fate> = work.iter().flatten().map(fate).collect();
-    let run = runnable(load, executor, work);
-    let mut ran = run_or_retry(load, executor, run, spent).into_iter();
-    // An END without inputs runs nothing and is answered with nothing.
-    let nothing = || Ok(Outcome { outputs: Vec::new(), state_shape: 0, state_bytes: 0 });
-    let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
-    let result = |fate| match fate {
-        Fate::Runs => ran.next().unwrap_or_else(lost),
-        Fate::Nothing => nothing(),
-        Fate::Fails(error) => Err(error),
-    };
-    fates.into_iter().map(result).collect()
-}
-
-/// What becomes of a row.
-enum Fate {
-    Runs,
-    Nothing,
-    Fails(RunError),
-}
-
-/// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
-fn runnable(load: &Loaded, executor: &Executor, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
-    let empty = |w: &Work| (w.inputs.is_empty() && !load.settings.inputs.is_empty()) || executor.roomless(w).is_some();
-    if load.has_fixed_rows() {
-        return work.into_iter().map(|row| row.filter(|w| !empty(w))).collect();
-    }
-    work.into_iter().filter(|row| !row.as_ref().is_some_and(empty)).collect()
-}
-
-/// One result for each real row.
-fn run_or_retry(
-    load: &Loaded,
-    executor: &mut Executor,
-    work: Vec<Option<Work>>,
-    spent: &mut Spent,
-) -> Vec<Result<Outcome, RunError>> {
-    if work.iter().flatten().next().is_none() {
-        return Vec::new();
-    }
-    let whole = executor.run(&work, spent);
-    count(load, &work, *spent);
-    let error = match whole {
-        Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
-        Err(error) => error,
-    };
-    let real: Vec<Work> = work.into_iter().flatten().collect();
-    if real.len() < 2 {
-        return vec![Err(error)];
-    }
-    let alone = |row: Work| {
-        let (row, mut spent) = ([Some(row)], Spent::default());
-        let result = executor.run(&row, &mut spent);
-        count(load, &row, spent);
-        result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
-    };
-    real.into_iter().map(alone).collect()
-}
-
-fn count(load: &Loaded, work: &[Option<Work>], spent: Spent) {
-    let real = || work.iter().flatten();
-    let as_u32 = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    let rows: u64 = real().map(|w| w.rows).sum();
-    load.metrics.executed(&BatchTimes {
-        requests: as_u32(real().count() as u64),
-        rows: as_u32(rows),
-        executed: as_u32(rows + (work.len() - real().count()) as u64),
-        state_in: spent.state_in,
-        run: spent.run,
-        state_out: spent.state_out,
-    });
-    load.metrics.ran_at(SystemTime::now());
-    load.pace.note(spent.state_in + spent.run + spent.state_out);
 }

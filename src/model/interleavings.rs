@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::backend::mock::MockBackend;
+use crate::device::stand_in::StandIns;
 use crate::error::Failure;
 use crate::plugin::Rules;
 use crate::plugin::guest::Source;
@@ -26,7 +27,7 @@ const CONFIG: &str = r#"
     backend: "onnxruntime" max_batch_size: 2
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
-    instance_group [ { kind: KIND_CPU count: INSTANCES } ]
+    instance_group [ { kind: PLACE count: INSTANCES } ]
     sequence_batching { STRATEGY state [
         { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ 1 ] } ] }
 "#;
@@ -93,20 +94,27 @@ fn broken(repository: &Repository, id: u64) {
     whole_in_turns(repository, id);
 }
 
-/// The model's folder; it is written once and loaded for every schedule.
+/// The model's folder; it is written once and loaded for every schedule. With `GPU` before them, instances run on a stand-in for one.
 fn folder(strategy: &str, instances: &str) -> TempDir {
+    let (place, instances) = match instances.strip_prefix("GPU ") {
+        Some(instances) => ("KIND_GPU", instances),
+        None => ("KIND_CPU", instances),
+    };
+    let config = CONFIG.replace("PLACE", place);
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("sum");
     fs_err::create_dir_all(model.join("1")).unwrap();
-    fs_err::write(model.join("config.pbtxt"), CONFIG.replace("STRATEGY", strategy).replace("INSTANCES", instances))
+    fs_err::write(model.join("config.pbtxt"), config.replace("STRATEGY", strategy).replace("INSTANCES", instances))
         .unwrap();
     fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
     folder
 }
 
 fn house(folder: &Path, operator: Option<fn(&Repository)>) {
-    let options = Options { reply_pool: 1 << 20, ..Options::default() };
-    let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+    let accelerators = Arc::new(StandIns::new(1, 64 << 20));
+    let options = Options { reply_pool: 1 << 20, accelerators, ..Options::default() };
+    let backend = MockBackend::new().with_stand_ins();
+    let repository = Repository::new(Arc::new(backend), options, Metrics::new(true)).unwrap();
     equip(&repository);
     repository.load(&folder.join("sum"));
     let act = |run: fn(&Repository)| {
@@ -133,7 +141,7 @@ fn house(folder: &Path, operator: Option<fn(&Repository)>) {
 
 /// Stand-ins for plug-ins: a component is one letter, for what its guests do.
 fn equip(repository: &Repository) {
-    let make = |_: &str, bytes: Vec<u8>| {
+    let make = |_: &str, bytes: &[u8]| {
         let (admit, does) = match bytes.first() {
             Some(b'a') => (true, Does::Admit),
             Some(b'f') => (false, Does::First),
@@ -141,7 +149,7 @@ fn equip(repository: &Repository) {
             _ => (false, Does::Trap),
         };
         let hooks = Hooks { plan: true, observe: true, admit, columns: columns::ALL, ..Hooks::default() };
-        let version = Version::new(&String::from_utf8_lossy(&bytes), hooks);
+        let version = Version::new(&String::from_utf8_lossy(bytes), hooks);
         version.does(does);
         Ok(version as Arc<dyn Source>)
     };
@@ -202,6 +210,18 @@ fn every_interleaving_tried_answers_everything_right_in_direct() {
 #[test]
 fn every_interleaving_tried_lets_two_instances_go() {
     tried("oldest { max_candidate_sequences: 1 }", "2", RandomScheduler::new(2000));
+}
+
+#[test]
+fn every_interleaving_tried_answers_everything_right_with_two_batches_under_way() {
+    let strategy = "oldest { max_candidate_sequences: 2 preferred_batch_size: 1 }";
+    tried(strategy, "GPU 1", RandomScheduler::new(1000));
+    tried(strategy, "GPU 1", PctScheduler::new(3, 500));
+}
+
+#[test]
+fn every_interleaving_tried_lets_two_accelerators_go_ahead() {
+    tried("oldest { max_candidate_sequences: 1 preferred_batch_size: 1 }", "GPU 2", RandomScheduler::new(500));
 }
 
 #[test]

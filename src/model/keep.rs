@@ -12,8 +12,8 @@ use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, check_snapshot};
 
 use super::driver::Model;
-use super::execute::Executor;
 use super::loaded::Loaded;
+use super::slots::Slots;
 use super::sync::Mutex;
 use super::table::Import;
 
@@ -71,6 +71,11 @@ impl Mailbox {
         open
     }
 
+    /// Whether letters lie in it.
+    pub(super) fn is_full(&self) -> bool {
+        !self.0.lock().open.is_empty()
+    }
+
     pub(super) fn close(&self) {
         let mut letters = self.0.lock();
         letters.closed = true;
@@ -78,13 +83,13 @@ impl Mailbox {
     }
 
     /// Answers every letter. Called by the thread whose box it is, between two batches.
-    pub(super) fn serve(&self, model: &Model, executor: &mut Executor) {
+    pub(super) fn serve(&self, model: &Model, slots: &mut Slots) {
         let letters = std::mem::take(&mut self.0.lock().open);
         for Letter { seq, mut header, reply } in letters {
             // It may have ended since; its slot may be another's.
             let snapshot = model.state_now(seq).map(|at| {
                 header.insert(STEP.to_owned(), at.step.to_string());
-                executor.snapshot(at.slot.ix, &header)
+                slots.snapshot(at.slot.ix, &header)
             });
             // Whoever asked may have gone.
             let _ = reply.send(snapshot);

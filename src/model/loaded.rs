@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
@@ -11,16 +11,19 @@ use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
 use crate::config::model::place::Auto;
-use crate::config::model::settings::{InitialData, ModelSettings, Scheduling, SequenceStrategy, StateSettings};
+use crate::config::model::settings::{
+    InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
+};
 use crate::error::{Failure, LoadError, Refused};
-use crate::plugin::Attachment;
 use crate::plugin::texts::Texts;
+use crate::plugin::{Attachment, Outlet};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
 use super::instance::Handle;
 use super::keep::Mailbox;
 use super::turn::Pace;
+use super::work::{Extent, Spent};
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(super) struct Loaded {
     pub(super) auto: Auto,
     /// What a policy is shown at most.
     candidates: u32,
+    /// Batches that an instance on an accelerator may have under way.
+    depth: u8,
     /// Texts that became key features.
     pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
@@ -48,6 +53,8 @@ pub(super) struct Loaded {
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
     pub(super) attachment: ArcSwapOption<Attachment>,
+    /// Where plug-ins reach it, once one was to.
+    pub(super) outlet: OnceLock<Arc<Outlet>>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -62,7 +69,7 @@ impl Loaded {
         version: u64,
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
-        (hold, candidates, texts): (Option<Hold>, u32, Arc<Texts>),
+        (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<Texts>, u8),
         auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
@@ -84,7 +91,9 @@ impl Loaded {
             auto,
             candidates,
             texts,
+            depth,
             attachment: ArcSwapOption::empty(),
+            outlet: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),
@@ -123,6 +132,12 @@ impl Loaded {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
+    /// Notes a run.
+    pub(super) fn ran(&self, extent: Extent, spent: &Spent) {
+        self.metrics.executed(&extent.times(spent));
+        self.metrics.ran_at(SystemTime::now());
+    }
+
     pub(super) fn handle(&self, instance: u16) -> Option<&Handle> {
         self.handles.get()?.get(usize::from(instance))
     }
@@ -152,6 +167,12 @@ impl Loaded {
         Failure::Refused(Box::new(Refused { refusal, model: self.settings.name.clone(), id, ended_ago, idle }))
     }
 
+    /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.
+    fn depth(&self, strategy: &Strategy) -> u8 {
+        let away = self.settings.processors.iter().any(|processor| matches!(processor, Processor::Gpu(_)));
+        if away && !matches!(strategy, Strategy::Direct { .. }) { self.depth.max(1) } else { 1 }
+    }
+
     /// What the core is told of this load.
     pub(super) fn spec(&self) -> LoadSpec {
         let settings = &self.settings;
@@ -160,7 +181,7 @@ impl Loaded {
             version: self.version,
             max_batch: settings.max_batch_size.max(1),
             instances: settings.instances.max(1),
-            depth: 1,
+            depth: self.depth(&strategy),
             limits: Limits::default(),
             expiry: Expiry::Never,
             idle_longest: None,

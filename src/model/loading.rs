@@ -16,14 +16,13 @@ use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, GraphPort, GraphSignature, versions};
 use crate::error::LoadError;
 
+use super::crew::Crew;
 use super::driver::Model;
-use super::execute::Executor;
 use super::fingerprint::Fingerprint;
-use super::instance::{Baton, Handle};
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
-use super::seat::Seat;
-use super::{instance, seat, sync};
+use super::site::Site;
+use super::{site, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -33,7 +32,7 @@ type Faults = Vec<LoadError>;
 /// A load that can be taken into service.
 struct Prepared {
     load: Arc<Loaded>,
-    executors: Vec<Executor>,
+    crews: Vec<Crew>,
 }
 
 /// What is about to serve.
@@ -138,17 +137,17 @@ impl Repository {
     // === one version ===
 
     fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
-        let seats = self.seats(&draft.file(version), &draft.processors())?;
-        let Some(first) = seats.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
+        let sites = self.sites(&draft.file(version), &draft.processors())?;
+        let Some(first) = sites.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
-        self.equip(version, settings, seats, auto.clone()).map_err(|e| vec![e])
+        self.equip(version, settings, sites, auto.clone()).map_err(|e| vec![e])
     }
 
     fn equip(
         &self,
         version: u64,
         settings: ModelSettings,
-        seats: Vec<Seat>,
+        sites: Vec<Site>,
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
@@ -156,16 +155,11 @@ impl Repository {
         let hold = shared.options.hold;
         let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
-        let shown = (hold, candidates, texts);
+        let shown = (hold, candidates, texts, shared.options.depth);
         let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
-        let spec = load.spec();
-        let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
-        let mut executors = Vec::new();
-        for seat in seats {
-            let executor = Executor::new(Arc::clone(&load), seat, spec.slots(), sided);
-            executors.push(executor.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?);
-        }
-        Ok(Prepared { load, executors })
+        let crews = sites.into_iter().map(|site| Crew::new(&load, site)).collect::<Result<_, _>>();
+        let crews = crews.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
+        Ok(Prepared { load, crews })
     }
 
     /// Numbers are used once, for the core keeps what it knows of a load by it.
@@ -221,7 +215,7 @@ impl Repository {
 
     /// Takes a load into service and starts its threads.
     fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
-        let Prepared { load, executors } = prepared;
+        let Prepared { load, crews } = prepared;
         let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
         if let Some(scheduler) = scheduler {
@@ -229,16 +223,9 @@ impl Repository {
         }
         let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
-        for (n, executor) in (0u16..).zip(executors) {
-            let (model, load, who) = (Arc::clone(model), Arc::clone(&load), Instance { load: load.key, n });
-            let name = format!("{}.{n}", load.settings.name);
-            let baton = Arc::new(Baton::new(executor));
-            let weak = Arc::downgrade(&baton);
-            match sync::spawn(name, move || instance::run(&model, &load, who, &baton)) {
-                Ok(thread) => {
-                    handles.push(Handle { thread: thread.thread().clone(), baton: weak });
-                    threads.push(thread);
-                }
+        for (n, crew) in (0u16..).zip(crews) {
+            match crew.start(model, &load, Instance { load: load.key, n }, &mut threads) {
+                Ok(handle) => handles.push(handle),
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -304,7 +291,7 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
-        on: seat::told(&load.settings.processors, &load.auto),
+        on: site::told(&load.settings.processors, &load.auto),
     }
 }
 

@@ -7,8 +7,10 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs · `execute`: staging, states, a run, commit ·
-//!   [`wake`]: the answers of a batch leave together.
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `site`: where each runs, `crew`: with which threads ·
+//!   `ahead`, `flights`: the next batch is asked for while one runs, on accelerators · [`wake`]: the answers of a batch leave together.
+//! - `taken`: a batch between its taking and its giving back · `execute`: a run in two halves, `ports`: its memory, `work`: its rows, `slots`: their states,
+//!   `run_error`: why it gave nothing.
 //! - [`overview`]: all of that of every version, for operators.
 //! - `usage`: how full a model is, and what was counted of it.
 //! - [`sequences`]: who lives on a model, and who did.
@@ -17,13 +19,17 @@
 //! - `plugins`: which plug-in decides for which load; what operators do with them · `schedule_file`: that, written into a model's file.
 //! - `record`: what a recording is told of loads and requests.
 
+mod ahead;
 mod burst;
 mod clock;
 pub mod control;
+mod crew;
+mod driven;
 mod driver;
 mod execute;
 mod features;
 mod fingerprint;
+mod flights;
 mod instance;
 mod intake;
 #[cfg(test)]
@@ -37,22 +43,30 @@ pub mod overview;
 mod pending;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod plugin_swap_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod plugin_tests;
 mod plugins;
+mod ports;
 mod record;
 pub mod repository;
 pub mod request;
+mod run_error;
 mod schedule_file;
-mod seat;
 pub mod sequences;
+mod site;
+mod slots;
 mod sync;
 mod table;
+mod taken;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
 mod turn;
 mod usage;
+mod work;
 
 use sequor_core::{DataType, Dims};
 

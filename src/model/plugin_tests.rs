@@ -15,23 +15,27 @@ use crate::plugin::guest::Source;
 use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
 use crate::plugin::stand_in::{Does, Version};
 
-const BY: By<'_> = By("ops-anna");
+pub(super) const BY: By<'_> = By("ops-anna");
 
-type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
+pub(super) type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
 
 /// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
-struct Rig {
-    house: House,
-    versions: Versions,
+pub(super) struct Rig {
+    pub(super) house: House,
+    pub(super) versions: Versions,
 }
 
 fn hooks(name: &str) -> Hooks {
+    if name.starts_with("few") {
+        return Hooks { plan: true, columns: columns::SEQ, ..Hooks::default() };
+    }
     Hooks { plan: true, observe: true, admit: name.starts_with("admit"), columns: columns::ALL, ..Hooks::default() }
 }
 
 fn does(name: &str) -> Option<Does> {
     Some(match name.split('#').next().unwrap_or(name) {
-        "first" => Does::First,
+        "first" | "few" => Does::First,
+        "untold" => Does::TrapInObserve,
         "all" => Does::All,
         "trap" => Does::Trap,
         "beyond" => Does::Beyond,
@@ -43,7 +47,7 @@ fn does(name: &str) -> Option<Does> {
 
 impl Rig {
     /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
-    fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
+    pub(super) fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
         let house = House::empty(u64::MAX);
         let dir = house.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
@@ -52,8 +56,8 @@ impl Rig {
         }
         let versions = Versions::default();
         let known = Arc::clone(&versions);
-        let loader = move |name: &str, bytes: Vec<u8>| {
-            let text = String::from_utf8(bytes).unwrap();
+        let loader = move |name: &str, bytes: &[u8]| {
+            let text = String::from_utf8(bytes.to_owned()).unwrap();
             let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
             let version = Version::new(&text, hooks(&text));
             version.does(does(&text).ok_or_else(no)?);
@@ -66,25 +70,25 @@ impl Rig {
         Rig { house, versions }
     }
 
-    fn new(files: &[&str]) -> Rig {
+    pub(super) fn new(files: &[&str]) -> Rig {
         let rig = Rig::empty(files, |_| {});
         rig.load();
         rig
     }
 
-    fn load(&self) {
+    pub(super) fn load(&self) {
         load(&self.house.repository, &self.house.model());
     }
 
-    fn write(&self, sequor_toml: &str) {
+    pub(super) fn write(&self, sequor_toml: &str) {
         fs_err::write(self.house.model().join("sequor.toml"), sequor_toml).unwrap();
     }
 
-    fn plans(&self, version: &str) -> u64 {
+    pub(super) fn plans(&self, version: &str) -> u64 {
         self.versions.lock()[version].script.lock().plans
     }
 
-    fn state(&self, name: &str) -> State {
+    pub(super) fn state(&self, name: &str) -> State {
         self.house.repository.show(name).unwrap().attached[0].state
     }
 
@@ -96,14 +100,14 @@ impl Rig {
         }
     }
 
-    fn sequence(&self, id: u64) {
+    pub(super) fn sequence(&self, id: u64) {
         assert_eq!(self.house.sum(id, 5, |s| s.start = true), 5);
         assert_eq!(self.house.sum(id, 6, |_| {}), 11);
         assert_eq!(self.house.sum(id, 7, |s| s.end = true), 18);
     }
 }
 
-fn attach(plugin: &str) -> Attach {
+pub(super) fn attach(plugin: &str) -> Attach {
     Attach { plugin: plugin.to_owned(), model: "sum".to_owned(), ..Attach::default() }
 }
 
@@ -128,7 +132,9 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
     };
     let missing = told("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
     assert!(missing.starts_with("sum/sequor.toml:3:1: there is no plug-in \"none\": "), "{missing}");
-    assert!(missing.ends_with("plugins/none.wasm does not exist"), "{missing}");
+    let to_do =
+        "plugins/none.wasm does not exist. Put it there, or hand it over: sequor plugin load none --from none.wasm";
+    assert!(missing.ends_with(to_do), "{missing}");
     assert_eq!(
         told("[plugins.scheduler]\nuse = \"first\"\n"),
         "sum/sequor.toml:2:1: plugins.require_sha256 is set: add  sha256 = \"first\""
@@ -317,7 +323,11 @@ fn what_is_not_there_is_said() {
     assert_eq!(repository.rollback("other", BY).unwrap_err().to_string(), "other has no version before first#2");
     let error = repository.load("x/y", Vec::new(), BY).unwrap_err().to_string();
     assert!(error.contains("no name of a plug-in"), "{error}");
-    assert_eq!(repository.logs("none", 0).unwrap_err(), PluginError::Absent("there is no plug-in \"none\"".to_owned()));
+    let PluginError::Absent(absent) = repository.logs("none", 0).unwrap_err() else { panic!() };
+    assert!(
+        absent.ends_with("does not exist. Put it there, or hand it over: sequor plugin load none --from none.wasm"),
+        "{absent}"
+    );
 }
 
 #[test]

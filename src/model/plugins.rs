@@ -1,25 +1,21 @@
 //! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
 //! audit line a change.
 
-use std::sync::{Arc, Weak};
-
-use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
+use std::sync::Arc;
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
 use crate::plugin::guest::{Limits, ModelFacts};
 use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
-use crate::plugin::{self, Attachment, MakeSource, Registry, Rules, Terms};
+use crate::plugin::{Attachment, MakeSource, Ready, Registry, Rules, Terms, Unfit};
 
-use super::clock::Clock;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::loaded::Loaded;
 use super::loading::strategy_name;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
-use super::table::ToPolicy;
 
 /// Who says which plug-in decides for a model.
 #[derive(Debug, Clone, Default)]
@@ -29,64 +25,6 @@ pub(super) enum Decides {
     File,
     /// An operator, until the server ends: this one, or none.
     Runtime(Option<Attach>),
-}
-
-impl plugin::Clock for Clock {
-    fn now(&self) -> Time {
-        Clock::now(self)
-    }
-}
-
-/// A model, as its plug-ins reach it.
-#[derive(Debug)]
-struct Driven(Weak<Model>);
-
-impl plugin::Driver for Driven {
-    fn attach(&self, load: Load, hooks: Option<Hooks>) {
-        if let Some(model) = self.0.upgrade() {
-            model.attach(load, hooks);
-        }
-    }
-
-    fn is_there(&self, load: Load) -> bool {
-        self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
-    }
-
-    fn live(&self, load: Load) -> Option<Live> {
-        self.0.upgrade()?.live_on(load)
-    }
-
-    fn sequence_text(&self, handle: u64) -> Option<String> {
-        self.0.upgrade()?.id_of(Seq::of_handle(handle)?).map(|id| id.to_string())
-    }
-}
-
-/// What a model's external policies are told, and may ask.
-impl Model {
-    /// Which hooks of an external policy the core calls for this load.
-    pub(super) fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>) {
-        self.apply(Event::Attach(load, hooks));
-    }
-
-    /// Who lives on a load; `None` once it is gone.
-    pub(super) fn live_on(&self, load: Load) -> Option<Live> {
-        let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load))
-    }
-
-    pub(super) fn id_of(&self, seq: Seq) -> Option<Id> {
-        self.table.lock().core.id_of(seq).cloned()
-    }
-
-    pub(super) fn tell_policy(&self, load: Load, what: ToPolicy) {
-        let attachment = self.loads().iter().find(|l| l.key == load).and_then(|l| l.attachment.load_full());
-        let Some(attachment) = attachment else { return };
-        match what {
-            ToPolicy::News(first, news, lost) => attachment.tell(first, news, lost),
-            ToPolicy::Fallback => attachment.fell_back(),
-            ToPolicy::Stale(picks) => attachment.went_stale(picks),
-        }
-    }
 }
 
 impl Repository {
@@ -154,7 +92,7 @@ impl Repository {
         let rules = registry.rules();
         let terms = Terms {
             config: says.config.clone(),
-            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.unwrap_or(rules.memory) },
+            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
             strikes: rules.strikes,
             shadow: false,
             from_file: true,
@@ -183,28 +121,20 @@ impl Repository {
         load: &Arc<Loaded>,
     ) -> Result<Arc<Attachment>, PluginError> {
         let source = registry.find(plugin)?;
-        let driven = Arc::new(Driven(Arc::downgrade(model)));
-        let attachment = registry.attachment(plugin, facts(load), load.key, driven, terms)?;
-        let unfit = |unfit| PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name));
-        attachment.dry_run(source.as_ref()).map_err(unfit)?;
+        let attachment = registry.attachment(plugin, facts(load), model.outlet(load), terms)?;
+        attachment.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
         Ok(attachment)
     }
 
-    /// Lets it decide for a load that the core knows, in place of the one that did.
+    /// Lets it decide for a load that the core knows and that nobody decides for yet.
     pub(super) fn let_decide(&self, load: &Loaded, attachment: &Arc<Attachment>) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
-        if let Some(old) = load.attachment.swap(Some(Arc::clone(attachment))) {
-            registry.dismiss(&old);
-        }
-        if let Err(unfit) = attachment.open() {
-            load.attachment.store(None);
-            registry.dismiss(attachment);
-            return Err(LoadError::Runtime(format!("{}: {unfit}", attachment.plugin())));
-        }
-        let plugin = attachment.plugin().to_owned();
-        registry.settle(Arc::clone(attachment));
+        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", attachment.plugin()));
+        let ready = attachment.prepare().map_err(unfit)?;
+        settle(registry, load, (Arc::clone(attachment), ready));
+        let plugin = attachment.plugin();
         // Another version may have taken its place everywhere while this one was made.
-        if let Ok(current) = registry.find(&plugin)
+        if let Ok(current) = registry.find(plugin)
             && let Err(unfit) = attachment.keep_to(&current)
         {
             tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
@@ -223,39 +153,57 @@ impl Repository {
         Ok((model, entry.map(|entry| Arc::clone(&entry.gate)).ok_or_else(absent)?))
     }
 
+    /// Opens everything first, and changes nothing if that fails. Its hashes: of what decided before, and of what does now or was tried.
     fn attach_now(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
-        check_config(&how.config)?;
-        if how.save && how.shadow {
-            let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
-            return Err(PluginError::Invalid(what));
-        }
-        let (model, gate) = self.serving(&how.model)?;
+        let (before, after) =
+            (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
+        let after = after.unwrap_or_default();
+        let refused = |why: &PluginError| {
+            registry.audit_refused("attach", &how.plugin, &how.model, by, (&before, &after), why);
+        };
+        check_how(how).inspect_err(refused)?;
+        let (model, gate) = self.serving(&how.model).inspect_err(refused)?;
         let _held = gate.lock();
-        let loads: Vec<Arc<Loaded>> = model.loads().iter().filter(|l| !l.is_retired()).cloned().collect();
-        let before = loads.first().and_then(|load| load.attachment.load_full());
-        if let Some(other) = before.as_ref().filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
+        let all = self.opened(registry, how, &model).inspect_err(refused)?;
+        if how.save {
+            registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
+        }
+        // From here on nothing can fail.
+        for (load, attachment, ready) in all {
+            if how.save {
+                attachment.is_saved();
+            }
+            settle(registry, &load, (attachment, ready));
+        }
+        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
+        if how.save {
+            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
+        } else {
+            self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
+        }
+        Ok(())
+    }
+
+    /// The hash of what decides for a model; nothing, if that is the built-in policy.
+    fn decides_for(&self, name: &str) -> String {
+        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.plugin()).ok());
+        self.serving(name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
+    }
+
+    /// An instance for every load that takes new sequences.
+    fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
+        let decides = model.decider();
+        if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
         }
-        let tried = |load: &Arc<Loaded>| {
-            let terms = self.terms(registry, how);
-            self.tried(registry, &how.plugin, terms, &model, load).map(|at| (Arc::clone(load), at))
+        let open = |load: &Arc<Loaded>| {
+            let attachment = self.tried(registry, &how.plugin, self.terms(registry, how), model, load)?;
+            let ready = attachment.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
+            Ok((Arc::clone(load), attachment, ready))
         };
-        let made = loads.iter().map(tried).collect::<Result<Vec<_>, _>>()?;
-        for (load, attachment) in &made {
-            self.let_decide(load, attachment).map_err(|e| PluginError::Invalid(e.to_string()))?;
-        }
-        let after = registry.find(&how.plugin)?.sha256().to_owned();
-        let before = before.and_then(|b| registry.show(b.plugin()).ok()).map(|s| s.sha256).unwrap_or_default();
-        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
-        self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
-        if how.save {
-            self.save(how, &after)?;
-            made.iter().for_each(|(_, attachment)| attachment.is_saved());
-            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
-        }
-        Ok(())
+        model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
     }
 
     /// Writes what is so into the model's file.
@@ -264,7 +212,7 @@ impl Repository {
         let config = if how.config.is_empty() { "{}" } else { &how.config };
         let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
-            .map_err(|what| PluginError::Internal(format!("attached, and not saved: {what}")))?;
+            .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
         // What the file says now is what serves: it is not loaded anew for that.
         let print = Fingerprint::of(&directory, None).ok();
         self.edit(&how.model, |entry| {
@@ -283,8 +231,8 @@ impl Repository {
         let mut any = false;
         for load in served.loads().iter() {
             let Some(attachment) = load.attachment.load_full().filter(|at| at.plugin() == name) else { continue };
-            load.attachment.store(None);
-            registry.dismiss(&attachment);
+            let mut off = None;
+            registry.dismiss(&attachment, &mut || off = load.attachment.swap(None));
             any = true;
         }
         if !any {
@@ -296,12 +244,32 @@ impl Repository {
     }
 }
 
-/// A configuration is a JSON table, or nothing.
-fn check_config(config: &str) -> Result<(), PluginError> {
-    if config.is_empty() {
+/// A load, who is to decide for it, and its first instance.
+type Opened = (Arc<Loaded>, Arc<Attachment>, Ready);
+
+/// Lets it decide for this load from now on, in the place of whoever did.
+fn settle(registry: &Registry, load: &Loaded, (attachment, ready): (Arc<Attachment>, Ready)) {
+    let old = load.attachment.load_full();
+    let mut off = None;
+    let at = Arc::clone(&attachment);
+    registry.settle((attachment, ready), old.as_ref(), &mut || off = load.attachment.swap(Some(Arc::clone(&at))));
+}
+
+fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
+    PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
+}
+
+/// What is wrong with it whatever serves.
+fn check_how(how: &Attach) -> Result<(), PluginError> {
+    if how.save && how.shadow {
+        let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
+        return Err(PluginError::Invalid(what));
+    }
+    // A configuration is a JSON table, or nothing.
+    if how.config.is_empty() {
         return Ok(());
     }
-    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(config);
+    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(&how.config);
     parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
 }
 

@@ -28,7 +28,7 @@ use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::plugins::Decides;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, seat, sync};
+use super::{InferRequest, Metadata, Pending, site, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct Options {
     pub strict_readiness: bool,
     /// Triton's test aid: how much must wait before `direct` and stateless models run for the first time.
     pub hold: Option<Hold>,
+    /// Batches that an instance on an accelerator may have under way, where its strategy allows more than one.
+    pub depth: u8,
     /// What instances of KIND_GPU run on. It is not asked for anything before a model wants some.
     pub accelerators: Arc<dyn Accelerators>,
 }
@@ -56,6 +58,7 @@ impl Default for Options {
             reply_pool: 0,
             strict_readiness: true,
             hold: None,
+            depth: 2,
             accelerators: Arc::new(Driver),
         }
     }
@@ -78,7 +81,7 @@ pub(super) struct Shared {
     pub(super) control: OnceLock<Control>,
     /// Threads of instances, to be waited for at the end.
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
-    pub(super) gpus: Mutex<seat::InUse>,
+    pub(super) gpus: Mutex<site::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
     /// Names of the headers that features come from.

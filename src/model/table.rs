@@ -10,11 +10,13 @@ use sequor_core::{
     SlotOp, Submit, Time, Why,
 };
 
+use crate::plugin::Attachment;
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
 use super::job::Job;
 use super::loaded::Loaded;
+use super::taken::Over;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -72,7 +74,8 @@ pub(super) struct Acts {
     pub(super) released: Vec<Box<Job>>,
     pub(super) wake: Vec<Instance>,
     pub(super) told: Vec<(Arc<Loaded>, Told)>,
-    pub(super) policies: Vec<(Load, ToPolicy)>,
+    /// For whoever decides for a load: who that is, is said once all is known.
+    pub(super) policies: Vec<(Load, Option<Arc<Attachment>>, ToPolicy)>,
     /// When something is due next.
     pub(super) due: Option<Time>,
 }
@@ -134,11 +137,15 @@ impl Table {
         free
     }
 
-    /// Puts back a request whose run is over.
-    pub(super) fn put_back(&mut self, req: Req, job: Box<Job>) {
-        if let Some(place) = self.jobs.get_mut(req) {
-            *place = Some(job);
+    /// Takes back a batch that is over, with its requests.
+    pub(super) fn give_back(&mut self, now: Time, over: Over) {
+        let Over { batch, jobs, rows } = over;
+        for (req, job) in jobs {
+            if let Some(place) = self.jobs.get_mut(req) {
+                *place = Some(job);
+            }
         }
+        self.apply(now, Event::Ran { batch: batch.id, rows });
     }
 
     pub(super) fn next(&mut self, now: Time, who: Instance) -> Step {
@@ -207,7 +214,7 @@ impl Table {
                 Effect::Note(note) => self.hear(note),
                 Effect::Tell(load) => {
                     let (first, news, lost) = self.core.observed(load);
-                    self.acts.policies.push((load, ToPolicy::News(first, news, lost)));
+                    self.acts.policies.push((load, None, ToPolicy::News(first, news, lost)));
                 }
                 // The threads of the load find the question before their next step. No load names the stages that the others belong to.
                 Effect::Consult(_) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
@@ -260,11 +267,11 @@ impl Table {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Slotted(waited)))
             }
             Note::Fallback(load) => {
-                self.acts.policies.push((load, ToPolicy::Fallback));
+                self.acts.policies.push((load, None, ToPolicy::Fallback));
                 None
             }
             Note::Stale(load, n) => {
-                self.acts.policies.push((load, ToPolicy::Stale(n)));
+                self.acts.policies.push((load, None, ToPolicy::Stale(n)));
                 None
             }
             // Whoever asked has checked the answer too, and knows more of it.

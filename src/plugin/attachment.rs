@@ -11,11 +11,11 @@ use sequor_core::{Asked, Decision, Fault, Hooks, Live, Load, Observed, Req, Roun
 
 use super::guest::{Limits, ModelFacts, Source, Struck};
 use super::health::{Health, Verdict};
-use super::inbox::Inbox;
 use super::journal::{Journal, Level};
 use super::lane::Lane;
 use super::meter::Meter;
 use super::nonsense;
+use super::outlet::Outlet;
 use super::recent::Recent;
 use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
@@ -33,8 +33,9 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 
 /// What a plug-in needs of whoever drives the core. Never called while a lane is taken, but for [`Driver::sequence_text`].
 pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// Tells the core which hooks of an external policy to call for this load; `None` is none. Nothing happens to a load that is gone.
-    fn attach(&self, load: Load, hooks: Option<Hooks>);
+    /// Tells the core which hooks of an external policy to call for this load, `None` is none, and does `with` in the same instant: before
+    /// anybody is asked for these hooks, and after the last was for others. Nothing happens to a load that is gone.
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut());
 
     /// Whether the load is there still.
     fn is_there(&self, load: Load) -> bool;
@@ -69,10 +70,9 @@ pub struct Terms {
 #[derive(Debug)]
 pub struct Attachment {
     pub(super) facts: ModelFacts,
-    pub(super) load: Load,
+    pub(super) outlet: Arc<Outlet>,
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) driver: Arc<dyn Driver>,
     pub(super) bell: Arc<dyn Bell>,
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<Texts>,
@@ -83,7 +83,6 @@ pub struct Attachment {
     pub(super) source: Mutex<Arc<dyn Source>>,
     /// Who decides now. One store puts another in its place; a call that is under way ends where it began.
     pub(super) lane: ArcSwapOption<Lane>,
-    pub(super) inbox: Mutex<Inbox>,
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
     pub(super) recent: Mutex<Recent>,
@@ -91,14 +90,12 @@ pub struct Attachment {
     pub(super) last_fault: Mutex<Option<LastFault>>,
     /// Held while an instance is made: one after the other.
     pub(super) making: Mutex<()>,
-    /// What the core calls for.
-    pub(super) attached: Mutex<Option<Hooks>>,
     /// The guest has grown so much that a new one shall take its place.
     pub(super) full: AtomicBool,
     /// Questions that went wrong, to be written down.
     pub(super) wrong: Mutex<Vec<RoundFile>>,
     pub(super) rounds: Option<PathBuf>,
-    /// It was detached; nothing is made any more.
+    /// It was detached, or another decides in its place: nothing is made any more, and the core is nothing to it.
     pub(super) closed: AtomicBool,
     pub(super) from_file: AtomicBool,
 }
@@ -142,11 +139,11 @@ impl Attachment {
     pub fn ask(&self, round: &mut Round) -> Answer {
         let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
         self.tell(round.first, news, lost);
-        let Some(lane) = self.lane.load_full().filter(|lane| lane.hooks == round.hooks) else {
+        let Some(lane) = self.lane.load_full().filter(|lane| lane.fits(round.hooks)) else {
             return self.mute(round, &Mute::Absent);
         };
         let answered = self.put(&lane, round);
-        if lane.hooks.plan && matches!(round.asked, Asked::Plan(_)) {
+        if lane.hooks().plan && matches!(round.asked, Asked::Plan(_)) {
             self.recent.lock().keep(self.clock.now(), round);
         }
         match answered {
@@ -163,12 +160,8 @@ impl Attachment {
 
     /// What happened, from this serial number on; `lost`: something before it is missing for good.
     pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
-        let mut inbox = self.inbox.lock();
-        inbox.put(first, news, lost);
-        if self.lane.load().is_none() {
-            inbox.clear();
-        } else if inbox.take_lost() {
-            drop(inbox);
+        let losses = self.outlet.put(first, news, lost);
+        if self.lane.load().as_ref().is_some_and(|lane| lane.has_missed(losses)) {
             self.renew();
         }
     }
@@ -203,20 +196,20 @@ impl Attachment {
     // === inside ===
 
     fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
-        let mut seat = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
+        let mut occupant = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
         let began = self.clock.now();
-        let told = seat.catch_up(&self.inbox).ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
+        let told = occupant.catch_up().ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
         let began = if told { self.timed(Hook::Observe, began) } else { began };
-        let answer = seat.answer(round).ok_or(Mute::Absent)?;
+        let answer = occupant.answer(round).ok_or(Mute::Absent)?;
         let now = self.clock.now();
-        let memory = seat.memory();
-        drop(seat);
+        let memory = occupant.memory();
+        drop(occupant);
         lane.remember(memory);
         let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
         self.metrics.called(hook, now - began);
         self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
-        if memory >= self.terms.limits.memory / 4 * 3 && memory > lane.at_start {
+        if lane.is_full(memory) {
             self.outgrown();
         }
         answer.map_err(Mute::Struck)
@@ -274,20 +267,15 @@ impl Attachment {
     fn mute(&self, round: &mut Round, why: &Mute) -> Answer {
         round.picks.clear();
         let fault = match why {
-            Mute::Absent => None,
-            Mute::Busy => Some(Fault::Busy),
-            Mute::Struck(struck) => Some(struck.fault),
+            Mute::Absent | Mute::Busy => Fault::Busy,
+            Mute::Struck(struck) => struck.fault,
         };
-        let said = match (&round.asked, fault) {
+        let said = match &round.asked {
             // A shadow's failure is nobody's round.
-            (Asked::Plan(_), _) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
-            // The core counts the others.
-            (Asked::Plan(_), None) => {
-                self.fell_back();
-                Said::Plan(Ok(Decision::Default))
-            }
-            (Asked::Plan(_), Some(fault)) => Said::Plan(Err(fault)),
-            (Asked::Admit { .. }, fault) => Said::Admit(Err(fault.unwrap_or(Fault::Busy))),
+            Asked::Plan(_) if self.terms.shadow => Said::Plan(Ok(Decision::Default)),
+            // The core counts the others: it knows whether the round still stands.
+            Asked::Plan(_) => Said::Plan(Err(fault)),
+            Asked::Admit { .. } => Said::Admit(Err(fault)),
         };
         Answer { said, shadow: None }
     }

@@ -42,9 +42,11 @@ pub(super) fn blame(error: &wasmtime::Error, held: &Held, limit: &str, asked: As
             Struck { fault: Fault::Time, what: format!("time limit {limit} in {}{of}{at}", asked.hook) }
         }
         (_, Some(wanted)) => {
-            let what =
-                format!("memory limit {} in {}: asked for {}{at}", human(held.memory.limit), asked.hook, human(wanted));
-            Struck { fault: Fault::Memory, what }
+            let limit = human(held.memory.limit());
+            Struck {
+                fault: Fault::Memory,
+                what: format!("memory limit {limit} in {}: asked for {}{at}", asked.hook, human(wanted)),
+            }
         }
         (trap, None) => {
             let what = match (&held.cried, trap) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
+use super::guest::{AT_START, room};
+
 /// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
 pub(super) const FUEL_A_NANO: u64 = 8;
 /// Entries of a table, at most. Languages with a run time of their own need some thousands.
@@ -43,7 +45,11 @@ fn own_time() -> Duration {
 /// What an instance may hold.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pub(super) limit: u64,
+    /// What somebody said.
+    given: Option<u64>,
+    /// Bytes its memories were made with, while it started.
+    at_start: u64,
+    starting: bool,
     /// Bytes of its linear memories.
     pub(super) used: u64,
     /// Bytes it would have had, had it been given what it asked for last.
@@ -51,8 +57,18 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(limit: u64) -> Memory {
-        Memory { limit, used: 0, refused: None }
+    /// Of an instance that is about to start.
+    pub(super) fn new(given: Option<u64>) -> Memory {
+        Memory { given, at_start: 0, starting: true, used: 0, refused: None }
+    }
+
+    /// What memories it has from here on, it has made.
+    pub(super) fn started(&mut self) {
+        self.starting = false;
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.given.unwrap_or(self.at_start + room(self.at_start))
     }
 }
 
@@ -64,7 +80,10 @@ impl ResourceLimiter for Memory {
             return Ok(true);
         }
         let wanted = self.used.saturating_sub(current as u64).saturating_add(desired as u64);
-        let granted = wanted <= self.limit;
+        if self.starting && current == 0 {
+            self.at_start = self.at_start.saturating_add(desired as u64).min(AT_START);
+        }
+        let granted = wanted <= self.limit();
         if granted {
             self.used = wanted;
         } else {
@@ -110,7 +129,7 @@ mod tests {
 
     #[test]
     fn memories_count_together() {
-        let mut memory = Memory::new(100);
+        let mut memory = Memory::new(Some(100));
         assert!(memory.memory_growing(0, 60, None).unwrap());
         assert!(memory.memory_growing(0, 30, None).unwrap());
         assert!(!memory.memory_growing(60, 80, None).unwrap());
@@ -119,5 +138,19 @@ mod tests {
         assert_eq!(memory.used, 100);
         assert!(memory.memory_growing(70, 90, Some(80)).unwrap());
         assert_eq!((memory.used, memory.refused), (100, Some(110)), "it fails of its own maximum");
+    }
+
+    #[test]
+    fn without_a_limit_it_may_gather_so_much_beyond_what_it_starts_with() {
+        const MIB: usize = 1 << 20;
+        let mut memory = Memory::new(None);
+        assert!(memory.memory_growing(0, MIB / 2, None).unwrap() && memory.memory_growing(0, MIB / 2, None).unwrap());
+        assert_eq!(memory.limit(), 17 << 20);
+        memory.started();
+        assert!(memory.memory_growing(MIB / 2, 33 * MIB / 2, None).unwrap(), "one that it started with, and 16");
+        assert!(!memory.memory_growing(0, MIB, None).unwrap(), "another memory is none that it started with");
+        let mut greedy = Memory::new(None);
+        assert!(!greedy.memory_growing(0, 200 * MIB, None).unwrap());
+        assert_eq!((greedy.refused, greedy.limit()), (Some(200 << 20), (64 + 128) << 20));
     }
 }

@@ -1,5 +1,5 @@
 //! Compiled code kept on disk, so that a plug-in that was compiled once is there in no time: a file a component and engine, named by the
-//! component's SHA-256 and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
+//! SHA-256 of the component (but for its plugin.toml, which is no code) and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
 //! is ours, nobody else can write it, and it holds what we wrote. Whatever is wrong with one, the component is compiled again.
 
 use std::fs::{OpenOptions, Permissions};
@@ -13,11 +13,14 @@ use wasmtime::component::Component;
 
 use super::engine::Engine;
 
+/// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
+pub const COMPILED: &str = "compiled";
 /// The first bytes of a file; behind them the SHA-256 of its name and of the rest.
 const MAGIC: &[u8; 16] = b"sequor-cwasm-02\n";
 const HEAD: usize = MAGIC.len() + 32;
-/// Files that are kept; those used longest ago go first.
+/// Files that are kept, and bytes of them; those used longest ago go first. A component that carries an interpreter is 50 MB of code.
 const KEPT: usize = 64;
+const KEPT_BYTES: u64 = 2 << 30;
 
 /// A folder of compiled code.
 #[derive(Debug)]
@@ -101,13 +104,24 @@ impl Cache {
 
     /// Removes what was used longest ago, beyond what is kept.
     fn tidy(&self) -> io::Result<()> {
-        let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(&self.folder)?
+        let of = |path: PathBuf| {
+            let data = std::fs::symlink_metadata(&path).ok()?;
+            Some((data.modified().ok()?, data.len(), path))
+        };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = std::fs::read_dir(&self.folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|e| e == "cwasm"))
-            .filter_map(|path| Some((std::fs::symlink_metadata(&path).ok()?.modified().ok()?, path)))
+            .filter_map(of)
             .collect();
         files.sort_unstable_by(|a, b| b.cmp(a));
-        files.into_iter().skip(KEPT).try_for_each(|(_, path)| std::fs::remove_file(path))
+        let mut bytes = 0;
+        for (n, (_, size, path)) in files.into_iter().enumerate() {
+            bytes += size;
+            if n >= KEPT || bytes > KEPT_BYTES {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
     }
 }
 

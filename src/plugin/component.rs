@@ -20,6 +20,7 @@ use super::imports;
 use super::instance::Instance;
 use super::lower::{self, Places};
 use super::manifest::{self, Declared};
+use super::outline::Outline;
 
 /// One version of a plug-in, ready to be started.
 pub struct Component {
@@ -74,13 +75,17 @@ impl Component {
     ) -> Result<Component, Refused> {
         check_kind(file, bytes)?;
         let declared = declared(file, bytes)?;
+        let damaged = |what: String| Refused::Damaged { file: file.to_owned(), what };
+        // Whatever can be refused without compiling is: that takes seconds.
+        let outline = Outline::read(bytes).map_err(damaged)?;
+        let imports = imports::check(file, &outline, grants)?;
+        check_world(file, &outline)?;
         let sha256 = hex(&Sha256::digest(bytes));
         let compiled = match cache {
-            Some(cache) => cache.get_or_compile(engine, &sha256, bytes),
+            Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
-        let compiled = compiled.map_err(|e| Refused::Damaged { file: file.to_owned(), what: format!("{e:#}") })?;
-        let imports = imports::check(file, &compiled, grants)?;
+        let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
@@ -153,20 +158,28 @@ fn declared(file: &str, bytes: &[u8]) -> Result<Declared, Refused> {
     Ok(declared)
 }
 
-/// It exports the interface of a scheduler, in a version that is served, with every function.
-fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Result<(), Refused> {
-    let (engine, ty) = (compiled.engine(), compiled.component_type());
-    let ours = |name: &str| contract::parts(name).0 == contract::parts(contract::SCHEDULER).0;
-    let Some((name, export)) = ty.exports(engine).find(|(name, _)| ours(name)) else {
-        let names: Vec<&str> = ty.exports(engine).map(|(name, _)| name).collect();
-        let exports = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+fn is_scheduler(name: &str) -> bool {
+    contract::parts(name).0 == contract::parts(contract::SCHEDULER).0
+}
+
+/// It exports the interface of a scheduler, in a version that is served.
+fn check_world(file: &str, outline: &Outline) -> Result<(), Refused> {
+    let Some(name) = outline.exports.iter().find(|name| is_scheduler(name)) else {
+        let exports = if outline.exports.is_empty() { "nothing".to_owned() } else { outline.exports.join(", ") };
         return Err(Refused::World { file: file.to_owned(), exports });
     };
     let version = contract::parts(name).1;
-    if !contract::is_served(version) {
-        return Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() });
+    if contract::is_served(version) {
+        return Ok(());
     }
-    let ComponentItem::ComponentInstance(interface) = export.ty else { return Ok(()) };
+    Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() })
+}
+
+/// That interface has every function, as the contract has them.
+fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Result<(), Refused> {
+    let (engine, ty) = (compiled.engine(), compiled.component_type());
+    let export = ty.exports(engine).find(|(name, _)| is_scheduler(name)).map(|(_, export)| export.ty);
+    let Some(ComponentItem::ComponentInstance(interface)) = export else { return Ok(()) };
     let has = |function: &&str| interface.get_export(engine, function).is_some();
     let missing: Vec<&str> =
         ["configure", "plan", "admit", "observe", "save", "restore"].into_iter().filter(|f| !has(f)).collect();
@@ -206,6 +219,12 @@ fn linker(engine: &Engine, grants: Grants) -> wasmtime::Result<Linker<Held>> {
     host::add_to_linker::<_, HasSelf<Held>>(&mut linker, |held| held)?;
     grants.link(&mut linker)?;
     Ok(linker)
+}
+
+/// A component that only says something else of itself, a version say, is not compiled again.
+fn hash_of_code(bytes: &[u8]) -> String {
+    let (before, behind) = manifest::code(bytes);
+    hex(&Sha256::new().chain_update(before).chain_update(behind).finalize())
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,9 @@
 //! The plug-in folder as the registry knows it: NAME.wasm becomes a plug-in when it is first asked for, and one that has changed takes the place
 //! of what serves.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::guest::Source;
@@ -12,23 +14,47 @@ use super::report::{By, PluginError};
 impl Registry {
     /// The current version, from the plug-in folder if it was not asked for before.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current)) {
+        if let Ok(source) = self.with(name, |p| Arc::clone(p.source())) {
             return Ok(source);
         }
         let path = self.file(name).ok_or_else(|| self.absent(name))?;
         // As it was before it was read: what is written later is news.
         let print = self.print(name);
         let component = fs_err::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                PluginError::Absent(format!("there is no plug-in \"{name}\": {} does not exist", path.display()))
-            }
+            std::io::ErrorKind::NotFound => self.absent(name),
             _ => PluginError::Internal(e.to_string()),
         })?;
-        let source = self.make(name, component)?;
+        let version = self.make(name, component)?;
+        let source = Arc::clone(&version.source);
         if self.with(name, |_| ()).is_err() {
-            self.take_in(name, Arc::clone(&source), print, By("plugins.dir"));
+            self.take_in(name, version, print, By("plugins.dir"));
         }
         Ok(source)
+    }
+
+    /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
+    pub fn keep(&self, name: &str) -> Result<(), PluginError> {
+        let component = self.with(name, |p| Arc::clone(&p.current.component))?;
+        let Some(path) = self.file(name) else {
+            return Err(PluginError::Denied(format!(
+                "not saved: the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
+            )));
+        };
+        if fs_err::read(&path).is_ok_and(|there| *there == *component) {
+            return Ok(());
+        }
+        write(&path, &component).map_err(|e| {
+            let path = path.display();
+            PluginError::Denied(format!(
+                "not saved: the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put \
+                 the file there"
+            ))
+        })?;
+        let print = self.print(name);
+        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
+            plugin.print = print;
+        }
+        Ok(())
     }
 
     /// Where the plug-in folder has it.
@@ -65,4 +91,15 @@ impl Registry {
             let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
         }
     }
+}
+
+/// Whole or not at all, and it outlasts the machine.
+fn write(path: &Path, component: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let readable = std::fs::Permissions::from_mode(0o644);
+    let mut new = tempfile::Builder::new().prefix(".").suffix(".new").permissions(readable).tempfile_in(folder)?;
+    new.write_all(component)?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|e| e.error)?;
+    std::fs::File::open(folder)?.sync_all()
 }

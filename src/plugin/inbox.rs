@@ -15,73 +15,71 @@ pub(super) struct Inbox {
     /// Pieces by the serial number of their first.
     pieces: BTreeMap<u64, Vec<Observed>>,
     kept: usize,
-    /// Somebody who comes later wants everything from now on.
-    holds: bool,
-    /// Something is missing for good.
-    lost: bool,
+    /// Whoever reads, and the serial number it goes on from: what is before all of them is thrown away.
+    readers: BTreeMap<u64, u64>,
+    next_reader: u64,
+    /// How often something went missing for good.
+    losses: u64,
 }
 
 impl Inbox {
-    pub(super) fn put(&mut self, first: u64, news: Vec<Observed>, lost: bool) {
-        self.lost |= lost;
-        if news.is_empty() {
-            return;
+    /// `lost`: something before it is missing for good. Says how often that was so.
+    pub(super) fn put(&mut self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
+        self.losses += u64::from(lost);
+        if news.is_empty() || self.readers.is_empty() {
+            return self.losses;
         }
         self.kept += news.len();
         self.pieces.insert(first, news);
         if self.kept > MOST {
             self.pieces.clear();
             self.kept = 0;
-            self.lost = true;
+            self.losses += 1;
+        }
+        self.losses
+    }
+
+    /// Somebody who reads: from now on nothing is thrown away that it has not read. Its number, and how often something was lost before.
+    pub(super) fn enter(&mut self) -> (u64, u64) {
+        let reader = self.next_reader;
+        self.next_reader += 1;
+        self.readers.insert(reader, 0);
+        (reader, self.losses)
+    }
+
+    pub(super) fn leave(&mut self, reader: u64) {
+        self.readers.remove(&reader);
+        self.forget();
+    }
+
+    /// What is before this serial number this one is not to be told.
+    pub(super) fn goes_on_from(&mut self, reader: u64, next: u64) {
+        if let Some(place) = self.readers.get_mut(&reader) {
+            *place = next;
         }
     }
 
-    /// Whether something is missing for good; asked once.
-    pub(super) fn take_lost(&mut self) -> bool {
-        std::mem::take(&mut self.lost)
-    }
-
-    /// From now on nothing is thrown away, until [`Inbox::let_go`].
-    pub(super) fn hold(&mut self) {
-        self.holds = true;
-        self.lost = false;
-    }
-
-    pub(super) fn let_go(&mut self) {
-        self.holds = false;
-    }
-
-    /// Appends at most about `most` of what came next, from this serial number on; the number after the last that is there.
-    pub(super) fn read(&mut self, next: u64, keys: usize, most: usize, into: &mut Events) -> u64 {
-        let mut at = next;
+    /// Appends at most about `most` of what comes next for this reader.
+    pub(super) fn read(&mut self, reader: u64, keys: usize, most: usize, into: &mut Events) {
+        let Some(place) = self.readers.get_mut(&reader) else { return };
         while into.len() < most {
-            let Some((first, piece)) = self.pieces.range(..=at).next_back() else { break };
-            let skip = usize::try_from(at - first).unwrap_or(usize::MAX);
+            let Some((first, piece)) = self.pieces.range(..=*place).next_back() else { break };
+            let skip = usize::try_from(*place - first).unwrap_or(usize::MAX);
             let Some(rest) = piece.get(skip..).filter(|rest| !rest.is_empty()) else { break };
             rest.iter().for_each(|one| into.add(one, keys));
-            at += rest.len() as u64;
+            *place += rest.len() as u64;
         }
-        if !self.holds {
-            self.forget(at);
-        }
-        at
+        self.forget();
     }
 
-    /// Throws away what was told.
-    fn forget(&mut self, before: u64) {
+    /// Throws away what everybody was told; everything, if nobody reads.
+    fn forget(&mut self) {
+        let before = self.readers.values().min().copied().unwrap_or(u64::MAX);
         while let Some(piece) = self.pieces.first_entry() {
-            if piece.key() + piece.get().len() as u64 > before {
+            if piece.key().saturating_add(piece.get().len() as u64) > before {
                 break;
             }
             self.kept -= piece.remove().len();
-        }
-    }
-
-    /// Throws away everything: nobody is to be told of it.
-    pub(super) fn clear(&mut self) {
-        if !self.holds {
-            self.pieces.clear();
-            self.kept = 0;
         }
     }
 }
@@ -95,41 +93,60 @@ mod tests {
         (from..from + n).map(|seq| Observed { seq, what: What::Done { rows: 1 }, keys: [9; 4] }).collect()
     }
 
-    fn read(inbox: &mut Inbox, next: u64) -> (u64, Vec<u64>) {
+    fn read(inbox: &mut Inbox, reader: u64) -> Vec<u64> {
         let mut events = Events::default();
-        let next = inbox.read(next, 1, 100, &mut events);
+        inbox.read(reader, 1, 100, &mut events);
         assert_eq!(events.keys.len(), events.len());
-        (next, events.sequence)
+        events.sequence
     }
 
     #[test]
     fn pieces_out_of_order_are_told_in_order_and_once() {
         let mut inbox = Inbox::default();
+        let (one, _) = inbox.enter();
+        inbox.goes_on_from(one, 10);
         inbox.put(12, news(12, 2), false);
-        assert_eq!(read(&mut inbox, 10), (10, vec![]));
+        assert!(read(&mut inbox, one).is_empty());
         inbox.put(10, news(10, 2), false);
-        assert_eq!(read(&mut inbox, 10), (14, vec![10, 11, 12, 13]));
-        assert_eq!((read(&mut inbox, 14), inbox.kept), ((14, vec![]), 0));
+        assert_eq!(read(&mut inbox, one), [10, 11, 12, 13]);
+        assert_eq!((read(&mut inbox, one).len(), inbox.kept), (0, 0));
     }
 
     #[test]
     fn who_takes_a_place_reads_what_the_other_has_read() {
         let mut inbox = Inbox::default();
-        inbox.hold();
+        let ((old, _), (new, _)) = (inbox.enter(), inbox.enter());
         inbox.put(0, news(0, 4), false);
-        assert_eq!(read(&mut inbox, 0).0, 4);
-        assert_eq!(read(&mut inbox, 2), (4, vec![2, 3]));
-        inbox.let_go();
-        read(&mut inbox, 4);
+        assert_eq!(read(&mut inbox, old), [0, 1, 2, 3]);
+        inbox.goes_on_from(new, 2);
+        assert_eq!(read(&mut inbox, new), [2, 3]);
+        assert_eq!(inbox.kept, 0);
+        inbox.put(4, news(4, 2), false);
+        inbox.leave(old);
+        assert_eq!((inbox.kept, read(&mut inbox, new)), (2, vec![4, 5]));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_nobody() {
+        let mut inbox = Inbox::default();
+        inbox.put(0, news(0, 4), false);
+        let (one, _) = inbox.enter();
+        inbox.put(4, news(4, 4), false);
+        assert_eq!(inbox.kept, 4);
+        inbox.leave(one);
         assert_eq!(inbox.kept, 0);
     }
 
     #[test]
     fn it_is_bounded_and_says_so() {
         let mut inbox = Inbox::default();
-        inbox.put(0, news(0, 1), false);
-        assert!(!inbox.take_lost());
-        inbox.put(1, news(1, MOST as u64), false);
-        assert_eq!((inbox.take_lost(), inbox.take_lost(), inbox.kept), (true, false, 0));
+        let (_, losses) = inbox.enter();
+        assert_eq!((losses, inbox.put(0, news(0, 1), false)), (0, 0));
+        assert_eq!((inbox.put(1, news(1, MOST as u64), false), inbox.kept), (1, 0));
+        assert_eq!(
+            (inbox.put(9, Vec::new(), true), inbox.enter().1),
+            (2, 2),
+            "what was lost before is nothing to who comes"
+        );
     }
 }

@@ -58,6 +58,7 @@ impl Instance {
         drop(call);
         let asked = Asked { hook: "its start", of: None };
         let (plugin, calls) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
         let (micros, of_victims) = (Micros::default(), Micros::default());
         Ok(Instance { store, plugin, calls, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
@@ -198,6 +199,10 @@ impl Guest for Instance {
 
     fn memory(&self) -> u64 {
         self.store.data().memory.used
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.store.data().memory.limit()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a guest sits: behind a lock of its own, with its place in what it is told. Whoever has a lane has one guest and no other.
+//! Who answers: a guest behind a lock of its own, with its place in what it is told. Whoever has a lane has one guest and no other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,46 +6,54 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
-use super::guest::{Events, Guest, Struck};
-use super::inbox::Inbox;
+use super::guest::{Events, Guest, Struck, is_full};
+use super::outlet::Reader;
 use super::recent;
 
 /// Events a guest is told in one call.
 pub(super) const AT_ONCE: usize = 512;
+/// A guest that has its lane and does not get on is most likely not on a processor just now: so long is waited beyond what a call may take.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Lane {
     /// What the core fills in for it; a round made for others is not for it.
-    pub(super) hooks: Hooks,
+    hooks: Hooks,
     /// Bytes of its memory once it was ready: more than that is what it has gathered.
     pub(super) at_start: u64,
+    /// Bytes it may have.
+    pub(super) memory_limit: u64,
     /// As of its last call.
     memory: AtomicU64,
-    seat: Mutex<Seat>,
+    /// How often something was lost before it came; `None` if it is told nothing.
+    losses: Option<u64>,
+    occupant: Mutex<Occupant>,
 }
 
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Occupant {
     /// Gone once it has failed.
     guest: Option<Box<dyn Guest>>,
-    /// The serial number of the next event it is to be told.
-    next: u64,
+    /// Where what it is told comes from, if it wants to be told.
+    reader: Option<Reader>,
     events: Events,
     keys: usize,
 }
 
-impl Seat {
-    pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> Seat {
-        Seat { guest: Some(guest), next: 0, events: Events::default(), keys }
+impl Occupant {
+    pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> Occupant {
+        Occupant { guest: Some(guest), reader: None, events: Events::default(), keys }
     }
 
     pub(super) fn into_lane(self, hooks: Hooks) -> Lane {
-        let at_start = self.memory();
-        Lane { hooks, at_start, memory: AtomicU64::new(at_start), seat: Mutex::new(self) }
+        let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
+        let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
+        let memory = AtomicU64::new(at_start);
+        Lane { hooks, at_start, memory_limit, memory, losses, occupant: Mutex::new(self) }
     }
 
-    pub(super) fn goes_on_from(&mut self, next: u64) {
-        self.next = next;
+    pub(super) fn reads(&mut self, reader: Reader) {
+        self.reader = Some(reader);
     }
 
     pub(super) fn memory(&self) -> u64 {
@@ -70,12 +78,14 @@ impl Seat {
     }
 
     /// Tells it what has happened since it was told last, and says whether anything has.
-    pub(super) fn catch_up(&mut self, inbox: &Mutex<Inbox>) -> Option<Result<bool, Struck>> {
+    pub(super) fn catch_up(&mut self) -> Option<Result<bool, Struck>> {
         let mut any = false;
         loop {
             let mut events = std::mem::take(&mut self.events);
             events.clear();
-            self.next = inbox.lock().read(self.next, self.keys, AT_ONCE, &mut events);
+            if let Some(reader) = &self.reader {
+                reader.read(self.keys, AT_ONCE, &mut events);
+            }
             let told = if events.is_empty() { Some(Ok(())) } else { self.tell(&events) };
             any |= !events.is_empty();
             let through = events.len() < AT_ONCE;
@@ -93,9 +103,23 @@ impl Seat {
 }
 
 impl Lane {
-    /// The seat, if it is free within this time.
-    pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, Seat>> {
-        self.seat.try_lock().or_else(|| self.seat.try_lock_for(within))
+    pub(super) fn hooks(&self) -> Hooks {
+        self.hooks
+    }
+
+    /// Whether a round that was made for these hooks shows it what it wants. That more is told than it wants to know is nothing to it.
+    pub(super) fn fits(&self, made_for: Hooks) -> bool {
+        self.hooks == Hooks { observe: self.hooks.observe, ..made_for }
+    }
+
+    /// Whether it has missed something, where something was lost so often.
+    pub(super) fn has_missed(&self, losses: u64) -> bool {
+        self.losses.is_some_and(|before| before != losses)
+    }
+
+    /// The occupant, if nobody else calls it within the time that a call may take, and some.
+    pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, Occupant>> {
+        self.occupant.try_lock().or_else(|| self.occupant.try_lock_for(within + PATIENCE))
     }
 
     pub(super) fn remember(&self, memory: u64) {
@@ -106,8 +130,13 @@ impl Lane {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// The seat, however long that takes.
-    pub(super) fn wait(&self) -> MutexGuard<'_, Seat> {
-        self.seat.lock()
+    /// Whether with so much memory it has gathered three quarters of what it may.
+    pub(super) fn is_full(&self, memory: u64) -> bool {
+        is_full(self.at_start, self.memory_limit, memory)
+    }
+
+    /// The occupant, however long that takes.
+    pub(super) fn wait(&self) -> MutexGuard<'_, Occupant> {
+        self.occupant.lock()
     }
 }

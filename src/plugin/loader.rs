@@ -54,7 +54,14 @@ mod tests {
             let refused = loader.load("fair", b"nothing").unwrap_err();
             assert_eq!(refused, PluginError::Invalid("fair.wasm is no WebAssembly".to_owned()));
         }
-        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
+        let loader = Loader::new(Some(&cache), Grants::default()).unwrap();
+        for version in ["0.1.0", "0.2.0"] {
+            let manifest =
+                format!("name = \"fair\"\nversion = \"{version}\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n");
+            let guest = Guest { manifest: Some(&manifest), ..Guest::default() };
+            assert_eq!(loader.load("fair", &guest.component()).unwrap().manifest().version, version);
+        }
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1, "what it says of itself is no code");
         std::fs::write(folder.path().join("file"), "").unwrap();
         let loader = Loader::new(Some(&folder.path().join("file")), Grants::default()).unwrap();
         assert!(loader.load("fair", &Guest::default().component()).is_ok(), "without a cache it goes on");

@@ -1,5 +1,6 @@
 //! How a guest comes into its lane, off the way of requests: started, configured, given what the last one saved, told who lives and what has
-//! happened since; then one store lets it decide. And what the keeper does for an attachment: new instances, saves, parking.
+//! happened since, all of which may fail; then one instant lets it decide. And what the keeper does for an attachment: new instances, saves,
+//! parking.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +12,9 @@ use sequor_core::{Hooks, Time};
 use super::attachment::{Attachment, Saved};
 use super::guest::{Events, Source, Struck};
 use super::journal::Level;
-use super::lane::{AT_ONCE, Seat};
+use super::lane::{AT_ONCE, Lane, Occupant};
 use super::nonsense;
+use super::outlet::Ear;
 use super::report::State;
 use super::voice::Voice;
 use crate::telemetry::Hook;
@@ -38,6 +40,14 @@ pub enum Unfit {
     Gone,
 }
 
+/// An instance that can decide, and is asked nothing yet. Without it everything stays as it is.
+#[derive(Debug)]
+pub struct Ready {
+    lane: Arc<Lane>,
+    /// It is told what happens until it decides.
+    ear: Option<Ear>,
+}
+
 fn names(has: &[String]) -> String {
     if has.is_empty() { " (it names none)".to_owned() } else { format!(" (it names {})", has.join(", ")) }
 }
@@ -61,29 +71,58 @@ impl Attachment {
         }
     }
 
-    /// The first instance, before anything is decided. An error refuses the attachment.
+    /// The first instance, and it decides. An error changes nothing.
     pub fn open(&self) -> Result<(), Unfit> {
+        let ready = self.prepare()?;
+        self.succeed(ready, None, &mut || {});
+        Ok(())
+    }
+
+    /// The first instance; it decides nothing yet.
+    pub fn prepare(&self) -> Result<Ready, Unfit> {
         let _making = self.making.lock();
         let source = Arc::clone(&self.source.lock());
-        self.change_to(source.as_ref(), None)?;
-        Ok(())
+        self.made(source.as_ref(), None)
+    }
+
+    /// Lets it decide, in the place of whoever did; `with` is done in the same instant. From here on nothing can fail, and no round is lost.
+    pub fn succeed(&self, ready: Ready, old: Option<&Attachment>, with: &mut dyn FnMut()) {
+        let _making = self.making.lock();
+        // Whatever it was about to change of what the core calls for is done by now, or will not be.
+        let _old = old.map(|old| old.making.lock());
+        if let Some(old) = old {
+            old.closed.store(true, Ordering::Release);
+        }
+        self.put_in_place(ready, with);
+        // Whoever was about to ask it still may: its lane goes with the last of them.
+        if let Some(old) = old {
+            old.memory.set(0);
+        }
     }
 
     /// Puts another version in the place of the one that serves, which goes on if this fails.
     pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
         self.dry_run(source.as_ref())?;
-        self.take_over(source)
+        let ready = self.ready_for(source)?;
+        self.take_over(source, ready);
+        Ok(())
     }
 
-    /// The same, of a version that was tried.
-    pub(super) fn take_over(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+    /// An instance of a version that was tried, given what the one that serves hands on; none where nobody is to decide.
+    pub(super) fn ready_for(&self, source: &Arc<dyn Source>) -> Result<Option<Ready>, Unfit> {
         let _making = self.making.lock();
         let saved = self.save();
-        if self.health.lock().state() != State::Parked {
-            self.change_to(source.as_ref(), saved)?;
-        }
+        let parked = self.health.lock().state() == State::Parked;
+        if parked { Ok(None) } else { self.made(source.as_ref(), saved).map(Some) }
+    }
+
+    /// Lets that version decide from now on.
+    pub(super) fn take_over(&self, source: &Arc<dyn Source>, ready: Option<Ready>) {
+        let _making = self.making.lock();
         *self.source.lock() = Arc::clone(source);
-        Ok(())
+        if let Some(ready) = ready {
+            self.put_in_place(ready, &mut || {});
+        }
     }
 
     /// Puts this version in the place of the one that serves, if it is another.
@@ -94,91 +133,89 @@ impl Attachment {
 
     /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
     pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
-        let mut seat = self.started(source)?;
+        let mut occupant = self.started(source)?;
         for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
             let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
-            let said = seat.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
+            let said = occupant.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
             round.check(&said).map_err(|fault| Unfit::Nonsense(nonsense::sentence(&round, &said, fault)))?;
         }
         Ok(())
     }
 
     /// A configured instance.
-    fn started(&self, source: &dyn Source) -> Result<Seat, Unfit> {
+    fn started(&self, source: &dyn Source) -> Result<Occupant, Unfit> {
         let has: Vec<String> = self.facts.numbers.iter().chain(&self.facts.keys).cloned().collect();
         if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
             return Err(Unfit::Feature { feature: feature.clone(), has });
         }
         let voice = Voice::new(self);
         let guest = source.start(Arc::new(voice), self.terms.limits).map_err(failed("start"))?;
-        let mut seat = Seat::new(guest, self.facts.keys.len());
+        let mut occupant = Occupant::new(guest, self.facts.keys.len());
         let began = self.clock.now();
-        let configured = seat.call(|guest| guest.configure(&self.terms.config, &self.facts));
+        let configured = occupant.call(|guest| guest.configure(&self.terms.config, &self.facts));
         self.timed(Hook::Configure, began);
         configured.ok_or(Unfit::Gone)?.map_err(failed("configure"))?.map_err(Unfit::Configure)?;
-        Ok(seat)
+        Ok(occupant)
     }
 
-    /// Makes an instance and lets it decide.
-    fn change_to(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<(), Unfit> {
+    /// An instance that can decide: it has what was saved, and knows who lives and what has happened since.
+    fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
         let hooks = self.hooks_for(source);
-        let mut seat = self.started(source)?;
+        let mut occupant = self.started(source)?;
         if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
             let began = self.clock.now();
-            let restored = seat.call(|guest| guest.restore(&saved)).ok_or(Unfit::Gone)?.map_err(failed("restore"))?;
+            let restored = occupant.call(|guest| guest.restore(&saved));
+            let restored = restored.ok_or(Unfit::Gone)?.map_err(failed("restore"))?;
             self.timed(Hook::Restore, began);
             if let Err(why) = restored {
                 self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
             }
         }
-        // From here on whatever happens is kept for it.
-        self.inbox.lock().hold();
-        let lane = self.resync(&mut seat, hooks).map(|()| Arc::new(seat.into_lane(hooks)));
-        let lane = match lane {
-            Ok(lane) => lane,
-            Err(unfit) => {
-                self.inbox.lock().let_go();
-                return Err(unfit);
-            }
-        };
-        let wanted = !self.closed.load(Ordering::Acquire) && self.health.lock().serves();
-        if wanted {
-            self.lane.store(Some(lane));
-            self.full.store(false, Ordering::Release);
-            self.call_for(Some(hooks));
-        }
-        self.inbox.lock().let_go();
-        Ok(())
+        let ear = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
+        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), ear })
     }
 
-    /// Tells a new guest who lives, and what has happened since.
-    fn resync(&self, seat: &mut Seat, hooks: Hooks) -> Result<(), Unfit> {
-        // The core must number what happens before it is asked who lives; other columns than now would be lost on whoever still serves.
-        let now = *self.attached.lock();
-        if now.is_none_or(|now| hooks.observe && !now.observe) {
-            self.call_for(Some(hooks));
+    /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
+    fn inform(&self, occupant: &mut Occupant) -> Result<Ear, Unfit> {
+        // From here on whatever happens is told, and kept for it.
+        let reader = self.outlet.reader();
+        let ear = self.outlet.listen();
+        let live = self.outlet.live().ok_or(Unfit::Gone)?;
+        reader.goes_on_from(live.next);
+        occupant.reads(reader);
+        for some in live.began.chunks(AT_ONCE) {
+            let mut events = Events::default();
+            some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
+            occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         }
-        let live = self.driver.live(self.load).ok_or(Unfit::Gone)?;
-        seat.goes_on_from(live.next);
-        if hooks.observe {
-            for some in live.began.chunks(AT_ONCE) {
-                let mut events = Events::default();
-                some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
-                seat.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-            }
-        }
-        seat.catch_up(&self.inbox).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-        Ok(())
+        occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        Ok(ear)
     }
 
-    /// Has the core call for these hooks from now on.
-    fn call_for(&self, hooks: Option<Hooks>) {
-        let mut attached = self.attached.lock();
-        if *attached == hooks {
+    /// One instant: the core calls for what it wants, and its lane is the one that is asked. Nothing, if it was closed or parked meanwhile.
+    fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
+        if self.closed.load(Ordering::Acquire) || !self.health.lock().serves() {
             return;
         }
-        *attached = hooks;
-        self.driver.attach(self.load, hooks);
+        let Ready { lane, ear } = ready;
+        // Kept, so that no guest is torn down in that instant.
+        let mut before = None;
+        self.outlet.call_for(&self.closed, Some(lane.hooks()), &mut || {
+            before = self.lane.swap(Some(Arc::clone(&lane)));
+            with();
+        });
+        drop(ear);
+        self.full.store(false, Ordering::Release);
+    }
+
+    /// Has the core call for nothing, and does `with` in the same instant.
+    fn call_for_none(&self, with: &mut dyn FnMut()) {
+        let mut before = None;
+        self.outlet.call_for(&self.closed, None, &mut || {
+            with();
+            before = self.lane.swap(None);
+        });
+        self.memory.set(0);
     }
 
     /// What the guest that serves would hand on; what one handed on before, if it cannot say.
@@ -221,7 +258,7 @@ impl Attachment {
         };
         match (state, due) {
             (State::Parked, _) => {
-                self.call_for(None);
+                self.call_for_none(&mut || {});
                 None
             }
             (_, Some(due)) if due > now => Some(due),
@@ -261,8 +298,9 @@ impl Attachment {
         self.health.lock().due()?;
         let source = Arc::clone(&self.source.lock());
         let saved = self.saved.lock().bytes.clone();
-        if let Err(unfit) = self.change_to(source.as_ref(), saved) {
-            self.did_not_come_back(unfit);
+        match self.made(source.as_ref(), saved) {
+            Ok(ready) => self.put_in_place(ready, &mut || {}),
+            Err(unfit) => self.did_not_come_back(unfit),
         }
         Some(self.clock.now())
     }
@@ -282,8 +320,9 @@ impl Attachment {
         let source = Arc::clone(&self.source.lock());
         let saved = self.save();
         let had = self.lane.load().as_ref().map_or(0, |lane| lane.at_start);
-        match self.change_to(source.as_ref(), saved) {
-            Ok(()) => {
+        match self.made(source.as_ref(), saved) {
+            Ok(ready) => {
+                self.put_in_place(ready, &mut || {});
                 let what = format!("a new instance took the place of one that had grown from {had} bytes");
                 self.journal.write(Level::Info, &what);
             }
@@ -302,8 +341,7 @@ impl Attachment {
         let _making = self.making.lock();
         self.save();
         self.health.lock().park();
-        self.vacate();
-        self.call_for(None);
+        self.call_for_none(&mut || {});
         self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
     }
 
@@ -316,14 +354,15 @@ impl Attachment {
         }
         let source = Arc::clone(&self.source.lock());
         let saved = self.saved.lock().bytes.clone();
-        self.change_to(source.as_ref(), saved).inspect_err(|_| self.health.lock().park())
+        let ready = self.made(source.as_ref(), saved).inspect_err(|_| self.health.lock().park())?;
+        self.put_in_place(ready, &mut || {});
+        Ok(())
     }
 
-    /// It decides no more, here or anywhere.
-    pub fn close(&self) {
+    /// It decides no more, and nobody does in its place; `with` is done in the same instant.
+    pub fn close(&self, with: &mut dyn FnMut()) {
         let _making = self.making.lock();
+        self.call_for_none(with);
         self.closed.store(true, Ordering::Release);
-        self.vacate();
-        self.call_for(None);
     }
 }

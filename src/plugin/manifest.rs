@@ -141,9 +141,26 @@ fn with_near_names(mut fault: Fault) -> Fault {
 
 /// The section's contents, if the component has one. `Err` if the sections of the file cannot be told apart.
 pub fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
+    let Some((_, contents, _)) = parts(component)? else { return Ok(None) };
+    std::str::from_utf8(contents).map(Some).map_err(|_| "its section sequor:plugin is not a text")
+}
+
+/// The component without the section: what is before and what is behind. Whatever it says of itself, its code is the same.
+pub(super) fn code(component: &[u8]) -> (&[u8], &[u8]) {
+    match parts(component) {
+        Ok(Some((before, _, behind))) => (before, behind),
+        _ => (component, &[]),
+    }
+}
+
+/// What is before the section, its contents, and what is behind.
+type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
+
+fn parts(component: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
     const CUT: &str = "its sections cannot be told apart";
     let mut rest = component.get(8..).ok_or(CUT)?;
     while let Some((id, after)) = rest.split_first() {
+        let before = component.len() - rest.len();
         let (size, after) = leb128(after).ok_or(CUT)?;
         let (body, after) = after.split_at_checked(size).ok_or(CUT)?;
         rest = after;
@@ -153,7 +170,7 @@ pub fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
         let (length, named) = leb128(body).ok_or(CUT)?;
         let (name, contents) = named.split_at_checked(length).ok_or(CUT)?;
         if name == SECTION.as_bytes() {
-            return std::str::from_utf8(contents).map(Some).map_err(|_| "its section sequor:plugin is not a text");
+            return Ok(Some((component.get(..before).ok_or(CUT)?, contents, after)));
         }
     }
     Ok(None)

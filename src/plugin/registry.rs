@@ -7,20 +7,21 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sequor_core::{Load, Time};
+use sequor_core::Time;
 
-use super::attachment::{Attachment, Bell as _, Clock, Driver, Terms};
+use super::attachment::{Attachment, Bell as _, Clock, Terms};
 use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
 use super::keeper::Keeper;
-use super::making::Unfit;
+use super::making::{Ready, Unfit};
+use super::outlet::Outlet;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::texts::Texts;
 use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
-pub type MakeSource = dyn Fn(&str, Vec<u8>) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
+pub type MakeSource = dyn Fn(&str, &[u8]) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
 
 /// What the server says about all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +31,8 @@ pub struct Rules {
     /// Whether a model's file must name the hash of its plug-in.
     pub require_sha256: bool,
     pub time: Duration,
-    pub memory: u64,
+    /// As [`Limits::memory`] has it.
+    pub memory: Option<u64>,
     pub strikes: u32,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
@@ -73,10 +75,17 @@ impl Drop for Inner {
     }
 }
 
+/// A version, and the component that it was made of: somebody may want it kept for the next start.
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) component: Arc<[u8]>,
+}
+
 #[derive(Debug)]
 pub(super) struct Plugin {
-    pub(super) current: Arc<dyn Source>,
-    previous: Option<Arc<dyn Source>>,
+    pub(super) current: Version,
+    previous: Option<Version>,
     pub(super) journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
     /// Its file in the plug-in folder, as it was when it was looked at last.
@@ -86,11 +95,11 @@ pub(super) struct Plugin {
 /// When a file was written, and its size.
 pub(super) type Print = (SystemTime, u64);
 
-/// A registry that may be gone.
+/// A registry that goes once nobody else holds it.
 #[derive(Debug)]
-pub(super) struct Gone(Weak<Inner>);
+pub(super) struct WeakRegistry(Weak<Inner>);
 
-impl Gone {
+impl WeakRegistry {
     pub(super) fn upgrade(&self) -> Option<Registry> {
         self.0.upgrade().map(Registry)
     }
@@ -139,7 +148,8 @@ impl Registry {
     }
 
     pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
-        let (manifest, sha256) = self.with(name, |p| (p.current.manifest().clone(), p.current.sha256().to_owned()))?;
+        let (manifest, sha256) =
+            self.with(name, |p| (p.source().manifest().clone(), p.source().sha256().to_owned()))?;
         let attached = self.of(name).iter().map(|a| a.show()).collect();
         Ok(Summary {
             name: name.to_owned(),
@@ -153,80 +163,62 @@ impl Registry {
     /// Takes a component in. The same once more changes nothing.
     pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let source = self.make(name, component)?;
-        let known = self.with(name, |p| p.current.sha256().to_owned());
+        let version = self.make(name, component)?;
+        let known = self.with(name, |p| p.source().sha256().to_owned());
         match known {
-            Ok(sha256) if sha256 == source.sha256() => return self.show(name),
+            Ok(sha256) if sha256 == version.source.sha256() => return self.show(name),
             Ok(sha256) => {
                 let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
                 return Err(PluginError::Conflict(what));
             }
-            Err(_) => self.take_in(name, source, self.print(name), by),
+            Err(_) => self.take_in(name, version, self.print(name), by),
         }
         self.show(name)
     }
 
-    pub(super) fn downgrade(&self) -> Gone {
-        Gone(Arc::downgrade(&self.0))
+    pub(super) fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.0))
     }
 
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let (old, metrics) = self.with(name, |p| (Arc::clone(&p.current), Arc::clone(&p.metrics)))?;
+        let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
         let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
-        if old.sha256() == new.sha256() {
+        if old.sha256() == new.source.sha256() {
             return self.show(name);
         }
-        self.put(name, &new, &old).inspect_err(|_| metrics.replaced(false))?;
+        self.put("replace", name, &new, by).inspect_err(|_| metrics.replaced(false))?;
         metrics.replaced(true);
-        self.audit("replace", name, "", by, old.sha256(), new.sha256());
         self.show(name)
     }
 
     pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let (current, previous) = self.with(name, |p| (Arc::clone(&p.current), p.previous.clone()))?;
+        let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        let previous = previous.ok_or_else(nothing)?;
-        self.put(name, &previous, &current)?;
-        self.audit("rollback", name, "", by, current.sha256(), previous.sha256());
+        self.put("rollback", name, &previous.ok_or_else(nothing)?, by)?;
         self.show(name)
     }
 
-    /// Lets a version decide everywhere; the other one goes on everywhere if it fails anywhere.
-    fn put(&self, name: &str, new: &Arc<dyn Source>, old: &Arc<dyn Source>) -> Result<(), PluginError> {
-        let attachments = self.of(name);
+    /// Lets a version decide everywhere; the current one goes on everywhere if it fails anywhere.
+    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>) -> Result<(), PluginError> {
+        let old = self.with(name, |p| Arc::clone(p.source()))?;
+        let (before, after) = (old.sha256(), new.source.sha256());
         let refused = |at: &Attachment, unfit: &Unfit| {
-            let (version, what) = (short(old.sha256()), unfit.to_string());
-            let text = format!(
-                "not replaced: {name} ({}) failed its dry run on {} ({what}). {version} goes on serving.",
-                short(new.sha256()),
-                at.model()
-            );
-            PluginError::Invalid(text)
+            let (version, new) = (short(before), short(after));
+            let failed = format!("{name} ({new}) failed its dry run on {} ({unfit})", at.model());
+            PluginError::Invalid(format!("not replaced: {failed}. {version} goes on serving."))
         };
-        for at in &attachments {
-            at.dry_run(new.as_ref()).map_err(|unfit| refused(at, &unfit))?;
-        }
-        let mut done: Vec<&Arc<Attachment>> = Vec::new();
-        for at in &attachments {
-            match at.take_over(new) {
-                // Its load was unloaded meanwhile.
-                Ok(()) | Err(Unfit::Gone) => done.push(at),
-                Err(unfit) => {
-                    for at in done {
-                        if let Err(unfit) = at.take_over(old) {
-                            tracing::error!(plugin = name, "the version before did not come back: {unfit}");
-                        }
-                    }
-                    return Err(refused(at, &unfit));
-                }
-            }
-        }
+        let attachments = self.of(name);
+        let ready = open_all(&attachments, &new.source).map_err(|(at, unfit)| refused(&at, &unfit));
+        let ready = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
+        // From here on nothing can fail.
+        ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
         if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
-            plugin.previous = Some(std::mem::replace(&mut plugin.current, Arc::clone(new)));
+            plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
         }
+        self.audit(what, name, "", by, before, after);
         Ok(())
     }
 
@@ -251,7 +243,7 @@ impl Registry {
 
     pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
         let _changing = self.0.changing.lock();
-        let sha256 = self.with(name, |p| p.current.sha256().to_owned())?;
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
         if let Some(at) = self.of(name).first() {
             let what = format!("{name} is attached to {}; sequor plugin detach {name} first", at.model());
             return Err(PluginError::Conflict(what));
@@ -267,30 +259,39 @@ impl Registry {
 
     // === attachments ===
 
-    /// An attachment that decides nothing until it is opened; see [`Registry::settle`].
+    /// An attachment that decides nothing until it is settled.
     pub fn attachment(
         &self,
         name: &str,
         facts: ModelFacts,
-        load: Load,
-        driver: Arc<dyn Driver>,
+        outlet: Arc<Outlet>,
         terms: Terms,
     ) -> Result<Arc<Attachment>, PluginError> {
         self.find(name)?;
-        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(&p.current)))?;
-        Ok(Arc::new(Attachment::new(&self.0.shared, whom, (facts, load), driver, terms)))
+        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(p.source())))?;
+        Ok(Arc::new(Attachment::new(&self.0.shared, whom, facts, outlet, terms)))
     }
 
-    /// Looks after an attachment from now on.
-    pub fn settle(&self, attachment: Arc<Attachment>) {
-        self.0.attachments.lock().push(attachment);
+    /// Lets an attachment decide, in the place of another at its load if there was one, and looks after it from now on. `with` is done in the
+    /// instant in which the one is asked no more and the other is. Nothing of this can fail.
+    pub fn settle(
+        &self,
+        (attachment, ready): (Arc<Attachment>, Ready),
+        old: Option<&Arc<Attachment>>,
+        with: &mut dyn FnMut(),
+    ) {
+        attachment.succeed(ready, old.map(|old| &**old), with);
+        let mut all = self.0.attachments.lock();
+        all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
+        all.push(attachment);
+        drop(all);
         self.0.keeper.ring();
     }
 
-    /// Looks after it no more; it decides nothing.
-    pub fn dismiss(&self, attachment: &Arc<Attachment>) {
+    /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.
+    pub fn dismiss(&self, attachment: &Arc<Attachment>, with: &mut dyn FnMut()) {
+        attachment.close(with);
         self.0.attachments.lock().retain(|at| !Arc::ptr_eq(at, attachment));
-        attachment.close();
     }
 
     /// The attachments of a plug-in.
@@ -309,8 +310,25 @@ impl Registry {
         tracing::info!(target: "sequor::audit", by = by.0, what, plugin, model, before, after, "plug-in changed");
     }
 
+    /// The same of a change that was refused, for this reason: nothing is otherwise than before, and this hash was tried.
+    pub fn audit_refused(
+        &self,
+        what: &str,
+        plugin: &str,
+        model: &str,
+        by: By<'_>,
+        (before, tried): (&str, &str),
+        why: &PluginError,
+    ) {
+        let why = why.to_string();
+        tracing::warn!(target: "sequor::audit", by = by.0, what, plugin, model, before, tried, why, "plug-in not changed");
+    }
+
     pub fn absent(&self, name: &str) -> PluginError {
-        PluginError::Absent(format!("there is no plug-in \"{name}\""))
+        let hand_over = format!("sequor plugin load {name} --from {name}.wasm");
+        let at = self.file(name).map(|file| format!(": {} does not exist. Put it there, or", file.display()));
+        let at = at.unwrap_or_else(|| ". To".to_owned());
+        PluginError::Absent(format!("there is no plug-in \"{name}\"{at} hand it over: {hand_over}"))
     }
 
     // === inside ===
@@ -319,21 +337,44 @@ impl Registry {
         self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
     }
 
-    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Arc<dyn Source>, PluginError> {
+    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Version, PluginError> {
         if !crate::config::model::is_plugin_name(name) {
             let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
             return Err(PluginError::Invalid(what));
         }
-        (self.0.loader)(name, component)
+        Ok(Version { source: (self.0.loader)(name, &component)?, component: component.into() })
     }
 
-    pub(super) fn take_in(&self, name: &str, source: Arc<dyn Source>, print: Option<Print>, by: By<'_>) {
-        let after = source.sha256().to_owned();
+    pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) {
+        let after = version.source.sha256().to_owned();
         let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
-        let plugin = Plugin { current: source, previous: None, journal, metrics, print };
+        let plugin = Plugin { current: version, previous: None, journal, metrics, print };
         self.0.plugins.lock().insert(name.to_owned(), plugin);
         self.audit("load", name, "", by, "", &after);
     }
+}
+
+impl Plugin {
+    /// The current version, to be started.
+    pub(super) fn source(&self) -> &Arc<dyn Source> {
+        &self.current.source
+    }
+}
+
+type Opened = (Arc<Attachment>, Option<Ready>);
+
+/// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
+fn open_all(at: &[Arc<Attachment>], new: &Arc<dyn Source>) -> Result<Vec<Opened>, (Arc<Attachment>, Unfit)> {
+    let mut opened = Vec::new();
+    for at in at {
+        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new)) {
+            Ok(instance) => opened.push((Arc::clone(at), instance)),
+            // Its load was unloaded meanwhile.
+            Err(Unfit::Gone) => {}
+            Err(unfit) => return Err((Arc::clone(at), unfit)),
+        }
+    }
+    Ok(opened)
 }
 
 impl Inner {

@@ -8,12 +8,12 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sequor_core::Load;
 
-use super::attachment::{Attachment, Bell, Clock, Driver, Saved, Terms};
-use super::guest::{ModelFacts, Source};
+use super::attachment::{Attachment, Bell, Clock, Saved, Terms};
+use super::guest::{ModelFacts, Source, room};
 use super::health::Health;
-use super::inbox::Inbox;
 use super::journal::Journal;
 use super::meter::Meter;
+use super::outlet::Outlet;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
@@ -34,16 +34,15 @@ impl Attachment {
     pub fn new(
         shared: &Shared,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
-        (facts, load): (ModelFacts, Load),
-        driver: Arc<dyn Driver>,
+        facts: ModelFacts,
+        outlet: Arc<Outlet>,
         terms: Terms,
     ) -> Attachment {
         let memory = metrics.memory_at(&facts.name);
         Attachment {
             facts,
-            load,
+            outlet,
             clock: Arc::clone(&shared.clock),
-            driver,
             bell: Arc::clone(&shared.bell),
             journal,
             texts: Arc::clone(&shared.texts),
@@ -51,14 +50,12 @@ impl Attachment {
             metrics,
             source: Mutex::new(source),
             lane: ArcSwapOption::empty(),
-            inbox: Mutex::new(Inbox::default()),
             health: Mutex::new(Health::new(terms.shadow, terms.strikes)),
             meter: Mutex::new(Meter::default()),
             recent: Mutex::new(Recent::default()),
             saved: Mutex::new(Saved::default()),
             last_fault: Mutex::new(None),
             making: Mutex::new(()),
-            attached: Mutex::new(None),
             full: AtomicBool::new(false),
             wrong: Mutex::default(),
             rounds: shared.rounds.clone(),
@@ -70,7 +67,7 @@ impl Attachment {
 
     /// Whether its load is there still.
     pub fn is_there(&self) -> bool {
-        self.driver.is_there(self.load)
+        self.outlet.is_there()
     }
 
     /// A table of the model's file says so from now on.
@@ -87,7 +84,7 @@ impl Attachment {
     }
 
     pub fn load(&self) -> Load {
-        self.load
+        self.outlet.load()
     }
 
     pub fn terms(&self) -> &Terms {
@@ -100,7 +97,9 @@ impl Attachment {
 
     pub fn show(&self) -> Attached {
         let now = self.clock.now();
-        let memory = self.lane.load().as_ref().map_or(0, |lane| lane.memory());
+        let given = self.terms.limits.memory.unwrap_or(room(0));
+        let (memory, memory_limit) =
+            self.lane.load().as_ref().map_or((0, given), |lane| (lane.memory(), lane.memory_limit));
         let (state, strikes) = {
             let health = self.health.lock();
             (health.state(), health.strikes(now))
@@ -121,7 +120,7 @@ impl Attachment {
             last_fault: self.last_fault.lock().clone(),
             differs: self.terms.shadow.then_some(meter.differs),
             memory,
-            memory_limit: self.terms.limits.memory,
+            memory_limit,
             config: self.terms.config.clone(),
         }
     }

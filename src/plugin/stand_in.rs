@@ -58,7 +58,7 @@ pub(crate) struct Version {
 }
 
 #[derive(Debug)]
-struct Puppet(Arc<Mutex<Script>>);
+struct Puppet(Arc<Mutex<Script>>, u64);
 
 impl Version {
     pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<Version> {
@@ -86,13 +86,13 @@ impl Source for Version {
         &self.sha256
     }
 
-    fn start(&self, _: Arc<dyn Services>, _: Limits) -> Result<Box<dyn Guest>, Struck> {
+    fn start(&self, _: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, Struck> {
         let mut script = self.script.lock();
         script.starts += 1;
         script.told.clear();
         script.restored = None;
         drop(script);
-        Ok(Box::new(Puppet(Arc::clone(&self.script))))
+        Ok(Box::new(Puppet(Arc::clone(&self.script), limits.memory.unwrap_or(0))))
     }
 }
 
@@ -163,5 +163,9 @@ impl Guest for Puppet {
 
     fn memory(&self) -> u64 {
         self.0.lock().memory
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.1
     }
 }

@@ -21,7 +21,7 @@ impl Voice {
         Voice {
             journal: Arc::clone(&of.journal),
             metrics: Arc::clone(&of.metrics),
-            driver: Arc::clone(&of.driver),
+            driver: Arc::clone(of.outlet.driver()),
             texts: Arc::clone(&of.texts),
         }
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::contender::Decider;
-use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
+use crate::plugin::cache::Cache;
+use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck, is_full};
 use crate::plugin::instance::Instance;
 use crate::plugin::texts::Texts;
 use crate::plugin::{Component, Engine, Grants, Mode};
@@ -33,11 +34,11 @@ pub struct Plug {
 
 impl Plug {
     /// From the bytes of a component; `file` is how it is called in what is refused. It gets whatever can be granted: here time is made up,
-    /// and chance repeats.
-    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits) -> Result<Plug, String> {
+    /// and chance repeats. Compiled code may be kept.
+    pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
         let grants = Grants { clock: true, random: true, sequence_text: true };
-        let component = Component::new(&engine, file, bytes, grants, None).map_err(|e| e.to_string())?;
+        let component = Component::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
         if let Some(feature) = component.manifest().features.iter().find(|name| *name != TENANT) {
             return Err(format!("{file} needs the feature \"{feature}\"; requests have \"{TENANT}\" alone here"));
         }
@@ -89,6 +90,9 @@ pub(super) struct Plugged {
     facts: ModelFacts,
     listener: Arc<Listener>,
     guest: Option<Instance>,
+    /// Bytes of its memory once it was ready, and what the one before it handed on.
+    at_start: u64,
+    saved: Vec<u8>,
     /// When a new one may start; none once it is parked.
     due: Option<Time>,
     strikes: Vec<Time>,
@@ -112,6 +116,8 @@ impl Plugged {
             facts: facts.clone(),
             listener: Arc::new(listener),
             guest: None,
+            at_start: 0,
+            saved: Vec::new(),
             due: Some(Time::ZERO),
             strikes: Vec::new(),
             live: BTreeMap::new(),
@@ -145,9 +151,14 @@ impl Plugged {
             Fault::Trap
         });
         let mut guest = started?;
+        if !self.saved.is_empty() {
+            // An error is its own sentence; it then starts from nothing.
+            let _ = guest.restore(&self.saved).map_err(|struck| self.fallen(struck))?;
+        }
         if !events.is_empty() {
             guest.observe(&events).map_err(|struck| self.fallen(struck))?;
         }
+        self.at_start = guest.memory();
         Ok(guest)
     }
 
@@ -161,6 +172,17 @@ impl Plugged {
     fn close<R>(&mut self, said: Result<R, Struck>) -> Result<R, Fault> {
         self.spent += self.guest.as_ref().map_or(0, Instance::fuel);
         said.map_err(|struck| self.fallen(struck))
+    }
+
+    /// One that has grown makes way for a new one, which is there when it is asked next.
+    fn renew(&mut self) {
+        let Some(guest) = &mut self.guest else { return };
+        if is_full(self.at_start, guest.memory_limit(), guest.memory()) {
+            if let Ok(saved) = guest.save() {
+                self.saved = saved;
+            }
+            self.guest = None;
+        }
     }
 
     fn follow(&mut self, one: &Observed) {
@@ -184,6 +206,7 @@ impl Policy for Plugged {
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
         // Instances are alike; which of them asks is not told here.
+        self.renew();
         let said = self.ready(Time(see.now))?.plan(0, see, picks);
         self.close(said)
     }

@@ -303,7 +303,7 @@ fn the_report_reads_like_this() {
 // === plug-ins ===
 
 fn plug(guest: &Guest<'_>) -> Plug {
-    Plug::new("x.wasm", &guest.component(), "{}", Limits::default()).unwrap()
+    Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
 }
 
 const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
@@ -383,11 +383,22 @@ fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
 }
 
 #[test]
+fn a_plug_in_is_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = crate::plugin::cache::Cache::new(folder.path()).unwrap();
+    let kept = || std::fs::read_dir(folder.path()).unwrap().count();
+    for _ in 0..2 {
+        Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        assert_eq!(kept(), 1);
+    }
+}
+
+#[test]
 fn a_plug_in_that_needs_more_than_there_is_is_refused() {
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"tenant\", \"length\"]\n";
     let bytes = Guest { manifest: Some(manifest), ..Guest::default() }.component();
     assert_eq!(
-        Plug::new("x.wasm", &bytes, "{}", Limits::default()).unwrap_err(),
+        Plug::new("x.wasm", &bytes, "{}", Limits::default(), None).unwrap_err(),
         "x.wasm needs the feature \"length\"; requests have \"tenant\" alone here"
     );
 }

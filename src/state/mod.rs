@@ -6,13 +6,15 @@
 //! - [`spec`]: what a state looks like.
 //! - [`way`]: the cheapest way to give a batch its states, as a pure function.
 //! - [`arena`]: states of a fixed size, in chunks of slots.
-//! - [`loose`]: states whose size changes, each in memory of its own.
-//! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind, check, commit or drop.
+//! - [`loose`]: states whose size changes, each in memory of its own, on the host · [`growing`]: the same on an accelerator.
+//! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
 //! - [`snapshot`]: a sequence's states as a `.safetensors` file.
 //! - [`budget`]: bytes of state held against the server's limit.
 
 mod arena;
 pub mod budget;
+mod commit;
+mod growing;
 mod loose;
 mod run;
 mod snapshot;

@@ -1,4 +1,4 @@
-//! One run's way through the store: bind or gather, hand out, check, commit or drop. A commit is all or nothing for each row.
+//! One run's way through the store: bind or gather, and hand out.
 
 use sequor_core::Shape;
 
@@ -6,6 +6,7 @@ use crate::device::{Buffer, DeviceError, Moves, Owned, Span, SpanMut, Spot};
 use crate::tensor::rows;
 
 use super::loose::{self, Loose};
+use super::spec::Layout;
 use super::store::{Kind, State, StateError, Store};
 use super::way::{SlotView, Way, choose};
 
@@ -45,11 +46,11 @@ impl Store {
             return Err(StateError::NotLive(*slot));
         }
         let way = choose(&rows, &self.slots, self.terms);
+        self.shape_batch(&rows)?;
         match &way {
             Way::InPlace { side, carry, .. } => self.carry(&rows, *side, carry)?,
             Way::Moved => self.gather(&rows)?,
         }
-        self.shape_batch(&rows)?;
         Ok(Bound { rows, way })
     }
 
@@ -73,6 +74,7 @@ impl Store {
                 }
             }
         }
+        gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;
         self.copied += carry.len() as u64;
         for slot in carry {
@@ -110,17 +112,24 @@ impl Store {
                 moves.row(from, Spot::of(given, n * layout.inner))?;
             }
         }
+        gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;
         self.copied += count as u64;
         Ok(())
     }
 
-    /// Settles the shapes of the batch's tensors, and joins the states that are not in the arena.
+    /// Settles the shapes of the batch's tensors, and joins the states of the host that are not in the arena.
     pub(super) fn shape_batch(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
         let count = rows.len() as u64;
         for state in &mut self.states {
             match &mut state.kind {
                 Kind::Fixed { shape, row, .. } => *shape = state.spec.batched(row, count),
+                Kind::Growing(growing, shape) => {
+                    if !growing.ready(&state.spec, rows)? {
+                        return Err(StateError::Mixed { state: state.spec.input.clone() });
+                    }
+                    *shape = growing.input(&state.spec, rows).0;
+                }
                 Kind::Loose { slots, given, shape } => {
                     let of = |slot: &u32| slots.get(*slot as usize).and_then(Option::as_ref);
                     let batch: Vec<Option<&Loose>> = rows.iter().map(|row| row.as_ref().and_then(of)).collect();
@@ -148,6 +157,11 @@ impl Store {
         let Some(State { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         match kind {
             Kind::Loose { given, shape, .. } => Ok((shape, given.span())),
+            Kind::Growing(growing, shape) => {
+                let (_, size, buffer) = growing.input(spec, &bound.rows);
+                // SAFETY: as below.
+                Ok((shape, unsafe { buffer.read(0..size) }?))
+            }
             Kind::Fixed { index, layout, given, shape, .. } => {
                 let size = layout.row() * bound.rows.len();
                 let (buffer, at) = match bound.way {
@@ -206,6 +220,38 @@ impl Store {
         Ok(Some((row.with(0, count as u64), parts.concat())))
     }
 
+    /// The shape and bytes of what [`Store::lay_out`] lays out, if the state is of a fixed size.
+    pub fn laid_out(&self, bound: &Bound, state: usize) -> Option<(Shape, usize)> {
+        let State { kind: Kind::Fixed { row, layout, .. }, spec } = self.states.get(state)? else { return None };
+        let count = bound.rows.len();
+        let shape = if spec.batch_axis.is_some() { row.with(0, count as u64) } else { row.clone() };
+        Some((shape, layout.row() * count))
+    }
+
+    /// Asks for what a run writes for a state of a fixed size to be laid out in `to`, rows first whatever the axis.
+    pub fn lay_out(&mut self, bound: &Bound, state: usize, to: &mut Buffer) -> Result<(), StateError> {
+        let count = bound.rows.len();
+        let Some((layout, _)) = self.layout_of(state).zip(self.laid_out(bound, state)) else { return Ok(()) };
+        to.ensure(layout.row() * count)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (from, at, _) = self.target(bound, state)?;
+        let mut moves = Moves::new(&*self.device, &mut scratch);
+        moves.set(layout.rows_first(count))?;
+        for n in 0..count {
+            moves.row(Some(Spot::of(from, at + n * layout.inner)), Spot::of(to, n * layout.row()))?;
+        }
+        moves.run()?;
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn layout_of(&self, state: usize) -> Option<Layout> {
+        match self.states.get(state)?.kind {
+            Kind::Fixed { layout, .. } => Some(layout),
+            Kind::Growing(..) | Kind::Loose { .. } => None,
+        }
+    }
+
     /// Makes room for what a run in place will scatter. Called before [`Store::output`].
     pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
         let count = bound.rows.len();
@@ -216,100 +262,15 @@ impl Store {
         }
         Ok(())
     }
+}
 
-    /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
-    pub fn check(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<(), StateError> {
-        let rows = bound.rows.len() as u64;
-        for (state, produced) in self.states.iter().zip(fresh) {
-            match (&state.kind, produced) {
-                (Kind::Fixed { .. }, None) => {}
-                (Kind::Loose { .. }, None) => return Err(StateError::Missing { state: state.spec.output.clone() }),
-                (_, Some(produced)) if state.spec.row_of(&produced.shape, rows).is_some() => {}
-                (_, Some(produced)) => {
-                    let want = match state.spec.batch_axis {
-                        Some(axis) => state.spec.dims.with(axis, sequor_core::Dim::Fixed(rows)),
-                        None => state.spec.dims.clone(),
-                    };
-                    let (state, got) = (state.spec.output.clone(), produced.shape.clone());
-                    return Err(StateError::Shape { state, got, want: want.to_string(), rows });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
-    pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
-        let takes = |n: usize| good.get(n).copied().unwrap_or(false);
-        let mut taken: Vec<(usize, u32)> = Vec::with_capacity(bound.rows.len());
-        taken
-            .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
-        // Whatever can fail comes before whatever changes a slot.
-        let split = self.split(bound, fresh)?;
-        let in_place = matches!(bound.way, Way::InPlace { .. });
-        if in_place && self.terms.sides > 1 {
-            for (_, slot) in &taken {
-                self.change(*slot, |view| view.side = 1 - view.side);
-            }
-        } else {
-            self.scatter(bound.rows.len(), &taken)?;
-        }
-        self.settle(split, &taken);
-        for (_, slot) in &taken {
-            self.change(*slot, |view| view.fresh = false);
-        }
-        Ok(())
-    }
-
-    fn split(&self, bound: &Bound, fresh: Vec<Option<Fresh>>) -> Result<Vec<Option<Vec<Loose>>>, StateError> {
-        let count = bound.rows.len();
-        let mut out = Vec::with_capacity(self.states.len());
-        for (state, produced) in self.states.iter().zip(fresh) {
-            out.push(match (&state.kind, produced) {
-                (Kind::Loose { .. }, Some(Fresh { shape, data })) => {
-                    let torn = || StateError::Torn { state: state.spec.output.clone() };
-                    let row = state.spec.row_of(&shape, count as u64).ok_or_else(torn)?;
-                    let one = count == 1;
-                    Some(if one {
-                        vec![Loose { shape: row, data }]
-                    } else {
-                        loose::split(&state.spec, &row, count, &data)?
-                    })
-                }
-                _ => None,
-            });
-        }
-        Ok(out)
-    }
-
-    fn scatter(&mut self, count: usize, taken: &[(usize, u32)]) -> Result<(), StateError> {
-        let (arena, slots) = (&self.arena, &self.slots);
-        let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for state in &self.states {
-            let Kind::Fixed { index, layout, taken: buffer, .. } = &state.kind else { continue };
-            moves.set(layout.scatter(count))?;
-            for (n, slot) in taken {
-                if let Some(to) = arena.spot(*index, *slot, view_of(slots, *slot).side) {
-                    moves.row(Some(Spot::of(buffer, n * layout.inner)), to)?;
-                }
-            }
-        }
-        moves.run()?;
-        self.copied += taken.len() as u64;
-        Ok(())
-    }
-
-    fn settle(&mut self, split: Vec<Option<Vec<Loose>>>, taken: &[(usize, u32)]) {
-        for (state, rows) in self.states.iter_mut().zip(split) {
-            let (Kind::Loose { slots, .. }, Some(rows)) = (&mut state.kind, rows) else { continue };
-            let mut rows: Vec<Option<Loose>> = rows.into_iter().map(Some).collect();
-            for (n, slot) in taken {
-                if let (Some(place), Some(row)) = (slots.get_mut(*slot as usize), rows.get_mut(*n)) {
-                    *place = row.take();
-                }
-            }
+fn gather_growing<'a>(states: &'a [State], rows: &[Option<u32>], moves: &mut Moves<'a>) -> Result<(), DeviceError> {
+    for state in states {
+        if let Kind::Growing(growing, _) = &state.kind {
+            growing.gather(&state.spec, rows, moves)?;
         }
     }
+    Ok(())
 }
 
 pub(super) fn view_of(slots: &[SlotView], slot: u32) -> SlotView {

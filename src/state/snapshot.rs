@@ -62,6 +62,7 @@ impl Store {
         for state in &self.states {
             values.push(match &state.kind {
                 Kind::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
+                Kind::Growing(growing, _) => growing.get(&state.spec, slot)?,
                 Kind::Loose { slots, given, .. } => {
                     let held = slots.get(slot as usize).and_then(|s| s.as_ref());
                     (held.map(|l| l.shape.clone()).unwrap_or_default(), given.as_ref().to_vec())
@@ -75,19 +76,31 @@ impl Store {
     fn set_values(&mut self, slot: u32, values: Vec<(Shape, Vec<u8>)>) -> Result<(), StateError> {
         self.init(slot)?;
         let bound = self.bind_moved(slot)?;
-        let mut fresh = Vec::new();
+        let (mut fresh, mut grown) = (Vec::new(), Vec::new());
         for (state, (shape, bytes)) in self.states.iter_mut().zip(values) {
+            let mut held = None;
             fresh.push(match &mut state.kind {
                 Kind::Fixed { taken, .. } => {
                     taken.put(&bytes)?;
+                    None
+                }
+                Kind::Growing(growing, _) => {
+                    held = Some((shape, growing.holding(&bytes)?));
                     None
                 }
                 Kind::Loose { .. } => {
                     Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes) })
                 }
             });
+            grown.push(held);
         }
-        self.commit(&bound, fresh, &[true])
+        self.commit(&bound, fresh, &[true])?;
+        for (state, held) in self.states.iter_mut().zip(grown) {
+            if let (Kind::Growing(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
+                growing.put(slot, shape, memory);
+            }
+        }
+        Ok(())
     }
 
     fn bind_moved(&mut self, slot: u32) -> Result<Bound, StateError> {
@@ -95,8 +108,8 @@ impl Store {
         if slot as usize >= self.slots.len() {
             return Err(StateError::NoSlot(slot));
         }
-        self.gather(&rows)?;
         self.shape_batch(&rows)?;
+        self.gather(&rows)?;
         Ok(Bound { rows, way: Way::Moved })
     }
 }

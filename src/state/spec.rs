@@ -70,6 +70,12 @@ impl Layout {
         Lay { from_stride: inner * count, to_stride: kept, outer, inner, convert }
     }
 
+    /// Rows of a batch of so many, as the graph has them, on their way to where each lies in one piece.
+    pub(super) fn rows_first(self, count: usize) -> Lay {
+        let Layout { outer, inner, .. } = self;
+        Lay { from_stride: inner * count, to_stride: inner, outer, inner, convert: Convert::No }
+    }
+
     /// Rows as they are kept, from one place to another.
     pub(super) fn as_kept(self) -> Lay {
         Lay::whole(self.kept_row())

@@ -7,6 +7,7 @@ use sequor_core::Shape;
 use crate::device::{Buffer, Device, DeviceError, Lay, Moves, Owned, Place, Scratch, Spot};
 
 use super::arena::Arena;
+use super::growing::{self, Growing};
 use super::loose::Loose;
 use super::run::view_of;
 use super::spec::{Layout, StateSpec};
@@ -67,6 +68,8 @@ pub(super) enum Kind {
         shape: Shape,
         row: Shape,
     },
+    /// On an accelerator, with the batch's shape.
+    Growing(Growing, Shape),
     Loose {
         slots: Vec<Option<Loose>>,
         given: Owned,
@@ -93,6 +96,9 @@ impl Store {
                     let first = first_row(device, &spec, layout)?;
                     let (given, taken) = (Buffer::new(device, 0)?, Buffer::new(device, 0)?);
                     Kind::Fixed { index: layouts.len() - 1, layout, first, given, taken, shape: Shape::default(), row }
+                }
+                _ if device.place() != Place::Host && growing::is_possible(&spec) => {
+                    Kind::Growing(Growing::new(device, &spec, slots)?, Shape::default())
                 }
                 _ => Kind::Loose {
                     slots: vec![None; slots as usize],
@@ -136,6 +142,7 @@ impl Store {
     pub fn allocated(&self) -> u64 {
         let loose = |state: &State| match &state.kind {
             Kind::Loose { slots, .. } => slots.iter().flatten().map(|l| l.data.len()).sum(),
+            Kind::Growing(growing, _) => growing.allocated(),
             Kind::Fixed { .. } => 0,
         };
         (self.arena.allocated() + self.states.iter().map(loose).sum::<usize>()) as u64
@@ -151,10 +158,14 @@ impl Store {
         }
         *view = SlotView { live: true, fresh: true, side: view.side };
         for state in &mut self.states {
-            if let Kind::Loose { slots, .. } = &mut state.kind
-                && let Some(place) = slots.get_mut(slot as usize)
-            {
-                *place = Some(Loose::initial(&state.spec));
+            match &mut state.kind {
+                Kind::Fixed { .. } => {}
+                Kind::Growing(growing, _) => growing.init(slot, &state.spec),
+                Kind::Loose { slots, .. } => {
+                    if let Some(place) = slots.get_mut(slot as usize) {
+                        *place = Some(Loose::initial(&state.spec));
+                    }
+                }
             }
         }
         Ok(())
@@ -167,10 +178,14 @@ impl Store {
             return Err(StateError::NotHeld(slot));
         }
         for state in &mut self.states {
-            if let Kind::Loose { slots, .. } = &mut state.kind
-                && let Some(place) = slots.get_mut(slot as usize)
-            {
-                *place = None;
+            match &mut state.kind {
+                Kind::Fixed { .. } => {}
+                Kind::Growing(growing, _) => growing.free(slot),
+                Kind::Loose { slots, .. } => {
+                    if let Some(place) = slots.get_mut(slot as usize) {
+                        *place = None;
+                    }
+                }
             }
         }
         self.zero(slot)?;
@@ -197,6 +212,7 @@ impl Store {
     pub fn shape_class(&self, slot: u32) -> u64 {
         let shapes = self.states.iter().filter_map(|state| match &state.kind {
             Kind::Loose { slots, .. } => slots.get(slot as usize)?.as_ref().map(|l| &l.shape),
+            Kind::Growing(growing, _) => growing.shape(slot),
             Kind::Fixed { .. } => None,
         });
         shapes.fold(0, |class, shape| shape.class(class))
@@ -212,6 +228,7 @@ impl Store {
     pub fn bytes(&self, slot: u32) -> u64 {
         let of = |state: &State| match &state.kind {
             Kind::Fixed { layout, .. } => layout.kept_row(),
+            Kind::Growing(growing, _) => growing.bytes(&state.spec, slot),
             Kind::Loose { slots, .. } => slots.get(slot as usize).and_then(|s| s.as_ref()).map_or(0, |l| l.data.len()),
         };
         self.states.iter().map(of).sum::<usize>() as u64
@@ -237,7 +254,7 @@ impl Store {
 pub(super) fn fixed(states: &[State]) -> impl Iterator<Item = (usize, Layout)> + '_ {
     states.iter().filter_map(|state| match state.kind {
         Kind::Fixed { index, layout, .. } => Some((index, layout)),
-        Kind::Loose { .. } => None,
+        Kind::Growing(..) | Kind::Loose { .. } => None,
     })
 }
 

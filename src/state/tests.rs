@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sequor_core::{DataType, Dims, Shape};
 
 use crate::device::stand_in::{self, StandIns};
-use crate::device::{Accelerators, Device, Host, Owned, Place, Span};
+use crate::device::{Accelerators, Buffer, Device, Host, Owned, Place, Span};
 use crate::tensor::rows;
 
 use super::{Fresh, Initial, StateOut, StateSpec, Store};
@@ -75,6 +75,14 @@ fn bytes_of<'a>(span: &Span<'a>) -> &'a [u8] {
     }
 }
 
+/// What a backend on that device would make.
+fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
+    match device.place() {
+        Place::Cuda(_) if spec.dtype != DataType::Bytes => Owned::of(Buffer::holding(device, &bytes).unwrap()),
+        _ => Owned::from_vec(bytes),
+    }
+}
+
 /// Runs a batch as a backend would: reads what is bound, writes where it is told.
 fn run(
     store: &mut Store,
@@ -86,6 +94,9 @@ fn run(
 ) {
     let bound = store.bind(batch.to_vec()).unwrap();
     store.ready(&bound).unwrap();
+    let device = Arc::clone(&store.device);
+    // A graph's run stands behind it all; this one is the host's.
+    device.wait(device.mark().unwrap()).unwrap();
     let count = batch.len();
     let mut fresh = Vec::new();
     seen.clear();
@@ -116,7 +127,9 @@ fn run(
                 }
                 None
             }
-            StateOut::New => Some(Fresh { shape: next[0].0.with(axis, count as u64), data: Owned::from_vec(joined) }),
+            StateOut::New => {
+                Some(Fresh { shape: next[0].0.with(axis, count as u64), data: owned(&device, spec, joined) })
+            }
         });
     }
     store.check(&bound, &fresh).unwrap();
@@ -225,9 +238,14 @@ proptest! {
     }
 
     #[test]
-    fn growing_states_are_run_alone_or_with_equals(acts in proptest::collection::vec((0u32..3, any::<u8>()), 1..40)) {
-        let specs = vec![spec("g", DataType::Int16, &[-1], 0)];
-        let device: Arc<dyn Device> = Arc::new(Host);
+    fn growing_states_are_run_alone_or_with_equals(
+        away in any::<bool>(), filled in any::<bool>(), acts in proptest::collection::vec((0u32..3, any::<u8>()), 1..40),
+    ) {
+        let first = Initial { shape: Shape::of(&[3]), data: Some(Arc::from([1u8, 2, 3, 4, 5, 6].as_slice())) };
+        let growing = spec("g", DataType::Int16, &[-1], 0);
+        let growing = if filled { StateSpec { initial: first, ..growing } } else { growing };
+        let specs = vec![growing, spec("f", DataType::Int16, &[2], 0)];
+        let device = device(away);
         let mut store = Store::new(&device, specs.clone(), 3, false).unwrap();
         let mut table: BTreeMap<u32, Values> = BTreeMap::new();
         for slot in 0..3 {
@@ -241,8 +259,13 @@ proptest! {
             run(&mut store, &specs, &batch, &vec![salt; batch.len()], &vec![true; batch.len()], &mut seen);
             for (n, slot) in batch.iter().flatten().enumerate() {
                 prop_assert_eq!(&seen[n], &table[slot]);
-                let next = vec![step(&specs[0], &table[slot][0], salt)];
+                let next = specs.iter().zip(&table[slot]).map(|(s, v)| step(s, v, salt)).collect();
                 table.insert(*slot, next);
+            }
+            let file = store.snapshot(slot, &BTreeMap::new()).unwrap();
+            if salt % 5 == 0 {
+                store.free(slot).unwrap();
+                store.restore(slot, &file).unwrap();
             }
         }
     }

@@ -6,6 +6,8 @@
 
 mod accelerator;
 mod accumulators;
+mod ahead;
+mod alike;
 mod backlog;
 mod budget;
 mod controls;

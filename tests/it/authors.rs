@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
+use crate::plugins::{shown, step};
 use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
 
@@ -18,7 +21,9 @@ fn commands(section: &str) -> Vec<String> {
 
 /// Runs commands one after the other in a shell, as one would type them; what they print.
 fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
-    let path = format!("{}:{}", Path::new(SEQUOR).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let bin = |program: &Path| program.parent().unwrap().display().to_string();
+    let (sequor, node) = (bin(Path::new(SEQUOR)), bin(&prepared("SEQUOR_NODE")));
+    let path = format!("{sequor}:{node}:{}", std::env::var("PATH").unwrap());
     let script = format!("set -e\n{}\n", commands.join("\n"));
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder).env("PATH", path).env("ORT_DYLIB_PATH", runtime());
@@ -44,16 +49,69 @@ fn from_nothing_to_a_replaced_scheduler() {
     let said = typed(&lines, scratch.path(), Some(&server));
     assert!(said.contains("mine.wasm   ok   mine 0.1.0, scheduler 0.1.0"), "{said}");
     assert!(said.contains("cases/burst.toml   ok"), "{said}");
+    let built = typed(&["cd mine".to_owned(), "sequor plugin build --output json".to_owned()], scratch.path(), None);
+    let built: serde_json::Value = serde_json::from_str(&built).unwrap();
+    assert!(built[0]["file"] == "./mine.wasm" && built[0]["bytes"].as_u64().unwrap() > 1000, "{built}");
     assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
 }
 
+/// A section's commands from a new folder to a plug-in that is taken away, while a sequence goes on beside them: each time another version
+/// decides, it takes a step, and its sums stay right.
+fn the_whole_loop(section: &str) {
+    let call = Call::serve("models").arguments(["--admin-upload=true"]);
+    let call = call.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).environment("SEQUOR_DRAIN_FINISH", "0s");
+    let model = call.folder.path().join("models/accumulator_int32");
+    copy(&models().join("accumulator_int32"), &model);
+    std::fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
+    let server = call.start();
+    assert_eq!(step(server.http, 7, 1, true), 1);
+    let (scratch, mut folder, mut sum) = (tempfile::tempdir().unwrap(), ".".to_owned(), 1);
+    let mut said = String::new();
+    for line in commands(section).into_iter().filter(|line| line != "cd ..") {
+        if let Some(into) = line.strip_prefix("cd ") {
+            folder = into.to_owned();
+            continue;
+        }
+        said += &typed(std::slice::from_ref(&line), &scratch.path().join(&folder), Some(&server));
+        if ["attach", "replace", "rollback", "detach"]
+            .iter()
+            .any(|verb| line.starts_with(&format!("sequor plugin {verb} ")))
+        {
+            sum += 10;
+            assert_eq!(step(server.http, 7, 10, false), sum, "{line}");
+        }
+        if line.starts_with("sequor plugin rollback ") {
+            let at = shown(&server, &folder)["attached"][0].clone();
+            assert_eq!(
+                (&at["state"], &at["fallbacks"], &at["strikes"]),
+                (&json!("active"), &json!(0), &json!(0)),
+                "{at}"
+            );
+            assert!(at["calls"].as_u64().unwrap() >= 3, "each version was asked: {at}");
+        }
+    }
+    let checked = format!("{folder}.wasm   ok   {folder} 0.1.0, scheduler 0.1.0");
+    assert!(said.contains(&checked) && said.contains("cases/burst.toml   ok"), "{said}");
+    assert!(said.contains(&format!("{folder} 0.2.0")) && said.contains("is back"), "{said}");
+    // In C a line with a name in it is more than a template should show.
+    assert!(section == "C" || said.contains("deciding for accumulator_int32 1"), "it writes to its log: {said}");
+}
+
 #[test]
-fn a_plug_in_in_python() {
-    let scratch = tempfile::tempdir().unwrap();
-    let lines = commands("Python").into_iter().filter(|line| line != "cd ..").collect::<Vec<_>>();
-    typed(&lines, scratch.path(), None);
-    let component = std::fs::read(scratch.path().join("snake/snake.wasm")).unwrap();
-    assert_eq!(&component[..8], b"\0asm\x0d\0\x01\0");
+fn from_nothing_to_a_replaced_scheduler_in_python() {
+    the_whole_loop("Python");
+}
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn from_nothing_to_a_replaced_scheduler_in_javascript() {
+    the_whole_loop("JavaScript");
+}
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn from_nothing_to_a_replaced_scheduler_in_c() {
+    the_whole_loop("C");
 }
 
 #[test]

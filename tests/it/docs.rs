@@ -134,7 +134,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     let mut page = "# Metrics\n\n\
         At `GET /metrics` on the metrics port (8002), in Prometheus' text format. Labels are bounded: never the id of a sequence, never a model\n\
         that is not served. A histogram `x` is `x_bucket`, `x_sum` and `x_count`.\n\n\
-        Made from what a scrape reads (`src/telemetry/metrics.rs`) by `tests/it/docs.rs`.\n"
+        Made from what a scrape reads (`src/telemetry/names.rs`) by `tests/it/docs.rs`.\n"
         .to_owned();
     let families: Vec<(&str, &str)> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();

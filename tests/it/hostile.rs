@@ -113,8 +113,8 @@ async fn parked(server: &Server, name: &str, progress: &Progress) -> Value {
 
 /// Who is to blame, for what and where: as the operator is told it everywhere.
 fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
-    // The round that parks it may be given up before its answer is in: then nobody's round was lost, and none is counted.
-    assert!(at["fallbacks"].as_u64().unwrap() >= 2 && at["strikes"] == 3, "{at}");
+    // A round for each strike, and those for which nobody was there until the next instance was.
+    assert!(at["fallbacks"].as_u64().unwrap() >= 3 && at["strikes"] == 3, "{at}");
     assert_eq!(at["last_fault"]["kind"], kind, "{at}");
     let told = at["last_fault"]["what"].as_str().unwrap();
     assert!(told.contains(what), "{told}");
@@ -184,7 +184,7 @@ async fn unlike_shapes_never_become_one_batch() {
         let at = parked(&server, &name, progress).await;
         assert_eq!(at["last_fault"]["kind"], "shapes", "{at}");
         assert_eq!(at["last_fault"]["what"], "plan fired candidates whose shape-key differs as one batch");
-        assert!(at["fallbacks"].as_u64().unwrap() >= 2, "{at}");
+        assert!(at["fallbacks"].as_u64().unwrap() >= 3, "{at}");
     })
     .await;
     judge("shapes", &seen, &seen, 0);
@@ -236,14 +236,11 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     // A call of 40 ms that may take 60: beside four busy threads it lasts longer than that by the clock, and takes no more of a core.
     let rounds = rounds_of(&server, &hostile, "oldest", Duration::from_millis(40));
     let busy = Busy::threads(4);
-    let ((before, at), seen) = during(&server, &parts, async |progress| {
+    let (at, seen) = during(&server, &parts, async |progress| {
         load(&server, "pushed", &hostile);
         attach(&server, "pushed", "oldest", json!({ "config": { "do": "spin", "amount": rounds }, "time": "60ms" }));
-        // What was asked while it was being attached is the built-in's.
-        progress.everybody(1).await;
-        let before = attached(&server, "pushed");
         progress.everybody(3).await;
-        (before, attached(&server, "pushed"))
+        attached(&server, "pushed")
     })
     .await;
     drop(busy);
@@ -254,11 +251,7 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
         40.0,
         at["p99_us"].as_f64().unwrap() / 1e3
     );
-    assert_eq!(
-        (&at["strikes"], &at["fallbacks"], &at["state"]),
-        (&json!(0), &before["fallbacks"], &json!("active")),
-        "{at}"
-    );
+    assert_eq!((&at["strikes"], &at["fallbacks"], &at["state"]), (&json!(0), &json!(0), &json!("active")), "{at}");
     assert_eq!(server.stop().code, Some(0));
 }
 
@@ -306,7 +299,6 @@ async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
     let (_, seen) = during(&server, &parts, async |progress| {
         load(&server, "serving", &guest("single"));
         attach(&server, "serving", "oldest", json!({}));
-        // What was asked while it was being attached is the built-in's.
         progress.everybody(1).await;
         let before = attached(&server, "serving");
         for (what, component, told) in &cases {
@@ -319,10 +311,7 @@ async fn what_is_no_scheduler_is_refused_and_what_serves_goes_on() {
             progress.everybody(1).await;
         }
         let after = attached(&server, "serving");
-        assert_eq!(
-            (&after["state"], &after["fallbacks"], &after["strikes"]),
-            (&json!("active"), &before["fallbacks"], &json!(0))
-        );
+        assert_eq!((&after["state"], &after["fallbacks"], &after["strikes"]), (&json!("active"), &json!(0), &json!(0)));
         assert!(after["calls"].as_u64().unwrap() > before["calls"].as_u64().unwrap(), "{after}");
     })
     .await;

@@ -18,6 +18,8 @@ mod flags;
 mod gpu;
 mod held;
 mod hostile;
+mod json;
+mod languages;
 mod load;
 mod operator;
 mod oracle;

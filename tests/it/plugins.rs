@@ -34,7 +34,7 @@ fn guest(name: &str) -> String {
 }
 
 /// A step of a sequence of the running sum; the sum.
-fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
+pub(crate) fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": id, "sequence_start": start });
     let body = json!({ "parameters": parameters, "inputs": [input], "outputs": [{ "name": "OUTPUT" }] });
@@ -53,7 +53,7 @@ pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-fn shown(server: &Server, name: &str) -> Value {
+pub(crate) fn shown(server: &Server, name: &str) -> Value {
     serde_json::from_str(&told(server, &["plugin", "show", name, "--output", "json"])).unwrap()
 }
 
@@ -132,4 +132,44 @@ fn on_one_machine_a_file_is_laid_into_the_servers_folder_once_it_is_taken() {
     told(&server, &["plugin", "load", "other"]);
     let list = told(&server, &["plugin", "list"]);
     assert!(list.lines().count() == 3 && list.contains("mine ") && list.contains("other "), "{list}");
+}
+
+#[test]
+fn what_came_over_the_wire_and_was_saved_decides_after_a_restart_too() {
+    let home = tempfile::tempdir().unwrap();
+    let (repository, folder) = (home.path().join("repository"), home.path().join("plugins"));
+    copy(&models().join("accumulator_int32"), &repository.join("accumulator_int32"));
+    fs::create_dir(&folder).unwrap();
+    let start = |arguments: &[&str]| Call::serve(&repository).arguments(arguments).start();
+    let in_folder = format!("--plugins-dir={}", folder.display());
+    let save = ["plugin", "attach", "mine", "--model", "accumulator_int32", "--save"];
+
+    let server = start(&["--admin-upload=true"]);
+    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    let ended = command(&server, &save);
+    let said = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), said));
+    assert!(shown(&server, "mine")["attached"].as_array().unwrap().is_empty(), "a refusal changes nothing");
+    let log = server.stop().stderr;
+    let tried = log.lines().find(|line| line.contains("plug-in not changed")).unwrap_or_else(|| panic!("{log}"));
+    for part in
+        ["sequor::audit", "what=\"attach\"", "plugin=\"mine\"", "model=\"accumulator_int32\"", "why=\"not saved: "]
+    {
+        assert!(tried.contains(part), "{part}: {tried}");
+    }
+
+    let server = start(&["--admin-upload=true", &in_folder]);
+    crate::operator::load(&server, "mine", &fs::read(guest("single")).unwrap());
+    assert!(fs::read_dir(&folder).unwrap().next().is_none(), "it came over the wire");
+    told(&server, &save);
+    assert_eq!(fs::read(folder.join("mine.wasm")).unwrap(), fs::read(guest("single")).unwrap());
+    let was = shown(&server, "mine");
+    server.stop();
+
+    let server = start(&[&in_folder]);
+    assert_eq!((step(server.http, 7, 1, true), step(server.http, 7, 10, false)), (1, 11));
+    let is = shown(&server, "mine");
+    let at = &is["attached"][0];
+    assert_eq!((&at["state"], &at["from_file"], &is["sha256"]), (&json!("active"), &json!(true), &was["sha256"]));
+    assert!(at["calls"].as_u64().unwrap() >= 2, "{is}");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::tally::{self, Tally};
-use crate::{process, python};
+use crate::{node, process, python};
 
 /// Where the components lie once [`build`] has run, each as NAME.wasm.
 pub(crate) fn folder() -> PathBuf {
@@ -31,6 +31,7 @@ pub(crate) fn build(sequor: &Path) -> Result<String> {
     let mut well_behaved = plugin_build(sequor);
     well_behaved.args(entries(&process::root().join("plugins/guests"))?);
     well_behaved.args(entries(&process::root().join("plugins/guests-python"))?);
+    well_behaved.arg("plugins/hostile-python");
     process::run(&mut well_behaved)?;
     let mut hostile = plugin_build(sequor);
     hostile.arg("plugins/hostile").arg("--manifest").args(entries(&process::root().join("plugins/hostile/manifests"))?);
@@ -51,26 +52,32 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The author's loop in C: the guest in the tree, and one made from nothing, each built and held against the contract.
-pub(crate) fn all_languages(sequor: &Path) -> Result<String> {
-    let author = || {
-        let mut command = process::command(sequor);
-        command.env("SEQUOR_CACHE", tools()).arg("plugin");
-        command
-    };
-    process::run(author().args(["doctor", "--install", "c"]))?;
-    let made = process::kept().join("made-in-c");
-    if made.exists() {
-        fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+/// The guests in the languages whose tools are not fetched every day.
+pub(crate) fn build_the_others(sequor: &Path) -> Result<String> {
+    for language in ["js", "c"] {
+        process::run(on_path(sequor).args(["plugin", "doctor", "--install", language]))?;
     }
-    process::run(author().args(["new", "made-in-c", "--lang", "c", "--dir"]).arg(&made))?;
-    let mut folders = entries(&process::root().join("plugins/guests-c"))?;
-    folders.push(made);
-    process::run(author().arg("build").args(&folders).arg("--out").arg(folder()))?;
-    for name in ["fair-share-c", "made-in-c"] {
-        process::run(author().arg("check").arg(folder().join(format!("{name}.wasm"))))?;
+    let mut build = on_path(sequor);
+    build.args(["plugin", "build", "--quiet", "--out"]).arg(folder());
+    for language in ["guests-js", "guests-c"] {
+        build.args(entries(&process::root().join("plugins").join(language))?);
     }
-    Ok(format!("{} in C", folders.len()))
+    process::run(&mut build)?;
+    Ok("JavaScript and C".to_owned())
+}
+
+/// The program of authors, with a Node of ours before that of this machine, if it has one.
+fn on_path(sequor: &Path) -> Command {
+    let mut command = process::command(sequor);
+    let node = node::program();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = node.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
+    // It fails of a colon in a folder's name alone.
+    if let Ok(path) = std::env::join_paths(folders) {
+        command.env("PATH", path);
+    }
+    command.env("SEQUOR_CACHE", tools());
+    command
 }
 
 /// The lints and tests of the guests and of their kit, and whether the generated code is what the contract says.
@@ -90,6 +97,9 @@ pub(crate) fn test(tally: &mut Tally) -> Result<String> {
         unittest.args(["-m", "unittest", "--quiet"]).current_dir(guest);
         let kit = process::root().join("plugins/sdk-python");
         process::run(unittest.env("PYTHONPATH", kit).env("PYTHONDONTWRITEBYTECODE", "1"))?;
+    }
+    for guest in entries(&process::root().join("plugins/guests-js"))? {
+        process::run(process::command(node::program()).arg("--test").current_dir(guest))?;
     }
     tally::run(cargo("test").args(["--workspace", "--locked"]), tally)
 }

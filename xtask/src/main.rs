@@ -7,6 +7,7 @@ mod gpu;
 mod guests;
 mod kernels;
 mod node;
+mod pack;
 mod perf;
 mod phases;
 mod process;
@@ -25,13 +26,16 @@ cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is
                                    ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
 cargo xtask test                   everything that must hold: format, lints, models, tests;
         [--browser]                a browser must be there (otherwise its test is left out, and said so, where none can be had)
-        [--all-languages]          and plug-ins in C, whose compiler is 411 MB
+        [--all-languages]          and plug-ins in JavaScript and C, whose tools are 59 and 411 MB
         [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone
 cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 100 runs of perf_analyzer
 cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
 cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
+cargo xtask gpu-pack FOLDER        both in one folder that runs where there is no Rust and no network: sh FOLDER/run.sh
+        [--libraries FOLDER]       with the libraries that lie there: ONNX Runtime and its provider
+        [--profile release]
 cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Some("soak") if rest.is_empty() => soak::soak(),
         Some("gpu-test") if rest.is_empty() => gpu::test(),
         Some("gpu-bench") => gpu::bench(&rest),
+        Some("gpu-pack") => pack::pack(&rest),
         Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

@@ -55,8 +55,9 @@ pub(crate) fn test(arguments: &[String]) -> Result<()> {
 /// `cargo xtask prepare`: gets what tests need, and prints the environment in which `cargo nextest run` finds it.
 pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
-    fetch(&Wishes::default(), &mut phases)?;
-    build(&mut phases)?;
+    let wishes = Wishes::default();
+    fetch(&wishes, &mut phases)?;
+    build(&wishes, &mut phases)?;
     for (name, value) in environment() {
         println!("export {name}='{}'", value.display());
     }
@@ -71,14 +72,17 @@ fn fetch(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
     browser(wishes, phases)
 }
 
-/// Builds the server and gets it its runtime.
-fn build(phases: &mut Phases) -> Result<()> {
-    phases.need("build", || {
-        quiet(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))
-    })?;
+/// Builds the server, gets it its runtime, and has it build plug-ins.
+fn build(wishes: &Wishes, phases: &mut Phases) -> Result<()> {
+    // Along with the tests: alone it would have other features of the crates below it, and each of those were compiled twice.
+    phases.need("build", || quiet(process::cargo().args(["build", "--locked", "--workspace", "--bins", "--tests"])))?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
-    phases.need("guests", || guests::build(&sequor))
+    phases.need("guests", || guests::build(&sequor))?;
+    if wishes.all_languages {
+        phases.need("languages", || guests::build_the_others(&sequor))?;
+    }
+    Ok(())
 }
 
 fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
@@ -92,18 +96,14 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     let has_browser = fetch(wishes, phases)?;
     phases.check("models", models);
     phases.check("kernels", kernels::check);
-    build(phases)?;
-    phases.check("tests", || tally::run(&mut tests(has_browser), tally));
+    build(wishes, phases)?;
+    phases.check("tests", || tally::run(&mut tests(has_browser, wishes.all_languages), tally));
     phases.check("tests of guests", || guests::test(tally));
     phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
-    if wishes.all_languages {
-        let sequor = process::built("debug", "sequor")?;
-        phases.check("all languages", || guests::all_languages(&sequor));
-    }
     if let Some(seconds) = wishes.fuzz {
         phases.check("fuzz", || tally::run(&mut fuzz::command(seconds), tally));
     }
@@ -138,8 +138,8 @@ fn models() -> Result<String> {
     Ok(String::new())
 }
 
-/// Nextest where it is installed, else what cargo brings.
-fn tests(has_browser: bool) -> Command {
+/// Nextest where it is installed, else what cargo brings. The ends of their names tell tests that need what is not there every day.
+fn tests(has_browser: bool, all_languages: bool) -> Command {
     let mut tests = process::cargo();
     let is_nextest = process::succeeds(process::cargo().args(["nextest", "--version"]));
     if is_nextest {
@@ -147,13 +147,12 @@ fn tests(has_browser: bool) -> Command {
     } else {
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
     }
-    if !has_browser {
-        let left_out = if is_nextest {
-            ["--filter-expr", "not test(/_in_a_browser$/)"].as_slice()
-        } else {
-            &["--", "--skip", "_in_a_browser"]
-        };
-        tests.args(left_out);
+    let others = ["_in_javascript", "_in_c"].into_iter().filter(|_| !all_languages);
+    let left_out: Vec<&str> = (!has_browser).then_some("_in_a_browser").into_iter().chain(others).collect();
+    if is_nextest && !left_out.is_empty() {
+        tests.args(["--filter-expr", &format!("not test(/({})$/)", left_out.join("|"))]);
+    } else if !left_out.is_empty() {
+        tests.arg("--").args(left_out.iter().flat_map(|name| ["--skip", name]));
     }
     with_environment(&mut tests);
     tests

@@ -72,7 +72,8 @@ pub enum Event {
         load: Load,
         until: Time,
     },
-    /// An external policy decides for this load from now on, or none does.
+    /// An external policy decides for this load from now on, or none does. A round that the one before ponders is void; where there is no new
+    /// one, that is a fallback.
     Attach(Load, Option<Hooks>),
     Submit(Submit),
     /// The client has gone or asked for cancellation.

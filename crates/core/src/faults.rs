@@ -45,9 +45,11 @@ faults! {
     ReplayedBeforeAnswered,
     MaxWaitIgnored,
     FallbackForgotten,
+    GivenUpUncounted,
     BacklogBytesLeak,
     ConsultForgotten,
     DoneUntold,
+    HalvesTaken,
 }
 
 #[cfg(feature = "planted")]

@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Tombstone, Why};
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
-use crate::load::Consulting;
+use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
 use crate::request;
 use crate::seat::{wake, wake_one};
@@ -340,15 +340,24 @@ impl Core {
             state.diary.forget();
         }
         state.external = hooks;
-        // What a replaced policy still ponders is void.
-        state.consulting = Consulting::No;
-        for instance in &mut state.instances {
-            instance.asked = None;
-        }
+        let given_up = state.give_up(hooks);
         for n in 0..u16::try_from(state.instances.len()).unwrap_or(u16::MAX) {
             wake(state, n, out);
         }
+        for _ in 0..given_up {
+            self.note(load, Note::Fallback(load), out);
+        }
         self.admit_waiting(now, load, out);
+    }
+}
+
+impl LoadState {
+    /// What a replaced policy still ponders is void. How many of its rounds are lost, because nobody decides in its place.
+    fn give_up(&mut self, hooks: Option<Hooks>) -> usize {
+        let decided = hooks.is_some_and(|h| h.plan || h.admit);
+        let consulted = matches!(std::mem::replace(&mut self.consulting, Consulting::No), Consulting::Out { .. });
+        let asked = self.instances.iter_mut().filter_map(|instance| instance.asked.take()).count();
+        if decided || fault(Planted::GivenUpUncounted) { 0 } else { asked + usize::from(consulted) }
     }
 }
 

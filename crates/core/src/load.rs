@@ -195,6 +195,17 @@ impl LoadState {
         u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
     }
 
+    /// Whether an instance may take a batch now: it has none in flight; or fewer than it may, and what is ready fills one. Anything less had
+    /// better wait for the batch that runs: whoever becomes ready meanwhile goes along, where two halves would each cost a run.
+    pub(crate) fn may_take(&self, n: u16) -> bool {
+        let Some(instance) = self.instances.get(usize::from(n)) else { return false };
+        let ready = if self.spec.is_stateful() { instance.ready.len() } else { self.ready.len() };
+        match instance.in_flight {
+            0 => true,
+            flying => flying < self.spec.depth && (ready >= self.spec.full_batch() || fault(Planted::HalvesTaken)),
+        }
+    }
+
     /// Retired, and nothing is left to do; `open` is the number of its requests that are not through.
     pub(crate) fn is_over(&self, open: u32) -> bool {
         self.retired.is_some() && self.live == 0 && open == 0

@@ -21,9 +21,8 @@ impl Core {
         }
         self.expire(now, out);
         let Some(state) = load_in(&mut self.loads, who.load) else { return Next::Gone };
-        let depth = state.spec.depth.max(1);
-        let Some(instance) = state.instances.get_mut(usize::from(who.n)) else { return Next::Gone };
-        if instance.in_flight >= depth || instance.asked.is_some() {
+        let Some(instance) = state.instances.get(usize::from(who.n)) else { return Next::Gone };
+        if instance.asked.is_some() || !state.may_take(who.n) {
             return self.rest(who, None);
         }
         match self.plan(now, who, out) {

@@ -172,7 +172,7 @@ pub enum Fault {
     Trap,
     Time,
     Memory,
-    /// The policy's lane was taken for too long.
+    /// Nobody was there to ask, or whoever is was busy for too long. Nobody's fault.
     Busy,
     /// An index beyond what was shown.
     Index,

@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::event::{Effect, Note, Refusal, Why};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
-use crate::load::{Consulting, LoadState};
+use crate::load::{Consulting, InstanceState, LoadState};
 use crate::sequence::Stage;
 use crate::time::Time;
 use crate::timer::Due;
@@ -169,7 +169,11 @@ impl Core {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let Some(instance) = state.instances.get_mut(usize::from(n)) else { return };
         self.seq_links.push_back(&mut instance.ready, seq.ix);
-        wake(state, n, out);
+        instance.hold = None;
+        // Else the end of what is in flight wakes it.
+        if state.may_take(n) {
+            wake(state, n, out);
+        }
     }
 
     pub(crate) fn stateless_ready(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
@@ -224,9 +228,8 @@ pub(crate) fn wake(state: &mut LoadState, n: u16, out: &mut Vec<Effect>) {
 
 /// Wakes an instance for the ready stateless requests: one that may have more in flight, and whose policy does not hold it.
 pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
-    let depth = state.spec.depth.max(1);
-    let able = state.instances.iter().position(|i| i.asleep && i.in_flight < depth && i.hold.is_none());
-    if let Some(n) = able.and_then(|n| u16::try_from(n).ok()) {
+    let able = |(n, i): &(u16, &InstanceState)| i.asleep && i.hold.is_none() && state.may_take(*n);
+    if let Some((n, _)) = (0u16..).zip(&state.instances).find(able) {
         wake(state, n, out);
     }
 }

@@ -179,7 +179,7 @@ pub struct LoadSpec {
     /// Rows of a batch; at least 1.
     pub max_batch: u32,
     pub instances: u16,
-    /// Batches an instance may have in flight.
+    /// Batches an instance may have in flight. Beside one that runs, only a full one is taken.
     pub depth: u8,
     pub limits: Limits,
     pub expiry: Expiry,
@@ -205,6 +205,18 @@ impl LoadSpec {
             Strategy::Stateless { .. } => 0,
             Strategy::Direct { .. } => self.max_batch.max(1),
             Strategy::Oldest { slots, .. } | Strategy::Deadline { slots } => (*slots).max(1),
+        }
+    }
+
+    /// Requests that fill a batch: of the largest preferred size, or as many as there may be.
+    pub fn full_batch(&self) -> u32 {
+        let most = self.max_batch.max(1);
+        match &self.strategy {
+            Strategy::Stateless { batching: false, .. } => 1,
+            Strategy::Stateless { preferred, .. } | Strategy::Oldest { preferred, .. } => {
+                preferred.iter().copied().max().unwrap_or(most)
+            }
+            Strategy::Direct { .. } | Strategy::Deadline { .. } => most,
         }
     }
 

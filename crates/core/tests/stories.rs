@@ -165,6 +165,34 @@ fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
     assert!(matches!(next, Next::Run(_)), "{next:?}");
 }
 
+/// A policy that is parked for its answer may be gone before the answer is in: the round was its own all the same.
+#[test]
+fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
+    let plans = |hooks| {
+        let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
+        rig.submit(1, true, false);
+        let Next::Ask(round) = rig.next() else { panic!("no question") };
+        rig.seen.clear();
+        rig.apply(Event::Attach(Load(0), hooks));
+        let mut out = std::mem::take(&mut rig.seen);
+        rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
+        out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count()
+    };
+    assert_eq!(
+        (plans(None), plans(Some(ASKS)), plans(Some(PLANS))),
+        (1, 0, 0),
+        "where another decides, nothing is lost"
+    );
+    let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
+    rig.submit(1, true, false);
+    let round = rig.core.consult(rig.now, Load(0)).expect("a question");
+    rig.seen.clear();
+    rig.apply(Event::Attach(Load(0), None));
+    let mut out = std::mem::take(&mut rig.seen);
+    rig.core.answer(rig.now, round, Said::Admit(Err(Fault::Trap)), &mut out);
+    assert_eq!(out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count(), 1);
+}
+
 #[test]
 fn a_policy_that_waits_for_the_past_is_not_asked_for_ever() {
     let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });

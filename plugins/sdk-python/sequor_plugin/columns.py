@@ -32,9 +32,11 @@ class Ready:
         for i in order:
             size, of = rows[i] if rows else 1, shapes[i] if shapes else 0
             shape = of if shape is None else shape
-            if of == shape and left > 0 and (size <= left or not taken):
+            if of == shape and (size <= left or not taken):
                 taken.append(i)
-                left -= min(size, left)
+                left -= size
+                if left <= 0:
+                    break
         return taken
 
     def _feature(self, column, names, feature, i, missing):

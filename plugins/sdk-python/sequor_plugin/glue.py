@@ -1,7 +1,6 @@
 """A plug-in in the words of the contract. The component and a test both run it."""
 
 import json
-import traceback
 
 from . import host
 from .columns import Ready
@@ -48,8 +47,15 @@ def told(call):
 
 def words(error):
     """What was raised, and where in the author's own file."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not any(part in frame.filename for part in ("sequor_plugin/", "sequor_plugin_entry"))]
-    at = (own or frames)[-1:]
-    place = f" at {at[0].filename.rsplit('/', 1)[-1]}:{at[0].lineno}" if at else ""
+    places = list(_places(error.__traceback__))
+    own = [(file, line) for file, line in places if not any(part in file for part in ("sequor_plugin/", "sequor_plugin_entry"))]
+    at = (own or places)[-1:]
+    place = f" at {at[0][0].rsplit('/', 1)[-1]}:{at[0][1]}" if at else ""
     return f"{type(error).__name__}: {error}{place}"
+
+
+def _places(trace):
+    # The module traceback would look for the source files, and a component that has no files falls of looking.
+    while trace:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next

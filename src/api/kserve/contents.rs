@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use sequor_core::DataType;
 
-use super::decode::Fault;
+use super::fault::Fault;
 use crate::config::proto::InferTensorContents;
 use crate::model::Texts;
 

@@ -9,7 +9,7 @@ use sequor_core::{DataType, Shape};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 
-use super::decode::Fault;
+use super::fault::Fault;
 
 /// Arrays may be nested so deep at most, whatever a shape says.
 const DEEPEST: usize = 64;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Id, Shape};
 
+use super::fault::Fault;
 use super::form::{self, Form, Given};
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
@@ -14,35 +15,8 @@ use crate::api::Status;
 use crate::config::proto::infer_parameter::ParameterChoice;
 use crate::config::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::config::proto::{InferParameter, ModelInferRequest};
-use crate::error::{Failure, Invalid};
+use crate::error::Invalid;
 use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
-
-/// Why a request could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Invalid(Invalid),
-    /// Said elsewhere already.
-    Status(Status),
-}
-
-impl Fault {
-    pub(crate) fn malformed(text: impl Into<String>) -> Fault {
-        Fault::Invalid(Invalid::Malformed(text.into()))
-    }
-
-    pub(crate) fn status(self, model: &str, mark: &str) -> Status {
-        match self {
-            Fault::Invalid(what) => refusal::status(&Failure::Invalid { model: model.to_owned(), what }, mark),
-            Fault::Status(status) => status,
-        }
-    }
-}
-
-impl From<Invalid> for Fault {
-    fn from(what: Invalid) -> Fault {
-        Fault::Invalid(what)
-    }
-}
 
 /// The parameters of a request, those with a meaning to the server apart from the others.
 #[derive(Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::classes;
-use super::decode::Fault;
+use super::fault::Fault;
 use super::shared_memory::{Regions, Window};
 use crate::api::{Api, Status};
 use crate::model::{InferRequest, Named, Served, TensorMetadata};

@@ -2,31 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Streaming};
 
-use super::form::Form;
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use super::line::{self, Replies};
+use super::opening::{self, Opening};
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
-use super::stream::{Opening, Pump};
-use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, control, decode, encode, statistics};
-use crate::api::intake::Call;
+use super::stream::Pump;
+use super::{ECHOED, EXTENSIONS, control, encode, statistics};
 use crate::api::{Api, Beside, Code, Status};
 use crate::config::proto::system_shared_memory_status_response::RegionStatus;
 use crate::config::proto::{
     self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
 };
-use crate::model::InferRequest;
-use crate::telemetry::metrics::Surface;
-
-/// Metadata of a stream whose first error shall end it.
-const STRICT: &str = "triton_grpc_error";
-/// Metadata of a client that cannot read tensors as bytes.
-const TYPED: &str = "x-typed-contents";
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -43,60 +34,6 @@ pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
-}
-
-/// What the client's `grpc-timeout` says, if it is one.
-fn timeout(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let count: u64 = if digits.len() <= 8 { digits.parse().ok()? } else { return None };
-    match unit {
-        "H" => Some(Duration::from_secs(count * 3600)),
-        "M" => Some(Duration::from_secs(count * 60)),
-        "S" => Some(Duration::from_secs(count)),
-        "m" => Some(Duration::from_millis(count)),
-        "u" => Some(Duration::from_micros(count)),
-        "n" => Some(Duration::from_nanos(count)),
-        _ => None,
-    }
-}
-
-/// What is known of a request before it is read.
-pub(super) fn call(message: &ModelInferRequest) -> Call {
-    Call {
-        surface: Surface::KserveGrpc,
-        model: message.model_name.clone(),
-        version: message.model_version.clone(),
-        mark: message.id.clone(),
-    }
-}
-
-impl Opening {
-    fn of(api: &Api, metadata: &MetadataMap) -> Opening {
-        let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
-        Opening {
-            sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
-            strict: is_true(STRICT),
-            typed: is_true(TYPED),
-            headers: api.headers(|name| metadata.get(name)?.to_str().ok()),
-        }
-    }
-}
-
-/// Reads a request, and takes from its model what the form of its answer needs.
-pub(super) fn read(api: &Api, message: ModelInferRequest, opening: &Opening) -> (Result<InferRequest, Status>, Form) {
-    let is_typed = opening.typed && message.raw_input_contents.is_empty();
-    let read =
-        decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(mut request, mut form)| {
-            request.headers.clone_from(&opening.headers);
-            form.typed |= is_typed;
-            form.fit_to(api, &request)?;
-            Ok((request, form))
-        });
-    match read {
-        Ok((request, form)) => (Ok(request), form),
-        Err(status) => (Err(status), Form::default()),
-    }
 }
 
 /// An answer that bears the marks the client put on its call.
@@ -152,9 +89,9 @@ impl GrpcInferenceService for Kserve {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
         let (metadata, _, message) = request.into_parts();
-        let call = call(&message);
-        let (request, form) = read(&self.api, message, &Opening::of(&self.api, &metadata));
-        let answer = self.api.infer(call, request, timeout(&metadata)).await?;
+        let call = opening::call(&message);
+        let (request, form) = opening::read(&self.api, message, &Opening::of(&self.api, &metadata));
+        let answer = self.api.infer(call, request, opening::timeout(&metadata)).await?;
         Ok(echo(&metadata, encode::answer(answer, &form)?))
     }
 
@@ -320,7 +257,7 @@ mod tests {
         let of = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().expect("a value"));
-            timeout(&metadata)
+            opening::timeout(&metadata)
         };
         let said = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
         assert_eq!(said, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);

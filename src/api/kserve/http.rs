@@ -2,29 +2,24 @@
 
 use axum::Json;
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::json;
 
+use super::body::{JSON_LENGTH, collect, json_length, read_body};
 use super::compress::{self, Packing};
 use super::form::Form;
-use super::json::Head;
-use super::path::Path;
+use super::path::{Named, Path};
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::Call;
-use crate::api::{Api, Code, Status};
+use crate::api::{Api, Status};
 use crate::config::model::json::to_json;
 use crate::model::InferRequest;
 use crate::telemetry::metrics::Surface;
-
-/// Says where in a body the JSON ends and bytes begin.
-const JSON_LENGTH: &str = "inference-header-content-length";
 
 /// The paths of the protocol, and an answer for all others.
 pub fn routes(api: &Api) -> Router {
@@ -76,14 +71,6 @@ pub async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response
 
 fn plain(code: StatusCode, text: &str) -> Response {
     (code, Json(json!({ "error": text }))).into_response()
-}
-
-/// The model and version a path names.
-#[derive(Debug, Clone, serde::Deserialize)]
-pub(super) struct Named {
-    pub(super) model: String,
-    #[serde(default)]
-    pub(super) version: String,
 }
 
 async fn server() -> Response {
@@ -153,48 +140,4 @@ async fn read(api: &Api, named: &Named, headers: &HeaderMap, body: Body) -> Resu
     let (mut request, form) = read_body(api, named, sequence, json_length(headers)?, body)?;
     request.headers = api.headers(|name| headers.get(name)?.to_str().ok());
     Ok((request, form))
-}
-
-/// Reads a body, and takes from its model what its answer needs.
-pub(super) fn read_body(
-    api: &Api,
-    named: &Named,
-    sequence: Option<&str>,
-    json_length: Option<usize>,
-    body: Bytes,
-) -> Result<(InferRequest, Form), Status> {
-    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions: api.regions() };
-    if json_length == Some(0) {
-        let model = api.find(&named.model, &named.version)?;
-        return super::json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0);
-    }
-    let (request, mut form) = super::json::infer(head, &body)?;
-    let model = api.find(&named.model, &named.version)?;
-    answer::check(&model.metadata(), &request.outputs, &form)?;
-    form.fit_to(api, &request)?;
-    Ok((request, form))
-}
-
-fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {
-    let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
-    let length = value.to_str().ok().and_then(|text| text.parse().ok());
-    let text = || format!("Inference-Header-Content-Length is no length: {value:?}");
-    Ok(Some(length.ok_or_else(|| Status::new(Code::InvalidArgument, "bad_input", text()))?))
-}
-
-async fn collect(body: Body, limit: usize) -> Result<bytes::Bytes, Status> {
-    let too_large = || {
-        let text = format!("the request is larger than {limit} bytes (limits.request)");
-        Status::new(Code::TooLarge, "bad_input", text)
-    };
-    // What says that it will be too large is not waited for.
-    if body.size_hint().lower() > limit as u64 {
-        return Err(too_large());
-    }
-    Limited::new(body, limit).collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            return too_large();
-        }
-        Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
-    })
 }

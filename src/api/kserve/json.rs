@@ -9,9 +9,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::data;
-use super::decode::{
-    Fault, Parameters, both, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout,
-};
+use super::decode::{Parameters, both, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout};
+use super::fault::Fault;
 use super::form::{self, Form, Given};
 use super::shared_memory::Regions;
 use crate::api::Status;

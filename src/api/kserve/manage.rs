@@ -11,8 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::Named;
-use super::path::Path;
+use super::path::{Named, Path};
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::{control, statistics};

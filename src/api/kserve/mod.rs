@@ -2,15 +2,16 @@
 //!
 //! # Layout
 //!
-//! - [`grpc`]: the service; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
+//! - [`grpc`]: the service; `opening` is what a call says in its metadata; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
 //!   [`line`] its answers on their way.
 //! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
-//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name.
-//! - `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
+//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
+//! - `fault`: why a request could not be read · `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
 
 pub mod answer;
+mod body;
 pub(crate) mod classes;
 mod compress;
 pub mod contents;
@@ -18,6 +19,7 @@ pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
+mod fault;
 pub(crate) mod form;
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
@@ -27,6 +29,7 @@ pub mod http;
 pub mod json;
 pub mod line;
 mod manage;
+pub(crate) mod opening;
 mod path;
 pub mod refusal;
 mod refused_region;

@@ -20,3 +20,11 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
             .map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))
     }
 }
+
+/// The model and version a path names.
+#[derive(Debug, Clone, serde::Deserialize)]
+pub(super) struct Named {
+    pub(super) model: String,
+    #[serde(default)]
+    pub(super) version: String,
+}

@@ -16,9 +16,9 @@ use axum::{Extension, extract::rejection::ExtensionRejection};
 use bytes::Bytes;
 use serde_json::json;
 
+use super::body::read_body;
 use super::form::Form;
-use super::http::{Named, read_body};
-use super::path::Path;
+use super::path::{Named, Path};
 use super::refusal::BAD_INPUT;
 use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};

@@ -11,6 +11,7 @@ use tokio_stream::Stream;
 use super::encode;
 use super::form::Form;
 use super::line::Sender;
+use super::opening::{self, Opening};
 use crate::api::intake::Underway;
 use crate::api::{Api, Code, Phase, Status};
 use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
@@ -21,19 +22,6 @@ pub(super) const GUESS: usize = 64 << 10;
 const FRAME: usize = 256;
 /// Steps before others get their turn.
 const TURN: usize = 64;
-
-/// How the client opened the call, as its metadata says.
-#[derive(Debug, Default)]
-pub(crate) struct Opening {
-    /// What the metadata says of the sequence.
-    pub(crate) sequence: Option<String>,
-    /// The first error ends the stream (`triton_grpc_error`).
-    pub(crate) strict: bool,
-    /// The client wants lists where it has sent lists.
-    pub(crate) typed: bool,
-    /// What features of models come from.
-    pub(crate) headers: Vec<(String, String)>,
-}
 
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
@@ -112,8 +100,8 @@ where
     }
 
     fn begin(&mut self, message: ModelInferRequest) {
-        let call = super::grpc::call(&message);
-        let (request, form) = super::grpc::read(&self.api, message, &self.opening);
+        let call = opening::call(&message);
+        let (request, form) = opening::read(&self.api, message, &self.opening);
         self.waiting.push_back((self.api.begin(call, request), form));
     }
 

@@ -4,6 +4,7 @@
 //! A "model file" is a line of text that names a graph; see [`Program`]. Memory is host memory, or that of a stand-in for an accelerator:
 //! spans of any other place are refused.
 
+mod away;
 mod program;
 mod rows;
 #[cfg(test)]
@@ -16,9 +17,9 @@ use std::sync::Arc;
 use sequor_core::{DataType, Dim, Dims, Shape};
 
 pub use self::program::{Program, What};
-use self::rows::{Inputs, accumulate, check_poison};
+use self::rows::{Inputs, check_poison};
 use super::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Port, Produced, Signature, select};
-use crate::device::{Device, Owned, Place, stand_in};
+use crate::device::{Device, Owned, SpanMut};
 
 /// What a test may do, or wait for, on the running thread before a batch is computed. It is told the shape of INPUT.
 pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
@@ -47,12 +48,12 @@ impl MockBackend {
 
     /// A graph without a file.
     pub fn graph(&self, program: Program) -> Arc<dyn Graph> {
-        self.graph_at(program, Place::Host)
+        self.graph_on(program, None)
     }
 
-    fn graph_at(&self, program: Program, place: Place) -> Arc<dyn Graph> {
+    fn graph_on(&self, program: Program, device: Option<Arc<dyn Device>>) -> Arc<dyn Graph> {
         let signature = signature(&program);
-        Arc::new(MockGraph { program: Arc::new(program), signature, hook: self.hook.clone(), place })
+        Arc::new(MockGraph { program: Arc::new(program), signature, hook: self.hook.clone(), device })
     }
 }
 
@@ -83,7 +84,7 @@ impl Backend for MockBackend {
         device: &Arc<dyn Device>,
     ) -> Result<Arc<dyn Graph>, BackendError> {
         self.is_for_accelerators()?;
-        Ok(self.graph_at(read(file)?, device.place()))
+        Ok(self.graph_on(read(file)?, Some(Arc::clone(device))))
     }
 }
 
@@ -96,7 +97,7 @@ fn signature(program: &Program) -> Signature {
     let row = program.dims.with(0, Dim::Any);
     let port = |name: &str, dims: &Dims| Port { name: name.to_owned(), dtype: program.dtype, dims: dims.clone() };
     let mut signature = Signature { inputs: vec![port("INPUT", &row)], outputs: vec![port("OUTPUT", &row)] };
-    if program.what == What::Accumulate {
+    if program.what != What::Identity {
         let control = Dims(vec![Dim::Any, Dim::Fixed(1)]);
         signature.inputs.extend(program.start.then(|| port("START", &control)));
         signature.inputs.extend(program.ready.then(|| port("READY", &control)));
@@ -110,8 +111,8 @@ struct MockGraph {
     program: Arc<Program>,
     signature: Signature,
     hook: Option<Hook>,
-    /// The host, or a stand-in.
-    place: Place,
+    /// A stand-in; without one it runs on the host.
+    device: Option<Arc<dyn Device>>,
 }
 
 impl fmt::Debug for MockGraph {
@@ -128,8 +129,8 @@ impl Graph for MockGraph {
     fn context(&self, inputs: &[String], outputs: &[String]) -> Result<Box<dyn Context>, BackendError> {
         let inputs = select(&self.signature.inputs, inputs, "input")?;
         let outputs = select(&self.signature.outputs, outputs, "output")?;
-        let (program, hook, place) = (Arc::clone(&self.program), self.hook.clone(), self.place);
-        Ok(Box::new(MockContext { program, inputs, outputs, hook, place }))
+        let (program, hook, device) = (Arc::clone(&self.program), self.hook.clone(), self.device.clone());
+        Ok(Box::new(MockContext { program, inputs, outputs, hook, device }))
     }
 }
 
@@ -138,7 +139,7 @@ struct MockContext {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     hook: Option<Hook>,
-    place: Place,
+    device: Option<Arc<dyn Device>>,
 }
 
 impl fmt::Debug for MockContext {
@@ -149,9 +150,6 @@ impl fmt::Debug for MockContext {
 
 impl Context for MockContext {
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
-        let place = self.place;
-        let feeds: Vec<Feed<'_>> = inputs.iter().map(|feed| seen(feed, place)).collect();
-        let inputs = Inputs::check(&self.inputs, &feeds)?;
         if outputs.len() != self.outputs.len() {
             return Err(BackendError(format!(
                 "{} outputs were asked of a context of {}",
@@ -159,60 +157,55 @@ impl Context for MockContext {
                 self.outputs.len()
             )));
         }
-        let (shape, input) = inputs.get("INPUT")?;
-        if let Some(hook) = &self.hook {
-            hook(shape);
+        match &self.device {
+            None => self.run_here(inputs, outputs),
+            Some(device) => away::run(self, device, inputs, outputs),
         }
+    }
+}
+
+impl MockContext {
+    fn run_here(&self, feeds: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
+        let inputs = Inputs::check(&self.inputs, feeds)?;
+        self.begin(&inputs)?;
         std::thread::sleep(self.program.cost);
-        check_poison(&self.program, input)?;
-        // Both outputs of the accumulator are the new sum.
-        let result = match self.program.what {
-            What::Identity => input.to_vec(),
-            What::Accumulate => accumulate(&self.program, &inputs)?,
-        };
+        check_poison(&self.program, inputs.get("INPUT")?.1)?;
+        let (shape, result) = (rows::shape(&self.program, &inputs)?, rows::compute(&self.program, &inputs)?);
         self.outputs
             .iter()
             .zip(outputs)
-            .try_for_each(|(port, fetch)| put(port, shape, &result, self.program.dtype, fetch, place))
+            .try_for_each(|(port, fetch)| put(port, &shape, &result, self.program.dtype, fetch))
+    }
+
+    fn begin(&self, inputs: &Inputs<'_>) -> Result<(), BackendError> {
+        let (shape, _) = inputs.get("INPUT")?;
+        if let Some(hook) = &self.hook {
+            hook(shape);
+        }
+        Ok(())
     }
 }
 
-/// An input where the graph can read it.
-fn seen<'a>(feed: &Feed<'a>, place: Place) -> Feed<'a> {
-    match feed.data.place() == place {
-        // SAFETY: a graph is at no other place than the host's or a stand-in's.
-        true => Feed { data: unsafe { stand_in::read(&feed.data) }, ..feed.clone() },
-        false => feed.clone(),
-    }
-}
-
-fn put(
-    port: &Port,
-    shape: &Shape,
-    result: &[u8],
-    dtype: DataType,
-    fetch: &mut Fetch<'_>,
-    place: Place,
-) -> Result<(), BackendError> {
+fn put(port: &Port, shape: &Shape, result: &[u8], dtype: DataType, fetch: &mut Fetch<'_>) -> Result<(), BackendError> {
     match fetch {
         Fetch::New(answer) => {
             *answer = Some(Produced { dtype, shape: shape.clone(), data: Owned::from_vec(result.to_vec()) });
             Ok(())
         }
-        Fetch::Into { .. } if dtype == DataType::Bytes => {
-            Err(BackendError(format!("output '{}' is BYTES and cannot be written in place", port.name)))
-        }
+        Fetch::Into { .. } if dtype == DataType::Bytes => Err(in_place(port)),
         Fetch::Into { shape: room, data } => {
-            let error = format!("output '{}' is {shape}, but the room for it is {room} at {data:?}", port.name);
-            let mut data = match data.place() == place {
-                // SAFETY: as for the inputs.
-                true => unsafe { stand_in::write(data) },
-                // Another place's, which is refused.
-                false => return Err(BackendError(error)),
-            };
+            let error = misfit(port, shape, room, data);
             let slice = data.as_host_mut().filter(|slice| *room == shape && slice.len() == result.len());
-            slice.ok_or(BackendError(error))?.copy_from_slice(result);
+            slice.ok_or(error)?.copy_from_slice(result);
             Ok(())
         }
     }
+}
+
+fn in_place(port: &Port) -> BackendError {
+    BackendError(format!("output '{}' is BYTES and cannot be written in place", port.name))
+}
+
+fn misfit(port: &Port, shape: &Shape, room: &Shape, data: &SpanMut<'_>) -> BackendError {
+    BackendError(format!("output '{}' is {shape}, but the room for it is {room} at {data:?}", port.name))
 }

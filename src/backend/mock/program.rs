@@ -12,6 +12,8 @@ pub enum What {
     Identity,
     /// OUTPUT and OUTPUT_STATE are INPUT + INPUT_STATE, without the state where START is set or READY is not.
     Accumulate,
+    /// OUTPUT and OUTPUT_STATE are INPUT_STATE followed by INPUT; rows have one dimension, which grows.
+    Append,
 }
 
 /// One graph. As text: `accumulate FP32 start ready dims=4 poison=13 cost=500`, where everything after the type may be left out.
@@ -60,8 +62,8 @@ impl Program {
         if !numbers && (self.what == What::Accumulate || self.poison.is_some()) {
             return Err(format!("the mock graph computes with INT32 and FP32, not with {}", self.dtype));
         }
-        if self.what == What::Identity && (self.start || self.ready) {
-            return Err("the identity has no controls".to_owned());
+        if self.what != What::Accumulate && (self.start || self.ready) {
+            return Err("only the accumulator has controls".to_owned());
         }
         Ok(self)
     }
@@ -75,6 +77,7 @@ impl FromStr for Program {
         let what = match words.next() {
             Some("identity") => What::Identity,
             Some("accumulate") => What::Accumulate,
+            Some("append") => What::Append,
             other => return Err(format!("there is no mock graph {:?}", other.unwrap_or_default())),
         };
         let dtype = words.next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use sequor_core::{DataType, Shape};
 
-use super::program::Program;
+use super::program::{Program, What};
 use crate::backend::{BackendError, Feed, Port};
 
 /// The inputs of one run, checked: of the declared types and shapes, on the host, and all of the same number of rows.
@@ -70,8 +70,39 @@ pub(super) fn check_poison(program: &Program, input: &[u8]) -> Result<(), Backen
     }
 }
 
+/// The shape of what the graph gives.
+pub(super) fn shape(program: &Program, inputs: &Inputs<'_>) -> Result<Shape, BackendError> {
+    let (shape, _) = inputs.get("INPUT")?;
+    if program.what != What::Append {
+        return Ok(shape.clone());
+    }
+    let (before, _) = inputs.get("INPUT_STATE")?;
+    let last = |shape: &Shape| shape.0.last().copied().unwrap_or(0);
+    Ok(Shape(vec![shape.0.first().copied().unwrap_or(0), last(before) + last(shape)]))
+}
+
+/// What the graph gives. All its outputs are that.
+pub(super) fn compute(program: &Program, inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
+    match program.what {
+        What::Identity => Ok(inputs.get("INPUT")?.1.to_vec()),
+        What::Accumulate => accumulate(program, inputs),
+        What::Append => append(inputs),
+    }
+}
+
+/// INPUT_STATE followed by INPUT, row by row.
+fn append(inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
+    let ((shape, input), (_, state)) = (inputs.get("INPUT")?, inputs.get("INPUT_STATE")?);
+    let rows = usize::try_from(shape.0.first().copied().unwrap_or(0)).unwrap_or(0);
+    let row = |bytes: &'_ [u8], n: usize| {
+        let len = bytes.len() / rows.max(1);
+        bytes.get(n * len..(n + 1) * len).unwrap_or_default().to_vec()
+    };
+    Ok((0..rows).flat_map(|n| [row(state, n), row(input, n)].concat()).collect())
+}
+
 /// INPUT + INPUT_STATE, the state only in rows that are ready and not started.
-pub(super) fn accumulate(program: &Program, inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
+fn accumulate(program: &Program, inputs: &Inputs<'_>) -> Result<Vec<u8>, BackendError> {
     let (shape, input) = inputs.get("INPUT")?;
     let (before, state) = inputs.get("INPUT_STATE")?;
     if before != shape {

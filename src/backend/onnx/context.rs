@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ort::sys::OrtValue;
 use sequor_core::DataType;
 
+use super::binding::Binding;
 use super::cache::Cache;
 use super::names::Names;
 use super::output;
@@ -41,6 +42,12 @@ pub(super) struct OnnxContext {
     session: Arc<Session>,
     inputs: Ports,
     outputs: Ports,
+    /// Which outputs are texts.
+    texts: Vec<bool>,
+    /// Where ONNX Runtime leaves what it makes, if not on the host.
+    pub(super) leaves: Option<Place>,
+    /// For runs that leave something there; made with the first of them.
+    binding: Option<Binding>,
     /// For each output that has an input's name, and so is that input, which one.
     through: Vec<Option<usize>>,
     /// Scratch of a run; between runs their pointers mean nothing.
@@ -59,8 +66,12 @@ impl OnnxContext {
     ) -> Result<OnnxContext, BackendError> {
         let through = |output: &Port| inputs.iter().position(|input| input.name == output.name);
         let through = outputs.iter().map(through).collect();
+        let texts = outputs.iter().map(|port| port.dtype == DataType::Bytes).collect();
         let (inputs, outputs) = (Ports::new(inputs)?, Ports::new(outputs)?);
-        Ok(OnnxContext { session, inputs, outputs, through, bound_inputs: Vec::new(), bound_outputs: Vec::new() })
+        let (bound_inputs, bound_outputs) = (Vec::new(), Vec::new());
+        let leaves = session.device().map(|device| device.place());
+        let binding = None;
+        Ok(OnnxContext { session, inputs, outputs, texts, leaves, binding, through, bound_inputs, bound_outputs })
     }
 
     /// Fills `bound_inputs`. String tensors are made for this run alone and put into `made`.
@@ -119,9 +130,21 @@ impl OnnxContext {
     /// As for [`Session::run`].
     unsafe fn run_bound(&mut self) -> Result<Vec<Option<Value>>, BackendError> {
         let ours: Vec<bool> = self.bound_outputs.iter().map(|pointer| !pointer.is_null()).collect();
-        // SAFETY: the caller's promise; both binds made one value a name.
-        let ran = unsafe {
-            self.session.run(&self.inputs.names, &self.bound_inputs, &self.outputs.names, &mut self.bound_outputs)
+        let ran = match self.leaves.filter(|_| ours.contains(&false)) {
+            Some(place) => {
+                let binding = match &mut self.binding {
+                    Some(binding) => binding,
+                    none => none.insert(Binding::new(&self.session, place)?),
+                };
+                let inputs = (&self.inputs.names, self.bound_inputs.as_slice());
+                let outputs = (&self.outputs.names, self.bound_outputs.as_mut_slice());
+                // SAFETY: the caller's promise; both binds made one value a name.
+                unsafe { binding.run(inputs, outputs, &self.texts) }
+            }
+            // SAFETY: as above.
+            None => unsafe {
+                self.session.run(&self.inputs.names, &self.bound_inputs, &self.outputs.names, &mut self.bound_outputs)
+            },
         };
         let taken = self.bound_outputs.iter().zip(ours).map(|(pointer, ours)| match ours {
             true => None,
@@ -164,7 +187,9 @@ impl Context for OnnxContext {
         for (((port, _), through), (fetch, value)) in ports.zip(outputs.iter_mut().zip(taken)) {
             match (fetch, through.and_then(|index| inputs.get(index))) {
                 (Fetch::New(answer), _) => *answer = Some(output::produced(port, value, &self.session, inputs)?),
-                (Fetch::Into { shape, data }, Some(feed)) => output::pass_through(port, feed, shape, data)?,
+                (Fetch::Into { shape, data }, Some(feed)) => {
+                    output::pass_through(port, self.session.device(), feed, shape, data)?;
+                }
                 (Fetch::Into { .. }, None) => {}
             }
         }

@@ -6,8 +6,9 @@
 //! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
 //! - `environment`: the one library and environment of a process.
 //! - `session`, `signature`: a loaded graph, and what it takes and gives · `cuda`: the provider for GPUs.
-//! - `context`: a run; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
+//! - `context`: a run, `binding`: one that leaves its outputs on an accelerator; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
 
+mod binding;
 mod cache;
 mod context;
 mod cuda;

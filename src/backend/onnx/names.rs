@@ -28,6 +28,10 @@ impl Names {
         self.pointers.len()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = *const c_char> + '_ {
+        self.pointers.iter().copied()
+    }
+
     pub(super) fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
     }

@@ -9,7 +9,7 @@ use super::session::Session;
 use super::strings;
 use super::value::Value;
 use crate::backend::{BackendError, Feed, Port, Produced};
-use crate::device::{Owned, Place, SpanMut};
+use crate::device::{Device, Owned, Place, Span, SpanMut, copy};
 
 /// What keeps an output's memory. The value is released first; it may need the session's allocators for that.
 struct Kept {
@@ -46,18 +46,31 @@ fn adopted(
     session: &Arc<Session>,
     inputs: &[Feed<'_>],
 ) -> Result<Owned, BackendError> {
-    if !value.on_host()? {
-        return Err(BackendError(format!("output '{}' was left on a device", port.name)));
-    }
+    let place = match (value.on_host()?, session.device()) {
+        (true, _) => Place::Host,
+        (false, Some(device)) => device.place(),
+        (false, None) => return Err(BackendError(format!("output '{}' was left on a device", port.name))),
+    };
     let address = value.address()?;
-    let passed_through = inputs.iter().find_map(|feed| within(feed, address, len));
-    if let Some(bytes) = passed_through {
+    if let Some(bytes) = inputs.iter().filter(|_| place == Place::Host).find_map(|feed| within(feed, address, len)) {
         return Ok(Owned::from_vec(bytes.to_vec()));
     }
+    // SAFETY: the value has so many bytes by its own type and shape.
+    let span = unsafe { Span::from_raw(place, address, len) };
+    if let Some(device) = session.device().filter(|_| inputs.iter().any(|feed| overlaps(feed, &span))) {
+        // SAFETY: the input stays as it is until the run is over, which comes behind the copy.
+        return unsafe { Owned::copied(device, &span) }.map_err(|error| BackendError(error.to_string()));
+    }
     let keeper = Arc::new(Kept { _value: value, _session: Arc::clone(session) });
-    // SAFETY: the value owns this memory, as it is none of an input's, and it has so many bytes by its own type and shape; nobody
-    // writes to an output after its run.
-    Ok(unsafe { Owned::from_raw(Place::Host, address, len, keeper) })
+    // SAFETY: the value owns this memory, as it is none of an input's; nobody writes to an output after its run.
+    Ok(unsafe { Owned::from_raw(place, address, len, keeper) })
+}
+
+/// Whether an output on an accelerator is an input's memory there.
+fn overlaps(feed: &Feed<'_>, output: &Span<'_>) -> bool {
+    let (from, at) = (feed.data.address(), output.address());
+    let meets = from < at + output.len() as u64 && at < from + feed.data.len() as u64;
+    meets && feed.data.place() == output.place() && output.place() != Place::Host
 }
 
 /// The bytes of an output that is an input as it came: then its memory is the caller's, who may have other plans for it.
@@ -69,6 +82,7 @@ fn within<'a>(feed: &Feed<'a>, address: u64, len: usize) -> Option<&'a [u8]> {
 /// Writes an output that is an input as it came to where it shall be.
 pub(super) fn pass_through(
     port: &Port,
+    device: Option<&Arc<dyn Device>>,
     feed: &Feed<'_>,
     shape: &Shape,
     room: &mut SpanMut<'_>,
@@ -80,11 +94,15 @@ pub(super) fn pass_through(
     if (feed.data.place(), feed.data.address()) == (room.place(), room.address()) {
         return Ok(());
     }
+    if let Some(device) = device.filter(|device| [feed.data.place(), room.place()] == [device.place(); 2]) {
+        // SAFETY: both are as long, and neither is touched before the run is over, which comes behind the copy.
+        return unsafe { copy(&**device, &feed.data, room) }.map_err(|error| BackendError(error.to_string()));
+    }
     match (feed.data.as_host(), room.as_host_mut()) {
         (Some(from), Some(to)) => {
             to.copy_from_slice(from);
             Ok(())
         }
-        _ => Err(BackendError(format!("output '{}' is an input, which only passes through on the host", port.name))),
+        _ => Err(BackendError(format!("output '{}' is an input that lies elsewhere", port.name))),
     }
 }

@@ -11,7 +11,7 @@ use ort::AsPointer;
 use ort::environment::Environment;
 use ort::session::RunOptions;
 use ort::session::builder::SessionBuilder;
-use ort::sys::{OrtSession, OrtValue};
+use ort::sys::{OrtIoBinding, OrtSession, OrtValue};
 
 use super::cuda;
 use super::names::Names;
@@ -28,7 +28,7 @@ pub(super) struct Session {
     /// A run with these does not wait for the accelerator.
     unawaited: Option<RunOptions>,
     /// Whose stream it uses, if it runs on an accelerator. It is released after the session.
-    _device: Option<Arc<dyn Device>>,
+    device: Option<Arc<dyn Device>>,
     _environment: Environment,
 }
 
@@ -48,7 +48,7 @@ impl Session {
     pub(super) fn open(environment: &Environment, file: &Path, options: &LoadOptions) -> Result<Session, BackendError> {
         let pointer = create(environment, file, &builder(environment, options)?)?;
         let (place, environment) = (Place::Host, environment.clone());
-        Ok(Session { pointer, place, unawaited: None, _device: None, _environment: environment })
+        Ok(Session { pointer, place, unawaited: None, device: None, _environment: environment })
     }
 
     /// On an accelerator, in its order of work. Without the provider for it this fails: nothing falls back to the CPU.
@@ -63,7 +63,7 @@ impl Session {
         let (place, environment) = (device.place(), environment.clone());
         // From here on its drop releases the pointer.
         let device = Some(Arc::clone(device));
-        let mut session = Session { pointer, place, unawaited: None, _device: device, _environment: environment };
+        let mut session = Session { pointer, place, unawaited: None, device, _environment: environment };
         let mut unawaited = RunOptions::new().map_err(|error| describe(&error))?;
         unawaited.disable_device_sync().map_err(|error| describe(&error))?;
         session.unawaited = Some(unawaited);
@@ -79,6 +79,11 @@ impl Session {
         self.pointer.as_ptr()
     }
 
+    /// The accelerator it runs on, if it does.
+    pub(super) fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
     /// Runs the graph on the caller's thread. Outputs that are null are made by ONNX Runtime and are the caller's to release.
     ///
     /// # Safety
@@ -91,7 +96,7 @@ impl Session {
         output_names: &Names,
         outputs: &mut [*mut OrtValue],
     ) -> Result<(), BackendError> {
-        // Outputs that it makes itself are the host's: they must be there when it returns.
+        // Outputs that it makes itself here are the host's: they must be there when it returns.
         let all_given = outputs.iter().all(|value| !value.is_null());
         let run_options = self.unawaited.as_ref().filter(|_| all_given).map_or(ptr::null(), AsPointer::ptr);
         debug_assert_eq!((input_names.len(), output_names.len()), (inputs.len(), outputs.len()));
@@ -108,6 +113,18 @@ impl Session {
                 outputs.as_mut_ptr(),
             )
         })
+    }
+}
+
+impl Session {
+    /// Runs what is bound. Nothing is waited for.
+    ///
+    /// # Safety
+    /// The binding must be one of this session, and hold what [`Session::run`] wants.
+    pub(super) unsafe fn run_bound(&self, binding: *mut OrtIoBinding) -> Result<(), BackendError> {
+        let run_options = self.unawaited.as_ref().map_or(ptr::null(), AsPointer::ptr);
+        // SAFETY: the caller's promise; options are null or alive.
+        check(unsafe { (ort::api().RunWithBinding)(self.pointer.as_ptr(), run_options, binding) })
     }
 }
 

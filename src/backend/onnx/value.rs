@@ -127,7 +127,7 @@ fn made(value: *mut OrtValue) -> Result<Value, BackendError> {
     unsafe { Value::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
 }
 
-fn memory_info(place: Place) -> Result<MemoryInfo<'static>, BackendError> {
+pub(super) fn memory_info(place: Place) -> Result<MemoryInfo<'static>, BackendError> {
     let (device, ordinal) = match place {
         Place::Host => (AllocationDevice::CPU, 0),
         Place::Cuda(ordinal) => (AllocationDevice::CUDA, i32::from(ordinal)),

@@ -1,30 +1,41 @@
 //! `sequor plugin doctor`: which languages this machine can build plug-ins in.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
+use serde_json::json;
 
-use super::{Failed, failed, machine};
-use crate::author::c;
-use crate::author::doctor::{self, Found};
+use super::{Failed, failed, machine, remote};
+use crate::author::doctor;
+use crate::author::language::{Found, LANGUAGES, Language, named};
 
 pub(super) fn command() -> Command {
-    let install = Arg::new("install").long("install").value_name("LANG").value_parser(["c"]);
+    let languages = PossibleValuesParser::new(LANGUAGES.map(Language::name));
+    let install = Arg::new("install").long("install").value_name("LANG").value_parser(languages);
     Command::new("doctor")
         .about("Say which languages plug-ins can be built in here, and what is missing for the others")
-        .arg(install.help("Fetch what is too large to be fetched unasked"))
+        .arg(install.help("Fetch what building in it needs; for C, that is too large to be fetched unasked"))
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    if matches.get_one::<String>("install").is_some() {
-        c::install(&machine()).map_err(failed)?;
+    if let Some(language) = matches.get_one::<String>("install").and_then(|name| named(name)) {
+        language.install(&machine()).map_err(failed)?;
     }
     let found = doctor::examine(&machine());
+    let mut all = Vec::new();
     for (language, found) in &found {
-        let (how, what) = match found {
-            Found::Ready(what) => ("ok", what),
-            Found::Fetched(what) => ("at the first build", what),
-            Found::Missing(what) => ("missing", what),
+        let (state, how, what) = match found {
+            Found::Ready(what) => ("ok", "ok", what),
+            Found::Fetched(what) => ("fetched", "at the first build", what),
+            Found::Missing(what) => ("missing", "missing", what),
         };
-        println!("{:<8}{how:<20}{what}", language.name());
+        if !remote::wants_json(matches) {
+            println!("{language:<8}{how:<20}{what}");
+        }
+        all.push(json!({ "language": language, "state": state, "what": what }));
+    }
+    if remote::wants_json(matches) {
+        remote::print_json(&all.into());
     }
     if found.iter().all(|(_, found)| matches!(found, Found::Missing(_))) {
         return Err(Failed::Failed("there is no language to write plug-ins in".to_owned()));

@@ -30,7 +30,8 @@ pub(super) fn terms() -> Vec<Arg> {
         flag("set", "KEY=VALUE", "A setting of its configuration; the value is JSON, or else a text")
             .action(ArgAction::Append),
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
-        flag("memory", "MIB", "MiB of memory [default: 16]").value_parser(value_parser!(u64).range(1..=4096)),
+        flag("memory", "MIB", "MiB of memory [default: what its language needs]")
+            .value_parser(value_parser!(u64).range(1..=4096)),
         flag("grant", "NAME", "clock, random or sequence-text").action(ArgAction::Append),
     ]
 }
@@ -38,7 +39,7 @@ pub(super) fn terms() -> Vec<Arg> {
 pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, Failed> {
     let plain = Limits::default();
     let time = matches.get_one::<Span>("time").map_or(plain.time, |span| span.0);
-    let memory = matches.get_one::<u64>("memory").map_or(plain.memory, |mib| mib << 20);
+    let memory = matches.get_one::<u64>("memory").map(|mib| mib << 20).or(plain.memory);
     let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
     let grants = Grants::parse(grants).map_err(Failed::Configuration)?;
     Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants })

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
+use serde_json::json;
 
-use super::{Failed, failed};
-use crate::author::{Language, template};
+use super::{Failed, failed, remote};
+use crate::author::language::{LANGUAGES, Language, named};
+use crate::author::rust::Rust;
+use crate::author::template;
 
 pub(super) fn command() -> Command {
-    let languages = Language::ALL.into_iter().map(Language::name);
+    let languages = LANGUAGES.map(Language::name);
     Command::new("new")
         .about("Make a folder with a plug-in that works, to be changed")
         .arg(Arg::new("name").value_name("NAME").required(true).help("What it is called: [a-z][a-z0-9-]*"))
@@ -34,13 +37,18 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Where the folder goes [default: ./NAME]"),
         )
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let name = matches.get_one::<String>("name").map(String::as_str).unwrap_or_default();
-    let language = matches.get_one::<String>("lang").and_then(|name| Language::named(name)).unwrap_or(Language::Rust);
+    let language = matches.get_one::<String>("lang").and_then(|name| named(name)).unwrap_or(&Rust);
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
     template::write(name, language, &folder).map_err(failed)?;
+    if remote::wants_json(matches) {
+        remote::print_json(&json!({ "name": name, "language": language.name(), "folder": folder }));
+        return Ok(());
+    }
     println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());
     Ok(())
 }

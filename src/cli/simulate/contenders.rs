@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::cli::equip::cache;
 use crate::plugin::guest::Limits;
 use crate::simulate::{Contender, Plug, Problem, Serving};
 
@@ -13,7 +14,7 @@ pub(super) fn contender(name: &str, set: &[String], limits: Limits, serving: &Se
     let path = Path::new(name);
     let bytes = std::fs::read(path).map_err(|e| super::unreadable(path, &e))?;
     let file = file_name(path);
-    let plug = Plug::new(&file, &bytes, &config(set)?, limits).map_err(Problem::Given)?;
+    let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(Problem::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{file}: {what}")))?;
     Ok(Contender::plugin(&file, plug))

@@ -174,8 +174,8 @@ pub struct Plugins {
     pub max_candidates: u32,
     /// CPU time of a call.
     pub time: Span,
-    /// Memory of an instance.
-    pub memory: Size,
+    /// Memory of an instance; without it what its language needs.
+    pub memory: Option<Size>,
     /// Strikes within a minute that park a plug-in.
     pub strikes: u32,
     pub grants: Vec<String>,
@@ -192,7 +192,7 @@ impl Default for Plugins {
             require_sha256: false,
             max_candidates: 1024,
             time: Span(Duration::from_millis(2)),
-            memory: Size(16 << 20),
+            memory: None,
             strikes: 3,
             grants: Vec::new(),
         }

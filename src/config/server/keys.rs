@@ -128,7 +128,11 @@ pub const KEYS: &[Key] = &[
     key("plugins.require_sha256", Kind::Bool, "Refuse a model whose file names a plug-in without its hash"),
     key("plugins.max_candidates", Kind::Number, "Most requests a scheduler is shown at a time"),
     key("plugins.time", Kind::Span, "CPU time a call of a plug-in may take, unless the model says otherwise"),
-    key("plugins.memory", Kind::Size, "Memory an instance of a plug-in may take, unless the model says otherwise"),
+    key(
+        "plugins.memory",
+        Kind::Size,
+        "Memory an instance of a plug-in may take, unless the model says otherwise; what its language needs if not given",
+    ),
     key("plugins.strikes", Kind::Number, "Strikes within a minute after which a plug-in is parked"),
     key("plugins.grants", Kind::Texts, "What plug-ins are given beyond their world: clock, random, sequence-text"),
     later("otlp.endpoint", Kind::Text),

@@ -131,7 +131,7 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("plugins.max_candidates", said.plugins.max_candidates == 0),
         ("plugins.time", said.plugins.time.0.is_zero()),
-        ("plugins.memory", said.plugins.memory.0 == 0),
+        ("plugins.memory", said.plugins.memory.is_some_and(|size| size.0 == 0)),
         ("plugins.strikes", said.plugins.strikes == 0),
         ("model.poll", said.model.poll.0.is_zero()),
         ("model.default_max_batch_size", said.model.default_max_batch_size == 0),

@@ -298,18 +298,6 @@ fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
 }
 
 #[test]
-fn a_question_that_was_made_for_the_one_before_is_the_built_ins() {
-    let mut rig = Rig::open(plans(), |_| {});
-    rig.starts(1..=2);
-    let mut out = Vec::new();
-    let next = rig.desk.core.lock().next(Time::ZERO, Instance { load: LOAD, n: 0 }, &mut out);
-    let Next::Ask(mut round) = next else { panic!("{next:?}") };
-    round.hooks.columns = 0;
-    let answer = rig.attachment.ask(&mut round);
-    assert_eq!((answer.said, rig.attachment.show().calls), (Said::Plan(Ok(Decision::Default)), 0));
-}
-
-#[test]
 fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
     let mut rig = Rig::open(admits(), |terms| terms.shadow = true);
     assert_eq!(rig.attachment.state(), State::Shadow);
@@ -360,7 +348,7 @@ fn parked_by_an_operator_it_is_asked_no_more() {
     rig.submit(1, false, true);
     rig.drain();
     assert_eq!((rig.attachment.state(), rig.attachment.show().calls), (State::Active, 1));
-    rig.attachment.close();
+    rig.attachment.close(&mut || {});
     rig.submit(2, false, true);
     assert_eq!((rig.drain(), rig.keep()), (vec![1], None));
 }
@@ -467,7 +455,7 @@ fn no_request_is_lost_to_a_plug_in() {
                 _ => drop(rig.turn()),
             }
         }
-        rig.attachment.close();
+        rig.attachment.close(&mut || {});
         for id in live {
             rig.submit(id, false, true);
         }

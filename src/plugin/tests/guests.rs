@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sequor_core::{Asked, Columns, Fault, Hooks, Load, Round, Said};
+use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
 
 use crate::plugin::cache::Cache;
-use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
+use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck, room};
 use crate::plugin::in_text::Heard;
 use crate::plugin::instance::Instance;
+use crate::plugin::stand_in::Version;
+use crate::plugin::tests::rig::{Rig, plans};
 use crate::plugin::tests::wasm::SERVING;
 use crate::plugin::{Component, Grants};
 
@@ -132,7 +134,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
         ("trap", Fault::Trap, "told to trap in plan"),
         ("trap-configure", Fault::Trap, "told to trap in configure"),
         ("recursion", Fault::Trap, "in plan"),
-        ("gigabyte", Fault::Memory, "memory limit 16 MiB in plan: asked for 1.0 GiB"),
+        ("gigabyte", Fault::Memory, "MiB in plan: asked for 1.0 GiB"),
     ] {
         let (mut guest, _, configured) = hostile(&component, does, "");
         let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
@@ -160,4 +162,111 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
     assert!(guest.save().unwrap_err().what.starts_with("it saved 4194304 bytes"));
     let (_, _, told) = hostile(&component, "refuse", "");
     assert_eq!(told.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
+}
+
+// === a run time of its own ===
+
+/// The hostile guest in Python, told what to do.
+fn python(does: &str, amount: u32) -> (Component, Instance, Arc<Heard>, Result<Result<(), String>, Struck>) {
+    let component = component("hostile-python");
+    let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
+    (component, guest, heard, configured)
+}
+
+#[test]
+fn what_python_raises_is_told_with_its_line() {
+    let (.., refused) = python("raise-configure", 0);
+    assert_eq!(refused.unwrap(), Err("ValueError: told to raise at plugin.py:10".to_owned()));
+    let (component, mut guest, heard, _) = python("raise", 0);
+    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    let told = "IndexError: list index out of range at plugin.py:14";
+    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
+    let (_, mut guest, ..) = python("raise-observe", 0);
+    let events = Events { kind: vec![3], sequence: vec![1], amount: vec![1], keys: vec![] };
+    assert_eq!(guest.observe(&events).unwrap_err().what, "KeyError: 'done' at plugin.py:23, in observe");
+    let (_, mut guest, ..) = python("save", 5);
+    let saved = guest.save().unwrap();
+    assert_eq!(
+        (saved.as_slice(), guest.restore(&saved).unwrap()),
+        (&b"xxxxx"[..], Err("ValueError: 5 bytes are of no use at plugin.py:29".to_owned()))
+    );
+    let (component, mut guest, ..) = python("loop", 0);
+    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    assert!(
+        struck.fault == Fault::Time && struck.what.starts_with("time limit 2ms in plan (6 candidates)"),
+        "{}",
+        struck.what
+    );
+}
+
+#[test]
+fn an_interpreter_has_the_room_that_others_have() {
+    let (component, mut guest, ..) = python("gather", 1 << 20);
+    let at_start = guest.memory();
+    assert!(
+        at_start > 8 << 20 && guest.memory_limit() <= at_start + room(at_start),
+        "{at_start} {}",
+        guest.memory_limit()
+    );
+    let rounds = (0..1000).take_while(|_| ask(&mut guest, round(&component)).is_ok()).count();
+    assert!((120..=128).contains(&rounds), "{rounds} MiB");
+    let limits = Limits { memory: Some(8 << 20), ..Limits::default() };
+    let told = component.instance(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!(told.fault, Fault::Memory);
+    assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
+    let (component, mut guest, ..) = python("fine", 0);
+    let before = guest.memory();
+    for _ in 0..200 {
+        let mut round = round(&component);
+        round.see.flags = vec![0; 64 << 10];
+        ask(&mut guest, round).unwrap();
+    }
+    assert_eq!(guest.memory(), before, "what it is shown, it gives back");
+}
+
+/// A plug-in in Python that keeps 128 KiB of every round falls after some hundred, if it is left alone.
+#[test]
+fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
+    let starts = |rig: &Rig| {
+        rig.metrics
+            .encode()
+            .lines()
+            .filter(|l| l.contains("hook=\"configure\"") && l.contains("_count"))
+            .find_map(|l| l.rsplit_once(' ')?.1.parse::<u32>().ok())
+    };
+    let config = "{\"do\": \"gather\", \"amount\": 131072}".to_owned();
+    let mut rig = Rig::around(Arc::new(component("hostile-python")), Version::new("0", plans()), |terms| {
+        (terms.limits, terms.config) = (Limits { memory: Some(28 << 20), ..Limits::default() }, config);
+    });
+    rig.attachment.open().unwrap();
+    for n in 0..300 {
+        rig.submit(7, n == 0, n == 299);
+        assert_eq!(rig.drain(), [1], "round {n}");
+        if rig.rang() {
+            rig.keep();
+        }
+    }
+    assert!(rig.all_answered());
+    let shown = rig.attachment.show();
+    assert_eq!((shown.calls, shown.fallbacks, shown.strikes, shown.last_fault), (300, 0, 0, None));
+    let instances = starts(&rig).unwrap();
+    assert!((3..=6).contains(&instances), "{instances}; {} of {} bytes", shown.memory, shown.memory_limit);
+}
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn what_is_thrown_is_told_with_its_line_in_javascript() {
+    let component = component("fair-share-js");
+    let (mut guest, heard) = start(&component);
+    let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();
+    assert_eq!(refused, "RangeError: weights.gold must be above 0 at plugin.js:11");
+    assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
+    let (said, round) = ask(&mut guest, round(&component)).unwrap();
+    assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
+    let bare = Columns { len: 1, ..Columns::default() };
+    let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
+    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:19";
+    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
 }

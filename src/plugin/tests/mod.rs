@@ -4,4 +4,5 @@
 mod attachment;
 mod guests;
 mod rig;
+mod swap;
 pub(super) mod wasm;

@@ -12,7 +12,7 @@ use sequor_core::*;
 use crate::plugin::guest::{Limits, ModelFacts, Source};
 use crate::plugin::journal::Journal;
 use crate::plugin::stand_in::Version;
-use crate::plugin::{Attachment, Bell, Clock, Driver, Shadow, Shared, Terms, texts::Texts};
+use crate::plugin::{Attachment, Bell, Clock, Driver, Outlet, Shadow, Shared, Terms, texts::Texts};
 use crate::telemetry::Metrics;
 
 pub(super) const LOAD: Load = Load(0);
@@ -53,8 +53,13 @@ impl Desk {
 }
 
 impl Driver for Desk {
-    fn attach(&self, load: Load, hooks: Option<Hooks>) {
-        self.apply(Event::Attach(load, hooks));
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let mut out = Vec::new();
+        let mut core = self.core.lock();
+        core.apply(self.clock.now(), Event::Attach(load, hooks), &mut out);
+        with();
+        drop(core);
+        self.effects.lock().extend(out);
     }
 
     fn is_there(&self, _: Load) -> bool {
@@ -116,13 +121,18 @@ impl Rig {
     }
 
     pub(super) fn of(version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
+        Rig::around(version.clone(), version, change)
+    }
+
+    /// With a plug-in that is no puppet.
+    pub(super) fn around(source: Arc<dyn Source>, version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
         let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
         let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default(), rounds: None };
         let mut terms = Terms {
             config: "{}".to_owned(),
-            limits: Limits { time: Duration::ZERO, memory: 1000 },
+            limits: Limits { time: Duration::ZERO, memory: Some(1000) },
             strikes: 3,
             shadow: false,
             from_file: false,
@@ -139,9 +149,8 @@ impl Rig {
             keys: vec!["tenant".to_owned()],
         };
         let metrics = Metrics::new(false);
-        let source: Arc<dyn Source> = version.clone();
         let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
-        let attachment = Attachment::new(&shared, whom, (facts, LOAD), desk.clone(), terms);
+        let attachment = Attachment::new(&shared, whom, facts, Outlet::new(LOAD, desk.clone()), terms);
         let (answers, notes) = (BTreeMap::new(), Vec::new());
         Rig { metrics, desk, clock, bells, attachment, version, next_req: 0, answers, notes }
     }
@@ -250,7 +259,7 @@ impl Rig {
         std::iter::from_fn(|| self.turn()).collect()
     }
 
-    fn take(&mut self, out: Vec<Effect>) {
+    pub(super) fn take(&mut self, out: Vec<Effect>) {
         let earlier = std::mem::take(&mut *self.desk.effects.lock());
         for effect in earlier.into_iter().chain(out) {
             match effect {

@@ -187,11 +187,11 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
     let told = struck(&Guest { plan: greedy, ..Guest::default() });
     assert_eq!(
         (told.fault, told.what.as_str()),
-        (Fault::Memory, "memory limit 16 MiB in plan: asked for 1.0 GiB (in plan)")
+        (Fault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
     assert_eq!(plan(&mut start(&Guest { plan: copes, ..Guest::default() }), 3).0, Ok(Decision::Default));
-    let limits = Limits { memory: 1 << 16, ..Limits::default() };
+    let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
     let told = component(&Guest::default()).instance(Arc::new(Heard::default()), limits).unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),
@@ -329,6 +329,18 @@ fn imports_beyond_the_world_are_named_all_together() {
         "wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9",
     );
     assert!(same.starts_with(begin), "{told}");
+}
+
+/// Its code is no good, which only a compiler can tell: what may be refused without one is.
+#[test]
+fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
+    let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
+    let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
+    assert!(matches!(told, Refused::Imports(_)), "{told}");
+    let told = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
+    assert!(matches!(told, Refused::World { .. }), "{told}");
+    let told = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
+    assert!(matches!(told, Refused::Damaged { .. }), "{told}");
 }
 
 #[test]

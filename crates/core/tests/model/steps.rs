@@ -161,6 +161,7 @@ impl World {
         self.same_heads(&round, &shown, load)?;
         self.same_news(&round, load)?;
         self.asked[load] = Some(self.news(load));
+        self.refer.loads[load].consulted = true;
         self.questions.push(Question { round, load, heads, victims: idle, old: false });
         Ok(())
     }

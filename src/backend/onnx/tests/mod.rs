@@ -1,5 +1,6 @@
 //! The backend against the real library, on the tiny models of `tests/models`. Without a library on this machine, one is installed.
 
+mod bound;
 mod failures;
 mod numbers;
 mod strings;

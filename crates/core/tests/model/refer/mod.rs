@@ -112,6 +112,8 @@ pub struct RLoad {
     pub spec: LoadSpec,
     pub external: Option<Hooks>,
     pub retired: Option<u64>,
+    /// Its policy ponders an admission question.
+    pub consulted: bool,
     /// The limit of its retirement has come.
     pub ended: bool,
     pub gone: bool,
@@ -218,6 +220,7 @@ impl Refer {
             gone: false,
             inst: vec![inst; usize::from(spec.instances)],
             turns: Vec::new(),
+            consulted: false,
         });
     }
 
@@ -226,8 +229,14 @@ impl Refer {
             return;
         }
         self.loads[load].external = hooks;
+        let mut given_up = usize::from(std::mem::take(&mut self.loads[load].consulted));
         for inst in &mut self.loads[load].inst {
-            (inst.hold, inst.asked) = (None, false);
+            inst.hold = None;
+            given_up += usize::from(std::mem::take(&mut inst.asked));
+        }
+        // Nobody decides what the one before still ponders.
+        if !hooks.is_some_and(|h| h.plan || h.admit) {
+            self.out.extend(std::iter::repeat_n(Out::Fallback, given_up));
         }
         self.admit_waiting(now, load);
     }

@@ -57,10 +57,19 @@ impl Refer {
     pub fn plan(&self, now: u64, load: usize, inst: usize) -> RPlan {
         let l = &self.loads[load];
         let i = &l.inst[inst];
-        if l.gone || i.in_flight >= l.spec.depth.max(1) || i.asked {
+        let ready = self.ready(load, inst);
+        // Beside a batch that runs, only a full one is taken.
+        let full = match &l.spec.strategy {
+            Strategy::Stateless { batching: false, .. } => 1,
+            Strategy::Stateless { preferred, .. } | Strategy::Oldest { preferred, .. } if !preferred.is_empty() => {
+                preferred.iter().copied().max().unwrap_or(1)
+            }
+            _ => l.spec.max_batch.max(1),
+        };
+        let takes = i.in_flight == 0 || (i.in_flight < l.spec.depth && ready.len() >= full as usize);
+        if l.gone || i.asked || !takes {
             return RPlan::Nothing(None);
         }
-        let ready = self.ready(load, inst);
         let Some(oldest) = ready.first().and_then(|r| self.req(*r)) else { return RPlan::Nothing(None) };
         let limit = oldest.ready.saturating_add(ns(l.spec.limits.max_wait));
         let plans = l.external.is_some_and(|h| h.plan);

@@ -86,6 +86,7 @@ impl Refer {
         if self.loads[load].gone || old {
             return;
         }
+        self.loads[load].consulted = false;
         let instances = self.loads[load].inst.len();
         let fault = match &said {
             Err(fault) => Some(*fault),

@@ -1,0 +1,50 @@
+// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first. Turns are rows over weight.
+import { Plan, Scheduler, keyOf } from "./sdk/index.js";
+
+export class Plugin extends Scheduler {
+  configure(config) {
+    this.burst = config.burst ?? 4;
+    this.clock = 0;
+    this.had = new Map();
+    this.weights = new Map();
+    for (const [tenant, weight] of Object.entries(config.weights ?? {})) {
+      if (!(weight > 0)) throw new RangeError(`weights.${tenant} must be above 0`);
+      this.weights.set(keyOf(tenant), weight);
+    }
+  }
+
+  plan(round, ready) {
+    // Each candidate's turn, as if those of its tenant before it had run.
+    const following = new Map();
+    const { arrivalUs, rows } = ready;
+    const turns = new Float64Array(ready.length);
+    const arrived = ready.sorted(arrivalUs);
+    for (const i of arrived) {
+      const tenant = ready.key("tenant", i);
+      const turn = following.get(tenant) ?? this.turn(tenant);
+      turns[i] = turn;
+      following.set(tenant, turn + rows[i] / this.weight(tenant));
+    }
+    const order = ready.sorted(turns, arrived);
+    this.clock = Math.max(this.clock, turns[order[0]]);
+    return Plan.fire(ready.batch(order, round));
+  }
+
+  observe(event) {
+    if (event.kind !== "done") return;
+    const tenant = event.key("tenant");
+    this.had.set(tenant, this.turn(tenant) + event.amount / this.weight(tenant));
+    if (this.had.size > 4096) {
+      const least = this.clock - this.burst;
+      this.had = new Map([...this.had].filter(([, turn]) => turn > least));
+    }
+  }
+
+  turn(tenant) {
+    return Math.max(this.had.get(tenant) ?? this.clock, this.clock - this.burst / this.weight(tenant));
+  }
+
+  weight(tenant) {
+    return this.weights.get(tenant) ?? 1;
+  }
+}

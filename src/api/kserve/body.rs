@@ -1,0 +1,62 @@
+//! The body of an inference request: taken in up to its limit, and read; over HTTP or as a message of a WebSocket.
+
+use axum::body::{Body, HttpBody};
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::answer;
+use super::form::Form;
+use super::json::{self, Head};
+use super::path::Named;
+use crate::api::{Api, Code, Status};
+use crate::model::InferRequest;
+
+/// Says where in a body the JSON ends and bytes begin.
+pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
+
+/// Reads a body, and takes from its model what its answer needs.
+pub(super) fn read_body(
+    api: &Api,
+    named: &Named,
+    sequence: Option<&str>,
+    json_length: Option<usize>,
+    body: Bytes,
+) -> Result<(InferRequest, Form), Status> {
+    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions: api.regions() };
+    if json_length == Some(0) {
+        let model = api.find(&named.model, &named.version)?;
+        return json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0);
+    }
+    let (request, mut form) = json::infer(head, &body)?;
+    let model = api.find(&named.model, &named.version)?;
+    answer::check(&model.metadata(), &request.outputs, &form)?;
+    form.fit_to(api, &request)?;
+    Ok((request, form))
+}
+
+/// Where the JSON of a body ends; `None` where it is the whole body.
+pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> {
+    let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    let text = || format!("Inference-Header-Content-Length is no length: {value:?}");
+    Ok(Some(length.ok_or_else(|| Status::new(Code::InvalidArgument, "bad_input", text()))?))
+}
+
+/// The whole of a body, if it is no longer than `limit`.
+pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
+    let too_large = || {
+        let text = format!("the request is larger than {limit} bytes (limits.request)");
+        Status::new(Code::TooLarge, "bad_input", text)
+    };
+    // What says that it will be too large is not waited for.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    Limited::new(body, limit).collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return too_large();
+        }
+        Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
+    })
+}

@@ -1,0 +1,66 @@
+//! The languages of plug-ins: what the house must know of one, and the table of them all. What is special to one stands in the file of its name.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use super::c::C;
+use super::javascript::JavaScript;
+use super::python::Python;
+use super::rust::Rust;
+use super::sdk::Kit;
+use super::{Machine, Problem};
+
+/// What a plug-in may be written in.
+pub trait Language: Debug + Sync {
+    /// What `--lang` calls it.
+    fn name(&self) -> &'static str;
+
+    /// The file that tells it.
+    fn source(&self) -> &'static str;
+
+    /// What plug-ins are written against.
+    fn kit(&self) -> Kit;
+
+    /// What a new folder holds, beside what all hold.
+    fn template(&self) -> Kit;
+
+    /// Candidates that a new plug-in asks to be shown at most, where the language is too slow for all of them.
+    fn window(&self) -> Option<u32> {
+        None
+    }
+
+    /// Makes a component of a folder's sources, without its manifest.
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem>;
+
+    /// What this machine has for it. It looks, and installs nothing.
+    fn examine(&self, machine: &Machine) -> Found;
+
+    /// Fetches what a build needs, if it is not there.
+    fn install(&self, machine: &Machine) -> Result<(), Problem>;
+}
+
+/// What there is for a language.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    Ready(String),
+    /// The first build fetches it.
+    Fetched(String),
+    Missing(String),
+}
+
+/// All of them; a folder is in the first whose file it has.
+pub static LANGUAGES: [&dyn Language; 4] = [&Rust, &Python, &JavaScript, &C];
+
+/// The language of this name.
+pub fn named(name: &str) -> Option<&'static dyn Language> {
+    LANGUAGES.into_iter().find(|language| language.name() == name)
+}
+
+/// The language of this folder.
+pub fn of(folder: &Path) -> Result<&'static dyn Language, Problem> {
+    let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
+    found.ok_or_else(|| {
+        let names = LANGUAGES.map(Language::source);
+        Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
+    })
+}

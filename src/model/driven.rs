@@ -1,0 +1,104 @@
+//! A model, as its plug-ins reach it: what its core is to call for, what they are told, and what they may ask.
+
+use std::sync::{Arc, Weak};
+
+use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
+
+use crate::plugin::{self, Attachment, Outlet};
+
+use super::clock::Clock;
+use super::driver::Model;
+use super::loaded::Loaded;
+use super::table::{Acts, ToPolicy};
+
+impl plugin::Clock for Clock {
+    fn now(&self) -> Time {
+        Clock::now(self)
+    }
+}
+
+/// A model, as its plug-ins reach it.
+#[derive(Debug)]
+struct Driven(Weak<Model>);
+
+impl plugin::Driver for Driven {
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        if let Some(model) = self.0.upgrade() {
+            model.attach(load, hooks, with);
+        }
+    }
+
+    fn is_there(&self, load: Load) -> bool {
+        self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
+    }
+
+    fn live(&self, load: Load) -> Option<Live> {
+        self.0.upgrade()?.live_on(load)
+    }
+
+    fn sequence_text(&self, handle: u64) -> Option<String> {
+        self.0.upgrade()?.id_of(Seq::of_handle(handle)?).map(|id| id.to_string())
+    }
+}
+
+/// What a model's external policies are told, and may ask.
+impl Model {
+    /// Which hooks of an external policy the core calls for this load; `with` is done in the same lock section.
+    fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        table.apply(now, Event::Attach(load, hooks));
+        // What was given up was the round of whoever decided until now.
+        let acts = self.settle(&mut table);
+        with();
+        drop(table);
+        self.act(acts, now);
+    }
+
+    /// Where plug-ins reach a load.
+    pub(super) fn outlet(self: &Arc<Self>, load: &Loaded) -> Arc<Outlet> {
+        let made = || Outlet::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
+        Arc::clone(load.outlet.get_or_init(made))
+    }
+
+    /// Who lives on a load; `None` once it is gone.
+    fn live_on(&self, load: Load) -> Option<Live> {
+        let there = self.loads().iter().any(|l| l.key == load);
+        there.then(|| self.table.lock().core.live(load))
+    }
+
+    fn id_of(&self, seq: Seq) -> Option<Id> {
+        self.table.lock().core.id_of(seq).cloned()
+    }
+
+    /// Who decides for those who start now.
+    pub(super) fn decider(&self) -> Option<Arc<Attachment>> {
+        self.loads().iter().find(|l| !l.is_retired()).and_then(|l| l.attachment.load_full())
+    }
+
+    /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
+    pub(super) fn address(&self, acts: &mut Acts) {
+        if acts.policies.is_empty() {
+            return;
+        }
+        let loads = self.loads();
+        for (load, whom, _) in &mut acts.policies {
+            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
+        }
+    }
+
+    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: ToPolicy) {
+        match (whom, what) {
+            (Some(attachment), ToPolicy::News(first, news, lost)) => attachment.tell(first, news, lost),
+            (Some(attachment), ToPolicy::Fallback) => attachment.fell_back(),
+            (Some(attachment), ToPolicy::Stale(picks)) => attachment.went_stale(picks),
+            // Somebody may be about to come.
+            (None, ToPolicy::News(first, news, lost)) => {
+                let loads = self.loads();
+                let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
+                outlet.map(|outlet| outlet.put(first, news, lost));
+            }
+            (None, ToPolicy::Fallback | ToPolicy::Stale(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Why a run gave nothing. Clients read the text.
+
+use std::sync::Arc;
+
+use crate::backend::BackendError;
+use crate::batch::BatchError;
+use crate::device::{DeviceError, Place};
+use crate::state::{SnapshotError, StateError};
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum RunError {
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Its sequence could not be given state memory.
+    #[error(transparent)]
+    NoState(Arc<RunError>),
+    #[error("the state that was kept is not taken: {0}")]
+    Snapshot(#[from] Arc<SnapshotError>),
+}
+
+impl RunError {
+    /// What was wanted and where, if it was memory and there is none.
+    pub(super) fn no_room(&self) -> Option<(Place, usize)> {
+        let device = match self {
+            RunError::NoState(error) => return error.no_room(),
+            RunError::Device(error)
+            | RunError::State(StateError::Device(error))
+            | RunError::Batch(BatchError::Device(error)) => error,
+            RunError::Snapshot(error) => match &**error {
+                SnapshotError::State(StateError::Device(error)) => error,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        match device {
+            DeviceError::OutOfMemory { place, bytes } => Some((*place, *bytes)),
+            _ => None,
+        }
+    }
+}
+
+impl From<SnapshotError> for RunError {
+    fn from(error: SnapshotError) -> RunError {
+        RunError::Snapshot(Arc::new(error))
+    }
+}

@@ -1,0 +1,143 @@
+//! A batch between its taking from the core and its giving back: which rows run, and what became of each. A bad row fails alone.
+
+use sequor_core::{Batch, Req, RowEnd};
+
+use crate::backend::BackendError;
+use crate::batch::Staging;
+use crate::error::Failure;
+
+use super::execute::Executor;
+use super::job::Job;
+use super::loaded::Loaded;
+use super::run_error::RunError;
+use super::slots::Slots;
+use super::table::Task;
+use super::work::{Extent, Outcome, Spent, StateNow, Work};
+
+/// A batch that was taken. It is given back once, by [`Taken::end`].
+#[derive(Debug)]
+pub(super) struct Taken {
+    batch: Batch,
+    jobs: Vec<Option<(Req, Box<Job>)>>,
+    /// What becomes of each real row.
+    fates: Vec<Fate>,
+}
+
+/// A batch that is over: its requests, and how each of its rows ended.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) batch: Batch,
+    pub(super) jobs: Vec<(Req, Box<Job>)>,
+    /// In the order of the batch's real rows.
+    pub(super) rows: Vec<RowEnd>,
+}
+
+/// What becomes of a row.
+#[derive(Debug)]
+enum Fate {
+    Runs,
+    Nothing,
+    Fails(RunError),
+}
+
+impl Taken {
+    /// Does what must be done to slots, and says which rows are to be run.
+    pub(super) fn begin(load: &Loaded, slots: &mut Slots, task: Task) -> (Taken, Vec<Option<Work>>) {
+        let Task { batch, mut jobs } = task;
+        let work = work(&batch, &mut jobs);
+        let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
+        let requests = batch.real().count();
+        load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
+        let (fates, runnable) = match slots.apply(&batch.ops, kept) {
+            Err(error) => ((0..requests).map(|_| Fate::Fails(error.clone())).collect(), Vec::new()),
+            Ok(()) => (work.iter().flatten().map(|w| fate(load, slots, w)).collect(), runnable(load, slots, work)),
+        };
+        (Taken { batch, jobs, fates }, runnable)
+    }
+
+    /// Answers every request. `ran` has one result for each row that was to be run.
+    pub(super) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> Over {
+        let Taken { batch, jobs, fates } = self;
+        let mut ran = ran.into_iter();
+        let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
+        let mut rows = Vec::with_capacity(fates.len());
+        let mut back = Vec::with_capacity(fates.len());
+        for ((req, mut job), fate) in jobs.into_iter().flatten().zip(fates) {
+            let result = match fate {
+                Fate::Runs => ran.next().unwrap_or_else(lost),
+                // An END without inputs runs nothing and is answered with nothing.
+                Fate::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default() }),
+                Fate::Fails(error) => Err(error),
+            };
+            rows.push(match &result {
+                Ok(Outcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
+                Err(RunError::NoState(_)) => RowEnd::NoRoom,
+                Err(_) => RowEnd::Failed,
+            });
+            let failure = |e: RunError| failure(&e, load, &job);
+            job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
+            back.push((req, job));
+        }
+        Over { batch, jobs: back, rows }
+    }
+}
+
+/// Runs the rows of a batch that failed one by one, each to its end. One result for each real row.
+pub(super) fn one_by_one(
+    load: &Loaded,
+    executor: &mut Executor,
+    staging: &mut Staging,
+    work: Vec<Option<Work>>,
+    error: &RunError,
+) -> Vec<Result<Outcome, RunError>> {
+    let real: Vec<Work> = work.into_iter().flatten().collect();
+    if real.len() < 2 {
+        return vec![Err(error.clone())];
+    }
+    let alone = |row: Work| {
+        let (row, mut spent) = ([Some(row)], Spent::default());
+        let result = executor.run(staging, &row, &mut spent);
+        load.ran(Extent::of(&row), &spent);
+        result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
+    };
+    real.into_iter().map(alone).collect()
+}
+
+/// What a client is told of a row that did not run.
+fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
+    match error.no_room() {
+        Some((place, wanted)) => Failure::DeviceMemory {
+            model: load.settings.name.clone(),
+            id: job.id.clone(),
+            place: place.to_string(),
+            wanted: wanted as u64,
+        },
+        None => Failure::Run(error.to_string()),
+    }
+}
+
+/// What each row brings, in the order of the batch.
+fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>> {
+    let row = |(row, job): (&sequor_core::Row, &mut Option<(Req, Box<Job>)>)| match (row, job) {
+        (sequor_core::Row::Real(real), Some((_, job))) => Some(job.work(real)),
+        _ => None,
+    };
+    batch.rows.iter().zip(jobs).map(row).collect()
+}
+
+fn fate(load: &Loaded, slots: &Slots, work: &Work) -> Fate {
+    match slots.roomless(work.slot) {
+        Some(error) => Fate::Fails(error.clone()),
+        None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => Fate::Runs,
+        None => Fate::Nothing,
+    }
+}
+
+/// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
+fn runnable(load: &Loaded, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
+    let runs = |w: &Work| matches!(fate(load, slots, w), Fate::Runs);
+    if load.has_fixed_rows() {
+        return work.into_iter().map(|row| row.filter(runs)).collect();
+    }
+    work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect()
+}

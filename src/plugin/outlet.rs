@@ -1,0 +1,143 @@
+//! Where plug-ins reach a load: what its core calls for, and what it has told and somebody has yet to read. One a load, whoever decides there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use sequor_core::{Hooks, Live, Load, Observed};
+
+use super::attachment::Driver;
+use super::guest::Events;
+use super::inbox::Inbox;
+
+#[derive(Debug)]
+pub struct Outlet {
+    load: Load,
+    driver: Arc<dyn Driver>,
+    calls: Mutex<Calls>,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// What whoever decides wants called; `None`: nobody does.
+    decides: Option<Hooks>,
+    /// Those who come and must know what happens meanwhile.
+    ears: usize,
+    /// What the core calls for now.
+    now: Option<Hooks>,
+}
+
+/// As long as it lives, the core tells what happens, whatever whoever decides wants to know.
+#[derive(Debug)]
+pub(super) struct Ear(Arc<Outlet>);
+
+/// Somebody's place in what happened.
+#[derive(Debug)]
+pub(super) struct Reader {
+    outlet: Arc<Outlet>,
+    number: u64,
+    /// How often something was lost before it came.
+    losses: u64,
+}
+
+impl Calls {
+    /// Nobody's questions are changed by who listens: then only more is told.
+    fn wanted(&self) -> Option<Hooks> {
+        match self.decides {
+            Some(hooks) => Some(Hooks { observe: hooks.observe || self.ears > 0, ..hooks }),
+            None => (self.ears > 0).then(|| Hooks { observe: true, ..Hooks::default() }),
+        }
+    }
+}
+
+impl Outlet {
+    pub fn new(load: Load, driver: Arc<dyn Driver>) -> Arc<Outlet> {
+        Arc::new(Outlet { load, driver, calls: Mutex::default(), inbox: Mutex::default() })
+    }
+
+    pub(super) fn load(&self) -> Load {
+        self.load
+    }
+
+    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.driver.is_there(self.load)
+    }
+
+    pub(super) fn live(&self) -> Option<Live> {
+        self.driver.live(self.load)
+    }
+
+    /// Has the core call for these hooks, and does `with` in the same instant: no question is made for the one and put to the other. Who was
+    /// `closed` has no say any more. `with` runs under locks: it stores, and drops nothing.
+    pub(super) fn call_for(&self, closed: &AtomicBool, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let mut calls = self.calls.lock();
+        if closed.load(Ordering::Acquire) {
+            return;
+        }
+        calls.decides = hooks;
+        self.settle(&mut calls, with);
+    }
+
+    fn settle(&self, calls: &mut Calls, with: &mut dyn FnMut()) {
+        let wanted = calls.wanted();
+        if wanted == calls.now {
+            return with();
+        }
+        calls.now = wanted;
+        self.driver.attach(self.load, wanted, with);
+    }
+
+    /// From now on the core tells what happens.
+    pub(super) fn listen(self: &Arc<Self>) -> Ear {
+        let mut calls = self.calls.lock();
+        calls.ears += 1;
+        self.settle(&mut calls, &mut || {});
+        Ear(Arc::clone(self))
+    }
+
+    /// From now on what is told is kept until it is read.
+    pub(super) fn reader(self: &Arc<Self>) -> Reader {
+        let (number, losses) = self.inbox.lock().enter();
+        Reader { outlet: Arc::clone(self), number, losses }
+    }
+
+    /// What happened, from this serial number on; `lost`: something before it is missing for good. Says how often that was so.
+    pub fn put(&self, first: u64, news: Vec<Observed>, lost: bool) -> u64 {
+        self.inbox.lock().put(first, news, lost)
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let mut calls = self.0.calls.lock();
+        calls.ears -= 1;
+        self.0.settle(&mut calls, &mut || {});
+    }
+}
+
+impl Reader {
+    /// What is before this serial number it is not to be told.
+    pub(super) fn goes_on_from(&self, next: u64) {
+        self.outlet.inbox.lock().goes_on_from(self.number, next);
+    }
+
+    /// Appends at most about `most` of what comes next.
+    pub(super) fn read(&self, keys: usize, most: usize, into: &mut Events) {
+        self.outlet.inbox.lock().read(self.number, keys, most, into);
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.losses
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.outlet.inbox.lock().leave(self.number);
+    }
+}

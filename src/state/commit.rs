@@ -1,0 +1,137 @@
+//! What a run has left of the states: held against what it should be, then taken. A commit is all or nothing for each row.
+
+use sequor_core::{Dim, Shape};
+
+use crate::device::{Moves, Spot};
+
+use super::growing::Growth;
+use super::loose::{self, Loose};
+use super::run::{Bound, Fresh, view_of};
+use super::store::{Kind, StateError, Store};
+use super::way::Way;
+
+impl Store {
+    /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
+    pub fn check(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<(), StateError> {
+        let rows = bound.rows.len() as u64;
+        for (state, produced) in self.states.iter().zip(fresh) {
+            match (&state.kind, produced) {
+                (Kind::Fixed { .. }, None) => {}
+                (Kind::Growing(..) | Kind::Loose { .. }, None) => {
+                    return Err(StateError::Missing { state: state.spec.output.clone() });
+                }
+                (_, Some(produced)) if state.spec.row_of(&produced.shape, rows).is_some() => {}
+                (_, Some(produced)) => {
+                    let want = match state.spec.batch_axis {
+                        Some(axis) => state.spec.dims.with(axis, Dim::Fixed(rows)),
+                        None => state.spec.dims.clone(),
+                    };
+                    let (state, got) = (state.spec.output.clone(), produced.shape.clone());
+                    return Err(StateError::Shape { state, got, want: want.to_string(), rows });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
+    pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
+        let takes = |n: usize| good.get(n).copied().unwrap_or(false);
+        let mut taken: Vec<(usize, u32)> = Vec::with_capacity(bound.rows.len());
+        taken
+            .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
+        // Whatever can fail comes before whatever changes a slot.
+        let left = self.split(bound, fresh, &taken)?;
+        let flips = matches!(bound.way, Way::InPlace { .. }) && self.terms.sides > 1;
+        self.scatter(bound.rows.len(), &taken, &left, flips)?;
+        if flips {
+            for (_, slot) in &taken {
+                self.change(*slot, |view| view.side = 1 - view.side);
+            }
+        }
+        self.settle(left, &taken);
+        for (_, slot) in &taken {
+            self.change(*slot, |view| view.fresh = false);
+        }
+        Ok(())
+    }
+
+    /// What a run has left of the states that are not in the arena, ready to be taken.
+    fn split(
+        &mut self,
+        bound: &Bound,
+        fresh: Vec<Option<Fresh>>,
+        taken: &[(usize, u32)],
+    ) -> Result<Vec<Left>, StateError> {
+        let count = bound.rows.len();
+        let mut out = Vec::with_capacity(self.states.len());
+        for (state, produced) in self.states.iter_mut().zip(fresh) {
+            let torn = || StateError::Torn { state: state.spec.output.clone() };
+            let row = |shape: &Shape| state.spec.row_of(shape, count as u64).ok_or_else(torn);
+            out.push(match (&mut state.kind, produced) {
+                (Kind::Growing(growing, _), Some(Fresh { shape, data })) => {
+                    Left::Growth(growing.grow(&state.spec, row(&shape)?, data, taken)?)
+                }
+                (Kind::Loose { .. }, Some(Fresh { shape, data })) if count == 1 => {
+                    Left::Loose(vec![Loose { shape: row(&shape)?, data }])
+                }
+                (Kind::Loose { .. }, Some(Fresh { shape, data })) => {
+                    Left::Loose(loose::split(&state.spec, &row(&shape)?, count, &data)?)
+                }
+                _ => Left::Nothing,
+            });
+        }
+        Ok(out)
+    }
+
+    /// Moves what a run has left to where it is kept. Where sides are flipped, states in the arena lie there already.
+    fn scatter(&mut self, count: usize, taken: &[(usize, u32)], left: &[Left], flips: bool) -> Result<(), StateError> {
+        let (arena, slots) = (&self.arena, &self.slots);
+        let mut moves = Moves::new(&*self.device, &mut self.scratch);
+        for (state, left) in self.states.iter().zip(left) {
+            match (&state.kind, left) {
+                (Kind::Fixed { index, layout, taken: buffer, .. }, _) if !flips => {
+                    moves.set(layout.scatter(count))?;
+                    for (n, slot) in taken {
+                        if let Some(to) = arena.spot(*index, *slot, view_of(slots, *slot).side) {
+                            moves.row(Some(Spot::of(buffer, n * layout.inner)), to)?;
+                        }
+                    }
+                }
+                (Kind::Growing(growing, _), Left::Growth(growth)) => {
+                    growing.scatter(growth, count, taken, &mut moves)?;
+                }
+                _ => {}
+            }
+        }
+        moves.run()?;
+        if !flips {
+            self.copied += taken.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, left: Vec<Left>, taken: &[(usize, u32)]) {
+        for (state, left) in self.states.iter_mut().zip(left) {
+            match (&mut state.kind, left) {
+                (Kind::Growing(growing, _), Left::Growth(growth)) => growing.settle(growth, taken),
+                (Kind::Loose { slots, .. }, Left::Loose(rows)) => {
+                    let mut rows: Vec<Option<Loose>> = rows.into_iter().map(Some).collect();
+                    for (n, slot) in taken {
+                        if let (Some(place), Some(row)) = (slots.get_mut(*slot as usize), rows.get_mut(*n)) {
+                            *place = row.take();
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a run has left of a state that is not in the arena.
+enum Left {
+    Nothing,
+    Loose(Vec<Loose>),
+    Growth(Growth),
+}

@@ -1,0 +1,48 @@
+//! What is told of a GPU that is in use.
+
+use std::sync::Arc;
+
+use super::kinds::{Gauge, Level};
+use super::names::{Families, Family, Labels};
+
+/// What is set of one GPU that is in use.
+#[derive(Debug, Clone)]
+pub struct GpuMetrics {
+    /// Allocated for states, whether a sequence holds them or not.
+    pub state_bytes: Gauge,
+    pub(super) labels: Labels,
+    pub(super) families: Arc<Families>,
+}
+
+/// What a GPU's gauges say.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GpuReading {
+    pub total_bytes: u64,
+    pub used_bytes: u64,
+    /// From 0 to 1.
+    pub utilization: Option<f64>,
+    pub watts: Option<f64>,
+    pub watts_at_most: Option<f64>,
+    pub joules: Option<f64>,
+}
+
+impl GpuMetrics {
+    /// What is not told is not shown.
+    pub fn set(&self, reading: &GpuReading) {
+        let triton = &self.families.triton;
+        let bytes = |family: &Family<Gauge>, bytes: u64| {
+            family.get_or_create_owned(&self.labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        };
+        bytes(&triton.gpu_total, reading.total_bytes);
+        bytes(&triton.gpu_used, reading.used_bytes);
+        let level = |family: &Family<Level>, level: Option<f64>| {
+            if let Some(level) = level {
+                family.get_or_create_owned(&self.labels).set(level);
+            }
+        };
+        level(&triton.gpu_utilization, reading.utilization);
+        level(&triton.gpu_power, reading.watts);
+        level(&triton.gpu_power_limit, reading.watts_at_most);
+        level(&triton.gpu_energy, reading.joules);
+    }
+}

@@ -1,0 +1,236 @@
+//! Two batches of an instance under way on an accelerator: one is asked for while the other runs, each is given back when it is done, and
+//! whatever goes wrong, every sum is that of the steps that were answered. The accelerators are stand-ins, which do nothing before somebody
+//! waits for it and let nobody's wait end before they are told.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sequor::backend::mock::MockBackend;
+use sequor::device::stand_in::StandIns;
+use sequor::error::Failure;
+use sequor_core::Id;
+
+use crate::support::server::wait;
+use crate::support::{Server, model};
+
+/// A model on a stand-in, and the shape of every batch that was asked for so far.
+struct House {
+    gpus: StandIns,
+    server: Server,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl House {
+    fn new(batch: u32, slots: u32, program: &str) -> House {
+        House::of(batch, slots, program, 256 << 20)
+    }
+
+    fn of(batch: u32, slots: u32, program: &str, room: usize) -> House {
+        let dims = if program.starts_with("append") { -1 } else { 1 };
+        let config = format!(
+            r#"
+            max_batch_size: {batch}
+            instance_group {{ kind: KIND_GPU count: 1 }}
+            input {{ name: "INPUT" data_type: TYPE_INT32 dims: [ {dims} ] }}
+            output {{ name: "OUTPUT" data_type: TYPE_INT32 dims: [ {dims} ] }}
+            sequence_batching {{
+              max_sequence_idle_microseconds: 600000000
+              oldest {{ max_candidate_sequences: {slots} }}
+              state {{ input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_INT32 dims: [ {dims} ] }}
+            }}
+            "#
+        );
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let shapes = Arc::clone(&asked);
+        let backend = MockBackend::with_hook(Arc::new(move |shape| shapes.lock().push(shape.to_string())));
+        let gpus = StandIns::new(1, room);
+        let server = model("sum").config(&config).mock(program, backend.with_stand_ins()).accelerators(&gpus).serve();
+        House { gpus, server, asked }
+    }
+
+    #[track_caller]
+    fn wait_for(&self, runs: usize) {
+        wait(|| self.asked.lock().len() >= runs, || format!("{:?} were asked for, not {runs}", self.asked.lock()));
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.gpus.go_on();
+    }
+}
+
+#[test]
+fn the_next_batch_is_asked_for_while_one_runs() {
+    let house = House::new(1, 4, "accumulate INT32");
+    let [a, b, c] = [1u64, 2, 3].map(|id| house.server.seq(id));
+    house.gpus.hold();
+    let before = house.gpus.waits();
+    let first = a.start().input(&[1]).send();
+    let (second, third) = (b.start().input(&[10]).send(), c.start().input(&[100]).send());
+    house.wait_for(2);
+    house.gpus.finish(1);
+    first.gives(&[1]);
+    // The first has made room for a third beside the second, which is not done.
+    house.wait_for(3);
+    let step = a.step().input(&[2]).send();
+    assert_eq!(house.asked.lock().len(), 3);
+    house.gpus.go_on();
+    second.gives(&[10]);
+    third.gives(&[100]);
+    step.gives(&[3]);
+    assert_eq!((house.asked.lock().len(), house.gpus.waits() - before), (4, 4), "one wait a batch");
+}
+
+#[test]
+fn what_does_not_fill_a_batch_waits_for_the_one_that_runs() {
+    let house = House::new(4, 8, "accumulate INT32");
+    house.gpus.hold();
+    let first = house.server.seq(1).start().input(&[1]).send();
+    house.wait_for(1);
+    let few: Vec<_> = (2..4u64).map(|id| house.server.seq(id).start().input(&[id as i32]).send()).collect();
+    house.gpus.finish(1);
+    first.gives(&[1]);
+    house.wait_for(2);
+    let many: Vec<_> = (4..8u64).map(|id| house.server.seq(id).start().input(&[id as i32]).send()).collect();
+    house.wait_for(3);
+    assert_eq!(*house.asked.lock(), ["[1,1]", "[2,1]", "[4,1]"]);
+    house.gpus.go_on();
+    for (id, waiting) in (2..).zip(few.into_iter().chain(many)) {
+        waiting.gives(&[id]);
+    }
+}
+
+/// Every sequence sends its steps one after the other; some are poison, which fails that step and no other.
+fn load(house: &House, sequences: u64, steps: i32, poison: i32) {
+    std::thread::scope(|scope| {
+        for id in 1..=sequences {
+            let seq = house.server.seq(id);
+            scope.spawn(move || {
+                let mut want = 0;
+                for n in 0..steps {
+                    // No START is poison: what is left of one that failed is another story.
+                    let value = if n == 0 { 1 } else { (id as i32 * 7 + n * 13) % 20 };
+                    let ask = if n == 0 { seq.start() } else { seq.step() };
+                    match ask.input(&[value]).send().result() {
+                        Ok(answer) => {
+                            want += value;
+                            assert_eq!(answer.output::<i32>("OUTPUT"), [want], "sequence {id}, step {n}");
+                        }
+                        Err(Failure::Run(_)) if value == poison => {}
+                        Err(other) => panic!("sequence {id}, step {n}: {other:?}"),
+                    }
+                }
+                seq.end().input(&[1]).gives(&[want + 1]);
+            });
+        }
+    });
+    assert_eq!(house.server.repository.live(), 0);
+    assert_eq!(house.server.repository.state_bytes().0, 0);
+}
+
+#[test]
+fn sums_stay_right_under_load() {
+    let house = House::new(4, 24, "accumulate INT32 cost=200");
+    load(&house, 24, 40, -1);
+    assert!(house.asked.lock().iter().any(|shape| shape == "[4,1]"), "no batch was full");
+}
+
+#[test]
+fn sums_stay_right_under_load_with_rows_that_fail() {
+    let house = House::new(4, 24, "accumulate INT32 cost=50 poison=19");
+    load(&house, 24, 40, 19);
+}
+
+#[test]
+fn a_state_is_let_out_as_of_a_step_that_was_answered() {
+    let house = House::new(1, 2, "accumulate INT32");
+    let a = house.server.seq(1);
+    a.start().input(&[1]).gives(&[1]);
+    house.gpus.hold();
+    let step = a.step().input(&[2]).send();
+    house.wait_for(2);
+    let file = std::thread::scope(|scope| {
+        let export = scope.spawn(|| house.server.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap());
+        house.gpus.go_on();
+        export.join().unwrap()
+    });
+    step.gives(&[3]);
+    let text = String::from_utf8_lossy(&file);
+    assert!(text.contains(r#""sequor.step":"2""#) && file.ends_with(&3i32.to_le_bytes()), "{text}");
+}
+
+#[test]
+fn what_is_under_way_is_answered_when_the_server_stops() {
+    let house = House::new(1, 4, "accumulate INT32");
+    house.gpus.hold();
+    let [first, second] = [1u64, 2].map(|id| house.server.seq(id).start().input(&[5]).send());
+    house.wait_for(2);
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| house.server.repository.stop());
+        house.gpus.go_on();
+        stop.join().unwrap();
+    });
+    first.gives(&[5]);
+    second.gives(&[5]);
+}
+
+#[test]
+fn a_gpu_that_breaks_down_fails_whatever_is_under_way_and_all_that_comes() {
+    let house = House::new(1, 4, "accumulate INT32");
+    let [a, b] = [1u64, 2].map(|id| house.server.seq(id));
+    a.start().input(&[1]).gives(&[1]);
+    b.start().input(&[1]).gives(&[1]);
+    house.gpus.hold();
+    let under_way = [a.step().input(&[1]).send(), b.step().input(&[1]).send()];
+    house.wait_for(4);
+    house.gpus.break_down();
+    let sentence = |failure: Failure| match failure {
+        Failure::Run(text) => assert_eq!(text, "GPU 0 failed to finish its work: it was broken on purpose"),
+        other => panic!("{other:?}"),
+    };
+    under_way.into_iter().for_each(|waiting| sentence(waiting.fails()));
+    sentence(a.step().input(&[1]).fails());
+    assert_eq!(house.asked.lock().len(), 4, "nothing is asked of it any more");
+}
+
+#[test]
+fn states_that_grow_stay_on_the_accelerator() {
+    let house = House::new(2, 4, "append INT32 dims=-1");
+    let [a, b] = [1u64, 2].map(|id| house.server.seq(id));
+    // The first state has one element.
+    a.start().input(&[5]).gives(&[0, 5]);
+    b.start().input(&[7]).gives(&[0, 7]);
+    let before = house.gpus.copied();
+    a.step().input(&[6]).gives(&[0, 5, 6]);
+    assert_eq!(house.gpus.copied() - before, 4 + 12, "an input there, an output back");
+    b.step().input(&[8]).gives(&[0, 7, 8]);
+    // Together, held back by one of another length that runs alone.
+    let c = house.server.seq(3);
+    house.gpus.hold();
+    let first = c.start().input(&[1]).send();
+    house.wait_for(5);
+    let both = [a.step().input(&[1, 2]).send(), b.step().input(&[3, 4]).send()];
+    house.gpus.go_on();
+    first.gives(&[0, 1]);
+    for (waiting, want) in both.into_iter().zip([[0, 5, 6, 1, 2], [0, 7, 8, 3, 4]]) {
+        waiting.gives(&want);
+    }
+    let file = house.server.repository.find("sum", "").unwrap().export(&Id::Int(2)).unwrap();
+    b.end().input(&[9]).gives(&[0, 7, 8, 3, 4, 9]);
+    house.server.repository.find("sum", "").unwrap().import(Id::Int(9), file).unwrap();
+    house.server.seq(9).step().input(&[2]).gives(&[0, 7, 8, 3, 4, 2]);
+    a.start().input(&[1]).gives(&[0, 1]);
+}
+
+#[test]
+fn a_growing_state_that_finds_no_room_fails_alone_and_is_as_it_was() {
+    let house = House::of(1, 2, "append INT32 dims=-1", 7 << 20);
+    let a = house.server.seq(1);
+    a.start().input(&[5]).gives(&[0, 5]);
+    match a.step().input(&vec![1i32; 1 << 20]).fails() {
+        Failure::Run(text) => assert!(text.contains("GPU 0 has no room for"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    a.step().input(&[6]).gives(&[0, 5, 6]);
+}

@@ -1,0 +1,94 @@
+//! One policy in several languages: fair shares in Rust, and the same again. In the simulator the same requests get the same batches, whoever
+//! decides; answers take no time there, so that a slow language is no worse off.
+
+use std::path::Path;
+
+use sequor::plugin::cache::{COMPILED, Cache};
+use sequor::plugin::guest::Limits;
+use sequor::simulate::file::File;
+use sequor::simulate::{Contender, Costs, Experiment, Plug};
+use serde_json::Value;
+
+use crate::operator::guest;
+use crate::python::prepared;
+
+/// Tenants of unlike appetite, and no more candidates at a time than the slowest language is shown.
+const LOAD: &str = "
+    for = \"3s\"
+    [serve]
+    slots = 60
+    max_batch = 4
+    idle = \"never\"
+    max_wait = \"1h\"
+    [[poisson]]
+    rate = \"2500/s\"
+    sequences = 60
+    steps = 40
+    tenants = { count = 6, zipf = 1.2 }
+";
+const COST: &str = "
+    [plan]
+    micros = 0
+    nanos_each = 0
+    instructions_a_micro = 1000000000000
+    [[point]]
+    batch = 1
+    micros = 900
+    [[point]]
+    batch = 4
+    micros = 2200
+";
+
+/// What a run comes to, but for who decided and at what price.
+fn outcome(run: &impl serde::Serialize) -> Value {
+    let mut outcome = serde_json::to_value(run).unwrap();
+    for key in ["policy", "rounds"] {
+        outcome.as_object_mut().unwrap().remove(key);
+    }
+    outcome
+}
+
+/// The guest in Rust and its twin decide alike.
+fn decides_alike(twin: &str, config: &str) {
+    let file = File::read(Path::new("x.toml"), LOAD).unwrap();
+    let cache = Cache::new(&prepared("SEQUOR_CACHE").join(COMPILED)).unwrap();
+    let plug = |name: &str| {
+        let plug = Plug::new(&format!("{name}.wasm"), &guest(name), config, Limits::default(), Some(&cache)).unwrap();
+        Contender::plugin(name, plug)
+    };
+    let experiment = Experiment {
+        workload: file.workload(7).unwrap(),
+        serving: file.serve.settle().unwrap(),
+        costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
+        contenders: vec![Contender::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
+        seed: 7,
+    };
+    let runs = experiment.run().runs;
+    let [oldest, rust, other] = runs.as_slice() else { panic!("{} runs", runs.len()) };
+    for run in [rust, other] {
+        let rounds = run.rounds.as_ref().unwrap();
+        assert_eq!((rounds.faults, rounds.fallbacks, run.unanswered), (0, 0, 0), "{}", run.policy);
+        assert!(rounds.questions > 1000, "{} rounds", rounds.questions);
+    }
+    assert_eq!(outcome(rust), outcome(other), "{twin}");
+    assert_ne!(outcome(rust), outcome(oldest), "else anything would do");
+}
+
+const WEIGHTS: &str = "{\"burst\": 2, \"weights\": {\"t1\": 3, \"t4\": 0.5}}";
+
+#[test]
+fn fair_shares_are_the_same_in_python() {
+    decides_alike("fair-share-python", WEIGHTS);
+}
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn fair_shares_are_the_same_in_javascript() {
+    decides_alike("fair-share-js", WEIGHTS);
+}
+
+/// Under `cargo xtask test --all-languages`. It knows no weights.
+#[test]
+fn fair_shares_are_the_same_in_c() {
+    decides_alike("fair-share-c", "{\"burst\": 2}");
+}
