@@ -205,6 +205,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         let deadline = arrival.within.map(|within| arrival.at + within);
         let wait = self.setup.serving.backlog_timeout.filter(|_| arrival.start).map(|wait| arrival.at + wait);
         let key = self.tenant_keys.get(usize::from(arrival.tenant)).copied().unwrap_or(0);
+        let (numbers, keys) = self.setup.workload.features.at(arrival.flow, key);
         Submit {
             req,
             id: Id::Int(u64::from(arrival.sequence) + 1),
@@ -221,13 +222,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
             priority: arrival.priority,
-            traits: Traits {
-                rows: 1,
-                bytes: arrival.bytes,
-                shape: arrival.shape,
-                keys: [key, 0, 0, 0],
-                ..Traits::default()
-            },
+            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers, ..Traits::default() },
             origin: 0,
         }
     }

@@ -87,7 +87,8 @@ fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<Tried, Problem> {
     let seed = load.seed.unwrap_or(1);
     let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(Problem::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);
-    plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{name}: {what}")))?;
+    plug.try_out(&workload.facts(serving.facts(instances)))
+        .map_err(|what| Problem::Given(format!("{name}: {what}")))?;
     let contenders = vec![Contender::named("oldest").map_err(Problem::Given)?, Contender::plugin(&name, plug)];
     let report = Experiment { workload, serving, costs: Costs::default(), contenders, seed }.run();
     let runs = report.runs.iter().filter(|run| run.policy == name);

@@ -103,6 +103,7 @@ impl Replay {
             request.tenant.as_ref().map_or(NOBODY, |name| place_of(name.to_string(), &mut self.workload.tenants));
         let sequence = self.number(request.seq);
         self.workload.arrivals.push(Arrival {
+            flow: 0,
             at,
             sequence,
             start: request.start || request.seq.is_none(),
