@@ -49,7 +49,8 @@ fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     rig.submit(1, true, false);
     admits(&mut rig, vec![Admission::Take { instance: 0 }]);
     rig.drain();
-    (rig.submit(2, true, false), rig.submit(3, true, false));
+    rig.submit(2, true, false);
+    rig.submit(3, true, false);
     rig.wait(5000);
     rig.submit(1, false, true);
     rig.drain();
