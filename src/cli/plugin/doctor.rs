@@ -26,7 +26,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             Found::Fetched(what) => ("at the first build", what),
             Found::Missing(what) => ("missing", what),
         };
-        println!("{:<8}{how:<20}{what}", language);
+        println!("{language:<8}{how:<20}{what}");
     }
     if found.iter().all(|(_, found)| matches!(found, Found::Missing(_))) {
         return Err(Failed::Failed("there is no language to write plug-ins in".to_owned()));
