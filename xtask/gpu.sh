@@ -20,7 +20,11 @@ part() {
     fi
 }
 
-part "program" ./sequor --version
+# Either may be left behind where there is little room on the way: the server, and libraries that are not packed.
+[ -x ./sequor ] && part "program" ./sequor --version
+for archive in lib.tar lib.tar.*; do
+    [ -d lib ] || [ ! -f "$archive" ] || part "libraries" python3 -m tarfile -e "$archive"
+done
 part "devices of the host" env -u SEQUOR_TEST_GPU ./device
 
 if ! found=$(./gpu look 2>&1); then

@@ -10,6 +10,7 @@ use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::plugin::Loader;
 use sequor::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, Services, Source, Struck};
+use sequor::plugin::report::{Attached, Plugins as _};
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 
@@ -47,6 +48,21 @@ pub(crate) fn figures() -> Told<()> {
         let name = plugin.unwrap_or("no plug-in");
         println!("  {name:<20}{rate:>9.0} ({:.3} x){of_cpu:>9.0} ({:.3} x)", rate / first, of_cpu / first_of_cpu);
     }
+    for (plugin, house) in &houses {
+        if let Some(name) = plugin {
+            decided(name, house)?;
+        }
+    }
+    Ok(())
+}
+
+/// That it was this plug-in whose time was measured: what it was asked, and what it left to the server.
+fn decided(name: &str, house: &House) -> Told<()> {
+    let all = house.repository.show(name)?.attached;
+    let Attached { state, calls, p50_us, p99_us, fallbacks, .. } = all.first().ok_or("it is attached nowhere")?;
+    println!(
+        "  {name:<20}{state:?}, {calls} questions, {p50_us:.1} us (p99 {p99_us:.1}), {fallbacks} left to the server"
+    );
     Ok(())
 }
 

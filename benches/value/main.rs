@@ -1,6 +1,7 @@
 //! What a plug-in is good for, live and in the simulator: the same requests, at the same times, to the server's own repository in this process
 //! with a stand-in for a backend whose runs take 5 ms, and to the simulator. `tests/it/value.rs` holds the simulator's half to its word.
-//! `cargo bench --bench value`, on a machine that does little else.
+//! `cargo bench --bench value`, on a machine that does little else; `-- --only live` (or deadlines, shares) a part of it, `-- --keep FOLDER`
+//! leaves the recordings there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -33,9 +34,19 @@ fn main() -> Told<()> {
     if std::env::args().any(|a| a == "--list") {
         return Ok(());
     }
-    deadlines()?;
-    shares()?;
-    like_live()
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
+    let wants = |part: &str| behind("--only").is_none_or(|only| only == part);
+    if wants("deadlines") {
+        deadlines()?;
+    }
+    if wants("shares") {
+        shares()?;
+    }
+    if wants("live") {
+        like_live(behind("--keep").map(Path::new))?;
+    }
+    Ok(())
 }
 
 fn made(text: &str, long: Duration) -> Told<(File, Workload)> {
@@ -109,13 +120,13 @@ fn shares() -> Told<()> {
 }
 
 /// How far the simulator is from what a recording says of the day it was made, at three loads.
-fn like_live() -> Told<()> {
+fn like_live(keep: Option<&Path>) -> Told<()> {
     println!("waits, ms: live, and the simulator with the recording's requests and run times");
     for (share, rate) in [(0.5, 800), (0.7, 1120), (0.9, 1440)] {
         let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
         let (_, workload) = made(&text, LONG)?;
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join("trace.jsonl");
+        let file = keep.unwrap_or(folder.path()).join(format!("load-{share}.jsonl"));
         live::play(&workload, None, Some(&file))?;
         let mut replay = Replay::new(None);
         replay.file(&file, std::io::BufReader::new(std::fs::File::open(&file)?))?;

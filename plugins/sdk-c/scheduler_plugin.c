@@ -162,6 +162,12 @@ void exports_sequor_plugin_scheduler_list_sequence_free(exports_sequor_plugin_sc
   }
 }
 
+void exports_sequor_plugin_scheduler_option_list_sequence_free(exports_sequor_plugin_scheduler_option_list_sequence_t *ptr) {
+  if (ptr->is_some) {
+    exports_sequor_plugin_scheduler_list_sequence_free(&ptr->val);
+  }
+}
+
 void scheduler_plugin_list_u64_free(scheduler_plugin_list_u64_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -169,6 +175,12 @@ void scheduler_plugin_list_u64_free(scheduler_plugin_list_u64_t *ptr) {
     for (size_t i = 0; i < list_len; i++) {
     }
     free(list_ptr);
+  }
+}
+
+void scheduler_plugin_option_list_u64_free(scheduler_plugin_option_list_u64_t *ptr) {
+  if (ptr->is_some) {
+    scheduler_plugin_list_u64_free(&ptr->val);
   }
 }
 
@@ -182,6 +194,12 @@ void scheduler_plugin_list_u32_free(scheduler_plugin_list_u32_t *ptr) {
   }
 }
 
+void scheduler_plugin_option_list_u32_free(scheduler_plugin_option_list_u32_t *ptr) {
+  if (ptr->is_some) {
+    scheduler_plugin_list_u32_free(&ptr->val);
+  }
+}
+
 void scheduler_plugin_list_u8_free(scheduler_plugin_list_u8_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -189,6 +207,12 @@ void scheduler_plugin_list_u8_free(scheduler_plugin_list_u8_t *ptr) {
     for (size_t i = 0; i < list_len; i++) {
     }
     free(list_ptr);
+  }
+}
+
+void scheduler_plugin_option_list_u8_free(scheduler_plugin_option_list_u8_t *ptr) {
+  if (ptr->is_some) {
+    scheduler_plugin_list_u8_free(&ptr->val);
   }
 }
 
@@ -202,6 +226,12 @@ void scheduler_plugin_list_f64_free(scheduler_plugin_list_f64_t *ptr) {
   }
 }
 
+void scheduler_plugin_option_list_f64_free(scheduler_plugin_option_list_f64_t *ptr) {
+  if (ptr->is_some) {
+    scheduler_plugin_list_f64_free(&ptr->val);
+  }
+}
+
 void exports_sequor_plugin_scheduler_list_key_free(exports_sequor_plugin_scheduler_list_key_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -212,21 +242,27 @@ void exports_sequor_plugin_scheduler_list_key_free(exports_sequor_plugin_schedul
   }
 }
 
+void exports_sequor_plugin_scheduler_option_list_key_free(exports_sequor_plugin_scheduler_option_list_key_t *ptr) {
+  if (ptr->is_some) {
+    exports_sequor_plugin_scheduler_list_key_free(&ptr->val);
+  }
+}
+
 void exports_sequor_plugin_scheduler_columns_free(exports_sequor_plugin_scheduler_columns_t *ptr) {
-  exports_sequor_plugin_scheduler_list_sequence_free(&ptr->sequence);
-  scheduler_plugin_list_u64_free(&ptr->step);
-  scheduler_plugin_list_u32_free(&ptr->slot);
-  scheduler_plugin_list_u64_free(&ptr->arrival_us);
-  scheduler_plugin_list_u64_free(&ptr->ready_us);
-  scheduler_plugin_list_u64_free(&ptr->deadline_us);
-  scheduler_plugin_list_u32_free(&ptr->priority);
-  scheduler_plugin_list_u64_free(&ptr->shape_key);
-  scheduler_plugin_list_u8_free(&ptr->start_end);
-  scheduler_plugin_list_u32_free(&ptr->rows);
-  scheduler_plugin_list_u64_free(&ptr->input_bytes);
-  scheduler_plugin_list_u64_free(&ptr->state_bytes);
-  scheduler_plugin_list_f64_free(&ptr->numbers);
-  exports_sequor_plugin_scheduler_list_key_free(&ptr->keys);
+  exports_sequor_plugin_scheduler_option_list_sequence_free(&ptr->sequence);
+  scheduler_plugin_option_list_u64_free(&ptr->step);
+  scheduler_plugin_option_list_u32_free(&ptr->slot);
+  scheduler_plugin_option_list_u64_free(&ptr->arrival_us);
+  scheduler_plugin_option_list_u64_free(&ptr->ready_us);
+  scheduler_plugin_option_list_u64_free(&ptr->deadline_us);
+  scheduler_plugin_option_list_u32_free(&ptr->priority);
+  scheduler_plugin_option_list_u64_free(&ptr->shape_key);
+  scheduler_plugin_option_list_u8_free(&ptr->start_end);
+  scheduler_plugin_option_list_u32_free(&ptr->rows);
+  scheduler_plugin_option_list_u64_free(&ptr->input_bytes);
+  scheduler_plugin_option_list_u64_free(&ptr->state_bytes);
+  scheduler_plugin_option_list_f64_free(&ptr->numbers);
+  exports_sequor_plugin_scheduler_option_list_key_free(&ptr->keys);
 }
 
 void scheduler_plugin_option_u64_free(scheduler_plugin_option_u64_t *ptr) {
@@ -394,7 +430,175 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_configure(uint8_t * arg,
 
 __attribute__((__export_name__("sequor:plugin/scheduler@0.1.0#plan")))
 uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
-  exports_sequor_plugin_scheduler_round_t arg0 = (exports_sequor_plugin_scheduler_round_t) {
+  exports_sequor_plugin_scheduler_option_list_sequence_t option;
+  switch ((int32_t) *((uint8_t*) (arg + (32+1*sizeof(void*))))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+2*sizeof(void*))))), (*((size_t*) (arg + (32+3*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option0;
+  switch ((int32_t) *((uint8_t*) (arg + (32+4*sizeof(void*))))) {
+    case 0: {
+      option0.is_some = false;
+      break;
+    }
+    case 1: {
+      option0.is_some = true;
+      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option1;
+  switch ((int32_t) *((uint8_t*) (arg + (32+7*sizeof(void*))))) {
+    case 0: {
+      option1.is_some = false;
+      break;
+    }
+    case 1: {
+      option1.is_some = true;
+      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+8*sizeof(void*))))), (*((size_t*) (arg + (32+9*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option2;
+  switch ((int32_t) *((uint8_t*) (arg + (32+10*sizeof(void*))))) {
+    case 0: {
+      option2.is_some = false;
+      break;
+    }
+    case 1: {
+      option2.is_some = true;
+      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option3;
+  switch ((int32_t) *((uint8_t*) (arg + (32+13*sizeof(void*))))) {
+    case 0: {
+      option3.is_some = false;
+      break;
+    }
+    case 1: {
+      option3.is_some = true;
+      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+14*sizeof(void*))))), (*((size_t*) (arg + (32+15*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option4;
+  switch ((int32_t) *((uint8_t*) (arg + (32+16*sizeof(void*))))) {
+    case 0: {
+      option4.is_some = false;
+      break;
+    }
+    case 1: {
+      option4.is_some = true;
+      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option5;
+  switch ((int32_t) *((uint8_t*) (arg + (32+19*sizeof(void*))))) {
+    case 0: {
+      option5.is_some = false;
+      break;
+    }
+    case 1: {
+      option5.is_some = true;
+      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+20*sizeof(void*))))), (*((size_t*) (arg + (32+21*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option6;
+  switch ((int32_t) *((uint8_t*) (arg + (32+22*sizeof(void*))))) {
+    case 0: {
+      option6.is_some = false;
+      break;
+    }
+    case 1: {
+      option6.is_some = true;
+      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u8_t option7;
+  switch ((int32_t) *((uint8_t*) (arg + (32+25*sizeof(void*))))) {
+    case 0: {
+      option7.is_some = false;
+      break;
+    }
+    case 1: {
+      option7.is_some = true;
+      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+26*sizeof(void*))))), (*((size_t*) (arg + (32+27*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option8;
+  switch ((int32_t) *((uint8_t*) (arg + (32+28*sizeof(void*))))) {
+    case 0: {
+      option8.is_some = false;
+      break;
+    }
+    case 1: {
+      option8.is_some = true;
+      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+29*sizeof(void*))))), (*((size_t*) (arg + (32+30*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option9;
+  switch ((int32_t) *((uint8_t*) (arg + (32+31*sizeof(void*))))) {
+    case 0: {
+      option9.is_some = false;
+      break;
+    }
+    case 1: {
+      option9.is_some = true;
+      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+32*sizeof(void*))))), (*((size_t*) (arg + (32+33*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option10;
+  switch ((int32_t) *((uint8_t*) (arg + (32+34*sizeof(void*))))) {
+    case 0: {
+      option10.is_some = false;
+      break;
+    }
+    case 1: {
+      option10.is_some = true;
+      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+35*sizeof(void*))))), (*((size_t*) (arg + (32+36*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_f64_t option11;
+  switch ((int32_t) *((uint8_t*) (arg + (32+37*sizeof(void*))))) {
+    case 0: {
+      option11.is_some = false;
+      break;
+    }
+    case 1: {
+      option11.is_some = true;
+      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+38*sizeof(void*))))), (*((size_t*) (arg + (32+39*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_option_list_key_t option12;
+  switch ((int32_t) *((uint8_t*) (arg + (32+40*sizeof(void*))))) {
+    case 0: {
+      option12.is_some = false;
+      break;
+    }
+    case 1: {
+      option12.is_some = true;
+      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+41*sizeof(void*))))), (*((size_t*) (arg + (32+42*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_round_t arg13 = (exports_sequor_plugin_scheduler_round_t) {
     (uint64_t) (uint64_t) (*((int64_t*) (arg + 0))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 8))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 12))),
@@ -403,43 +607,43 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 24))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 28))),
   };
-  exports_sequor_plugin_scheduler_columns_t arg1 = (exports_sequor_plugin_scheduler_columns_t) {
+  exports_sequor_plugin_scheduler_columns_t arg14 = (exports_sequor_plugin_scheduler_columns_t) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 32))),
-    (exports_sequor_plugin_scheduler_list_sequence_t) (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+1*sizeof(void*))))), (*((size_t*) (arg + (32+2*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+3*sizeof(void*))))), (*((size_t*) (arg + (32+4*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+7*sizeof(void*))))), (*((size_t*) (arg + (32+8*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+9*sizeof(void*))))), (*((size_t*) (arg + (32+10*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+13*sizeof(void*))))), (*((size_t*) (arg + (32+14*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+15*sizeof(void*))))), (*((size_t*) (arg + (32+16*sizeof(void*))))) },
-    (scheduler_plugin_list_u8_t) (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+19*sizeof(void*))))), (*((size_t*) (arg + (32+20*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+21*sizeof(void*))))), (*((size_t*) (arg + (32+22*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) },
-    (scheduler_plugin_list_f64_t) (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+25*sizeof(void*))))), (*((size_t*) (arg + (32+26*sizeof(void*))))) },
-    (exports_sequor_plugin_scheduler_list_key_t) (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+27*sizeof(void*))))), (*((size_t*) (arg + (32+28*sizeof(void*))))) },
+    (exports_sequor_plugin_scheduler_option_list_sequence_t) option,
+    (scheduler_plugin_option_list_u64_t) option0,
+    (scheduler_plugin_option_list_u32_t) option1,
+    (scheduler_plugin_option_list_u64_t) option2,
+    (scheduler_plugin_option_list_u64_t) option3,
+    (scheduler_plugin_option_list_u64_t) option4,
+    (scheduler_plugin_option_list_u32_t) option5,
+    (scheduler_plugin_option_list_u64_t) option6,
+    (scheduler_plugin_option_list_u8_t) option7,
+    (scheduler_plugin_option_list_u32_t) option8,
+    (scheduler_plugin_option_list_u64_t) option9,
+    (scheduler_plugin_option_list_u64_t) option10,
+    (scheduler_plugin_option_list_f64_t) option11,
+    (exports_sequor_plugin_scheduler_option_list_key_t) option12,
   };
   exports_sequor_plugin_scheduler_decision_t val;
-  bool ret = exports_sequor_plugin_scheduler_plan(&arg0, &arg1, &val);
+  bool ret = exports_sequor_plugin_scheduler_plan(&arg13, &arg14, &val);
 
-  exports_sequor_plugin_scheduler_option_decision_t ret2;
-  ret2.is_some = ret;
-  ret2.val = val;
+  exports_sequor_plugin_scheduler_option_decision_t ret15;
+  ret15.is_some = ret;
+  ret15.val = val;
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
-  if ((ret2).is_some) {
-    const exports_sequor_plugin_scheduler_decision_t *payload3 = &(ret2).val;
+  if ((ret15).is_some) {
+    const exports_sequor_plugin_scheduler_decision_t *payload16 = &(ret15).val;
     *((int8_t*)(ptr + 0)) = 1;
-    *((size_t*)(ptr + (8+1*sizeof(void*)))) = ((*payload3).fire).len;
-    *((uint8_t **)(ptr + 8)) = (uint8_t *) ((*payload3).fire).ptr;
-    *((size_t*)(ptr + (8+3*sizeof(void*)))) = ((*payload3).reject).len;
-    *((uint8_t **)(ptr + (8+2*sizeof(void*)))) = (uint8_t *) ((*payload3).reject).ptr;
-    *((int32_t*)(ptr + (8+4*sizeof(void*)))) = (int32_t) ((*payload3).reject_code);
-    if (((*payload3).wake_us).is_some) {
-      const uint64_t *payload5 = &((*payload3).wake_us).val;
+    *((size_t*)(ptr + (8+1*sizeof(void*)))) = ((*payload16).fire).len;
+    *((uint8_t **)(ptr + 8)) = (uint8_t *) ((*payload16).fire).ptr;
+    *((size_t*)(ptr + (8+3*sizeof(void*)))) = ((*payload16).reject).len;
+    *((uint8_t **)(ptr + (8+2*sizeof(void*)))) = (uint8_t *) ((*payload16).reject).ptr;
+    *((int32_t*)(ptr + (8+4*sizeof(void*)))) = (int32_t) ((*payload16).reject_code);
+    if (((*payload16).wake_us).is_some) {
+      const uint64_t *payload18 = &((*payload16).wake_us).val;
       *((int8_t*)(ptr + (16+4*sizeof(void*)))) = 1;
-      *((int64_t*)(ptr + (24+4*sizeof(void*)))) = (int64_t) (*payload5);
+      *((int64_t*)(ptr + (24+4*sizeof(void*)))) = (int64_t) (*payload18);
     } else {
       *((int8_t*)(ptr + (16+4*sizeof(void*)))) = 0;
     }
@@ -451,7 +655,343 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
 
 __attribute__((__export_name__("sequor:plugin/scheduler@0.1.0#admit")))
 uint8_t * __wasm_export_exports_sequor_plugin_scheduler_admit(uint8_t * arg) {
-  exports_sequor_plugin_scheduler_round_t arg0 = (exports_sequor_plugin_scheduler_round_t) {
+  exports_sequor_plugin_scheduler_option_list_sequence_t option;
+  switch ((int32_t) *((uint8_t*) (arg + (32+1*sizeof(void*))))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+2*sizeof(void*))))), (*((size_t*) (arg + (32+3*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option0;
+  switch ((int32_t) *((uint8_t*) (arg + (32+4*sizeof(void*))))) {
+    case 0: {
+      option0.is_some = false;
+      break;
+    }
+    case 1: {
+      option0.is_some = true;
+      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option1;
+  switch ((int32_t) *((uint8_t*) (arg + (32+7*sizeof(void*))))) {
+    case 0: {
+      option1.is_some = false;
+      break;
+    }
+    case 1: {
+      option1.is_some = true;
+      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+8*sizeof(void*))))), (*((size_t*) (arg + (32+9*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option2;
+  switch ((int32_t) *((uint8_t*) (arg + (32+10*sizeof(void*))))) {
+    case 0: {
+      option2.is_some = false;
+      break;
+    }
+    case 1: {
+      option2.is_some = true;
+      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option3;
+  switch ((int32_t) *((uint8_t*) (arg + (32+13*sizeof(void*))))) {
+    case 0: {
+      option3.is_some = false;
+      break;
+    }
+    case 1: {
+      option3.is_some = true;
+      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+14*sizeof(void*))))), (*((size_t*) (arg + (32+15*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option4;
+  switch ((int32_t) *((uint8_t*) (arg + (32+16*sizeof(void*))))) {
+    case 0: {
+      option4.is_some = false;
+      break;
+    }
+    case 1: {
+      option4.is_some = true;
+      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option5;
+  switch ((int32_t) *((uint8_t*) (arg + (32+19*sizeof(void*))))) {
+    case 0: {
+      option5.is_some = false;
+      break;
+    }
+    case 1: {
+      option5.is_some = true;
+      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+20*sizeof(void*))))), (*((size_t*) (arg + (32+21*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option6;
+  switch ((int32_t) *((uint8_t*) (arg + (32+22*sizeof(void*))))) {
+    case 0: {
+      option6.is_some = false;
+      break;
+    }
+    case 1: {
+      option6.is_some = true;
+      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u8_t option7;
+  switch ((int32_t) *((uint8_t*) (arg + (32+25*sizeof(void*))))) {
+    case 0: {
+      option7.is_some = false;
+      break;
+    }
+    case 1: {
+      option7.is_some = true;
+      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+26*sizeof(void*))))), (*((size_t*) (arg + (32+27*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option8;
+  switch ((int32_t) *((uint8_t*) (arg + (32+28*sizeof(void*))))) {
+    case 0: {
+      option8.is_some = false;
+      break;
+    }
+    case 1: {
+      option8.is_some = true;
+      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+29*sizeof(void*))))), (*((size_t*) (arg + (32+30*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option9;
+  switch ((int32_t) *((uint8_t*) (arg + (32+31*sizeof(void*))))) {
+    case 0: {
+      option9.is_some = false;
+      break;
+    }
+    case 1: {
+      option9.is_some = true;
+      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+32*sizeof(void*))))), (*((size_t*) (arg + (32+33*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option10;
+  switch ((int32_t) *((uint8_t*) (arg + (32+34*sizeof(void*))))) {
+    case 0: {
+      option10.is_some = false;
+      break;
+    }
+    case 1: {
+      option10.is_some = true;
+      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+35*sizeof(void*))))), (*((size_t*) (arg + (32+36*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_f64_t option11;
+  switch ((int32_t) *((uint8_t*) (arg + (32+37*sizeof(void*))))) {
+    case 0: {
+      option11.is_some = false;
+      break;
+    }
+    case 1: {
+      option11.is_some = true;
+      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+38*sizeof(void*))))), (*((size_t*) (arg + (32+39*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_option_list_key_t option12;
+  switch ((int32_t) *((uint8_t*) (arg + (32+40*sizeof(void*))))) {
+    case 0: {
+      option12.is_some = false;
+      break;
+    }
+    case 1: {
+      option12.is_some = true;
+      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+41*sizeof(void*))))), (*((size_t*) (arg + (32+42*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_option_list_sequence_t option13;
+  switch ((int32_t) *((uint8_t*) (arg + (32+46*sizeof(void*))))) {
+    case 0: {
+      option13.is_some = false;
+      break;
+    }
+    case 1: {
+      option13.is_some = true;
+      option13.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+47*sizeof(void*))))), (*((size_t*) (arg + (32+48*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option14;
+  switch ((int32_t) *((uint8_t*) (arg + (32+49*sizeof(void*))))) {
+    case 0: {
+      option14.is_some = false;
+      break;
+    }
+    case 1: {
+      option14.is_some = true;
+      option14.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+50*sizeof(void*))))), (*((size_t*) (arg + (32+51*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option15;
+  switch ((int32_t) *((uint8_t*) (arg + (32+52*sizeof(void*))))) {
+    case 0: {
+      option15.is_some = false;
+      break;
+    }
+    case 1: {
+      option15.is_some = true;
+      option15.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+53*sizeof(void*))))), (*((size_t*) (arg + (32+54*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option16;
+  switch ((int32_t) *((uint8_t*) (arg + (32+55*sizeof(void*))))) {
+    case 0: {
+      option16.is_some = false;
+      break;
+    }
+    case 1: {
+      option16.is_some = true;
+      option16.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+56*sizeof(void*))))), (*((size_t*) (arg + (32+57*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option17;
+  switch ((int32_t) *((uint8_t*) (arg + (32+58*sizeof(void*))))) {
+    case 0: {
+      option17.is_some = false;
+      break;
+    }
+    case 1: {
+      option17.is_some = true;
+      option17.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+59*sizeof(void*))))), (*((size_t*) (arg + (32+60*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option18;
+  switch ((int32_t) *((uint8_t*) (arg + (32+61*sizeof(void*))))) {
+    case 0: {
+      option18.is_some = false;
+      break;
+    }
+    case 1: {
+      option18.is_some = true;
+      option18.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+62*sizeof(void*))))), (*((size_t*) (arg + (32+63*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option19;
+  switch ((int32_t) *((uint8_t*) (arg + (32+64*sizeof(void*))))) {
+    case 0: {
+      option19.is_some = false;
+      break;
+    }
+    case 1: {
+      option19.is_some = true;
+      option19.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+65*sizeof(void*))))), (*((size_t*) (arg + (32+66*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option20;
+  switch ((int32_t) *((uint8_t*) (arg + (32+67*sizeof(void*))))) {
+    case 0: {
+      option20.is_some = false;
+      break;
+    }
+    case 1: {
+      option20.is_some = true;
+      option20.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+68*sizeof(void*))))), (*((size_t*) (arg + (32+69*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u8_t option21;
+  switch ((int32_t) *((uint8_t*) (arg + (32+70*sizeof(void*))))) {
+    case 0: {
+      option21.is_some = false;
+      break;
+    }
+    case 1: {
+      option21.is_some = true;
+      option21.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+71*sizeof(void*))))), (*((size_t*) (arg + (32+72*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u32_t option22;
+  switch ((int32_t) *((uint8_t*) (arg + (32+73*sizeof(void*))))) {
+    case 0: {
+      option22.is_some = false;
+      break;
+    }
+    case 1: {
+      option22.is_some = true;
+      option22.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+74*sizeof(void*))))), (*((size_t*) (arg + (32+75*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option23;
+  switch ((int32_t) *((uint8_t*) (arg + (32+76*sizeof(void*))))) {
+    case 0: {
+      option23.is_some = false;
+      break;
+    }
+    case 1: {
+      option23.is_some = true;
+      option23.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+77*sizeof(void*))))), (*((size_t*) (arg + (32+78*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_u64_t option24;
+  switch ((int32_t) *((uint8_t*) (arg + (32+79*sizeof(void*))))) {
+    case 0: {
+      option24.is_some = false;
+      break;
+    }
+    case 1: {
+      option24.is_some = true;
+      option24.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+80*sizeof(void*))))), (*((size_t*) (arg + (32+81*sizeof(void*))))) };
+      break;
+    }
+  }
+  scheduler_plugin_option_list_f64_t option25;
+  switch ((int32_t) *((uint8_t*) (arg + (32+82*sizeof(void*))))) {
+    case 0: {
+      option25.is_some = false;
+      break;
+    }
+    case 1: {
+      option25.is_some = true;
+      option25.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+83*sizeof(void*))))), (*((size_t*) (arg + (32+84*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_option_list_key_t option26;
+  switch ((int32_t) *((uint8_t*) (arg + (32+85*sizeof(void*))))) {
+    case 0: {
+      option26.is_some = false;
+      break;
+    }
+    case 1: {
+      option26.is_some = true;
+      option26.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+86*sizeof(void*))))), (*((size_t*) (arg + (32+87*sizeof(void*))))) };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_round_t arg27 = (exports_sequor_plugin_scheduler_round_t) {
     (uint64_t) (uint64_t) (*((int64_t*) (arg + 0))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 8))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 12))),
@@ -460,43 +1000,43 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_admit(uint8_t * arg) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 24))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 28))),
   };
-  exports_sequor_plugin_scheduler_columns_t arg1 = (exports_sequor_plugin_scheduler_columns_t) {
+  exports_sequor_plugin_scheduler_columns_t arg28 = (exports_sequor_plugin_scheduler_columns_t) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 32))),
-    (exports_sequor_plugin_scheduler_list_sequence_t) (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+1*sizeof(void*))))), (*((size_t*) (arg + (32+2*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+3*sizeof(void*))))), (*((size_t*) (arg + (32+4*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+7*sizeof(void*))))), (*((size_t*) (arg + (32+8*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+9*sizeof(void*))))), (*((size_t*) (arg + (32+10*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+13*sizeof(void*))))), (*((size_t*) (arg + (32+14*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+15*sizeof(void*))))), (*((size_t*) (arg + (32+16*sizeof(void*))))) },
-    (scheduler_plugin_list_u8_t) (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+19*sizeof(void*))))), (*((size_t*) (arg + (32+20*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+21*sizeof(void*))))), (*((size_t*) (arg + (32+22*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) },
-    (scheduler_plugin_list_f64_t) (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+25*sizeof(void*))))), (*((size_t*) (arg + (32+26*sizeof(void*))))) },
-    (exports_sequor_plugin_scheduler_list_key_t) (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+27*sizeof(void*))))), (*((size_t*) (arg + (32+28*sizeof(void*))))) },
+    (exports_sequor_plugin_scheduler_option_list_sequence_t) option,
+    (scheduler_plugin_option_list_u64_t) option0,
+    (scheduler_plugin_option_list_u32_t) option1,
+    (scheduler_plugin_option_list_u64_t) option2,
+    (scheduler_plugin_option_list_u64_t) option3,
+    (scheduler_plugin_option_list_u64_t) option4,
+    (scheduler_plugin_option_list_u32_t) option5,
+    (scheduler_plugin_option_list_u64_t) option6,
+    (scheduler_plugin_option_list_u8_t) option7,
+    (scheduler_plugin_option_list_u32_t) option8,
+    (scheduler_plugin_option_list_u64_t) option9,
+    (scheduler_plugin_option_list_u64_t) option10,
+    (scheduler_plugin_option_list_f64_t) option11,
+    (exports_sequor_plugin_scheduler_option_list_key_t) option12,
   };
-  scheduler_plugin_list_u32_t arg2 = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+29*sizeof(void*))))), (*((size_t*) (arg + (32+30*sizeof(void*))))) };
-  exports_sequor_plugin_scheduler_columns_t arg3 = (exports_sequor_plugin_scheduler_columns_t) {
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+31*sizeof(void*))))),
-    (exports_sequor_plugin_scheduler_list_sequence_t) (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+32*sizeof(void*))))), (*((size_t*) (arg + (32+33*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+34*sizeof(void*))))), (*((size_t*) (arg + (32+35*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+36*sizeof(void*))))), (*((size_t*) (arg + (32+37*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+38*sizeof(void*))))), (*((size_t*) (arg + (32+39*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+40*sizeof(void*))))), (*((size_t*) (arg + (32+41*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+42*sizeof(void*))))), (*((size_t*) (arg + (32+43*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+44*sizeof(void*))))), (*((size_t*) (arg + (32+45*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+46*sizeof(void*))))), (*((size_t*) (arg + (32+47*sizeof(void*))))) },
-    (scheduler_plugin_list_u8_t) (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+48*sizeof(void*))))), (*((size_t*) (arg + (32+49*sizeof(void*))))) },
-    (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+50*sizeof(void*))))), (*((size_t*) (arg + (32+51*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+52*sizeof(void*))))), (*((size_t*) (arg + (32+53*sizeof(void*))))) },
-    (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+54*sizeof(void*))))), (*((size_t*) (arg + (32+55*sizeof(void*))))) },
-    (scheduler_plugin_list_f64_t) (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+56*sizeof(void*))))), (*((size_t*) (arg + (32+57*sizeof(void*))))) },
-    (exports_sequor_plugin_scheduler_list_key_t) (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+58*sizeof(void*))))), (*((size_t*) (arg + (32+59*sizeof(void*))))) },
+  scheduler_plugin_list_u32_t arg29 = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+43*sizeof(void*))))), (*((size_t*) (arg + (32+44*sizeof(void*))))) };
+  exports_sequor_plugin_scheduler_columns_t arg30 = (exports_sequor_plugin_scheduler_columns_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+45*sizeof(void*))))),
+    (exports_sequor_plugin_scheduler_option_list_sequence_t) option13,
+    (scheduler_plugin_option_list_u64_t) option14,
+    (scheduler_plugin_option_list_u32_t) option15,
+    (scheduler_plugin_option_list_u64_t) option16,
+    (scheduler_plugin_option_list_u64_t) option17,
+    (scheduler_plugin_option_list_u64_t) option18,
+    (scheduler_plugin_option_list_u32_t) option19,
+    (scheduler_plugin_option_list_u64_t) option20,
+    (scheduler_plugin_option_list_u8_t) option21,
+    (scheduler_plugin_option_list_u32_t) option22,
+    (scheduler_plugin_option_list_u64_t) option23,
+    (scheduler_plugin_option_list_u64_t) option24,
+    (scheduler_plugin_option_list_f64_t) option25,
+    (exports_sequor_plugin_scheduler_option_list_key_t) option26,
   };
   exports_sequor_plugin_scheduler_list_admission_t ret;
-  exports_sequor_plugin_scheduler_admit(&arg0, &arg1, &arg2, &arg3, &ret);
+  exports_sequor_plugin_scheduler_admit(&arg27, &arg28, &arg29, &arg30, &ret);
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   *((size_t*)(ptr + sizeof(void*))) = (ret).len;

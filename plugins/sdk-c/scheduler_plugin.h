@@ -84,9 +84,19 @@ typedef struct {
 } exports_sequor_plugin_scheduler_list_sequence_t;
 
 typedef struct {
+  bool is_some;
+  exports_sequor_plugin_scheduler_list_sequence_t val;
+} exports_sequor_plugin_scheduler_option_list_sequence_t;
+
+typedef struct {
   uint64_t *ptr;
   size_t len;
 } scheduler_plugin_list_u64_t;
+
+typedef struct {
+  bool is_some;
+  scheduler_plugin_list_u64_t val;
+} scheduler_plugin_option_list_u64_t;
 
 typedef struct {
   uint32_t *ptr;
@@ -94,9 +104,19 @@ typedef struct {
 } scheduler_plugin_list_u32_t;
 
 typedef struct {
+  bool is_some;
+  scheduler_plugin_list_u32_t val;
+} scheduler_plugin_option_list_u32_t;
+
+typedef struct {
   uint8_t *ptr;
   size_t len;
 } scheduler_plugin_list_u8_t;
+
+typedef struct {
+  bool is_some;
+  scheduler_plugin_list_u8_t val;
+} scheduler_plugin_option_list_u8_t;
 
 typedef struct {
   double *ptr;
@@ -104,43 +124,53 @@ typedef struct {
 } scheduler_plugin_list_f64_t;
 
 typedef struct {
+  bool is_some;
+  scheduler_plugin_list_f64_t val;
+} scheduler_plugin_option_list_f64_t;
+
+typedef struct {
   exports_sequor_plugin_scheduler_key_t *ptr;
   size_t len;
 } exports_sequor_plugin_scheduler_list_key_t;
 
+typedef struct {
+  bool is_some;
+  exports_sequor_plugin_scheduler_list_key_t val;
+} exports_sequor_plugin_scheduler_option_list_key_t;
+
 // The candidates: entry `i` of every column is of candidate `i`. They stand in the order in which they became ready; in `admit`, in the
-// order in which they began to wait. A column that plugin.toml does not want is empty.
+// order in which they began to wait. A column that plugin.toml does not want, or that nothing is in, is `none`, and costs nothing.
 typedef struct exports_sequor_plugin_scheduler_columns_t {
-  // How many candidates there are. Every column that is filled has this length.
+  // How many candidates there are. A column that is there has this length.
   uint32_t   len;
   // Its sequence; 0 for a request without one. No sequence is there twice.
-  exports_sequor_plugin_scheduler_list_sequence_t   sequence;
+  exports_sequor_plugin_scheduler_option_list_sequence_t   sequence;
   // The step of its sequence that waits, counted from 1.
-  scheduler_plugin_list_u64_t   step;
+  scheduler_plugin_option_list_u64_t   step;
   // Its slot; `u32::MAX` in `admit`, where it has none yet, and without sequences.
-  scheduler_plugin_list_u32_t   slot;
+  scheduler_plugin_option_list_u32_t   slot;
   // When it came.
-  scheduler_plugin_list_u64_t   arrival_us;
+  scheduler_plugin_option_list_u64_t   arrival_us;
   // When its turn had come. Of a victim: since when it is idle.
-  scheduler_plugin_list_u64_t   ready_us;
+  scheduler_plugin_option_list_u64_t   ready_us;
   // When its client loses interest; `u64::MAX` if never.
-  scheduler_plugin_list_u64_t   deadline_us;
+  scheduler_plugin_option_list_u64_t   deadline_us;
   // The client's priority; 0 is the model's default.
-  scheduler_plugin_list_u32_t   priority;
+  scheduler_plugin_option_list_u32_t   priority;
   // Candidates with unlike numbers here cannot be in one batch.
-  scheduler_plugin_list_u64_t   shape_key;
+  scheduler_plugin_option_list_u64_t   shape_key;
   // 1: it starts its sequence; 2: it ends it; 3: both.
-  scheduler_plugin_list_u8_t   start_end;
+  scheduler_plugin_option_list_u8_t   start_end;
   // Rows it takes of a batch; always 1 with sequences.
-  scheduler_plugin_list_u32_t   rows;
+  scheduler_plugin_option_list_u32_t   rows;
   // Bytes of its inputs.
-  scheduler_plugin_list_u64_t   input_bytes;
+  scheduler_plugin_option_list_u64_t   input_bytes;
   // Bytes of its sequence's state.
-  scheduler_plugin_list_u64_t   state_bytes;
+  scheduler_plugin_option_list_u64_t   state_bytes;
   // Numeric features, row by row: `len` times as many as `model.numbers` has names.
-  scheduler_plugin_list_f64_t   numbers;
+  scheduler_plugin_option_list_f64_t   numbers;
   // Key features, row by row: `len` times as many as `model.keys` has names.
-  exports_sequor_plugin_scheduler_list_key_t   keys;
+  exports_sequor_plugin_scheduler_option_list_key_t   keys;
 } exports_sequor_plugin_scheduler_columns_t;
 
 typedef struct {
@@ -250,15 +280,27 @@ void exports_sequor_plugin_scheduler_model_free(exports_sequor_plugin_scheduler_
 
 void exports_sequor_plugin_scheduler_list_sequence_free(exports_sequor_plugin_scheduler_list_sequence_t *ptr);
 
+void exports_sequor_plugin_scheduler_option_list_sequence_free(exports_sequor_plugin_scheduler_option_list_sequence_t *ptr);
+
 void scheduler_plugin_list_u64_free(scheduler_plugin_list_u64_t *ptr);
+
+void scheduler_plugin_option_list_u64_free(scheduler_plugin_option_list_u64_t *ptr);
 
 void scheduler_plugin_list_u32_free(scheduler_plugin_list_u32_t *ptr);
 
+void scheduler_plugin_option_list_u32_free(scheduler_plugin_option_list_u32_t *ptr);
+
 void scheduler_plugin_list_u8_free(scheduler_plugin_list_u8_t *ptr);
+
+void scheduler_plugin_option_list_u8_free(scheduler_plugin_option_list_u8_t *ptr);
 
 void scheduler_plugin_list_f64_free(scheduler_plugin_list_f64_t *ptr);
 
+void scheduler_plugin_option_list_f64_free(scheduler_plugin_option_list_f64_t *ptr);
+
 void exports_sequor_plugin_scheduler_list_key_free(exports_sequor_plugin_scheduler_list_key_t *ptr);
+
+void exports_sequor_plugin_scheduler_option_list_key_free(exports_sequor_plugin_scheduler_option_list_key_t *ptr);
 
 void exports_sequor_plugin_scheduler_columns_free(exports_sequor_plugin_scheduler_columns_t *ptr);
 

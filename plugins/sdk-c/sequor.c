@@ -167,8 +167,8 @@ size_t sequor_batch(const sequor_round *round, const sequor_columns *ready, cons
   uint64_t shape = 0;
   for (size_t n = 0; n < count && left; n++) {
     uint32_t i = order[n];
-    uint32_t rows = ready->rows.len ? ready->rows.ptr[i] : 1;
-    uint64_t of = ready->shape_key.len ? ready->shape_key.ptr[i] : 0;
+    uint32_t rows = ready->rows.is_some ? ready->rows.val.ptr[i] : 1;
+    uint64_t of = ready->shape_key.is_some ? ready->shape_key.val.ptr[i] : 0;
     if (!taken) shape = of;
     if (of != shape || (taken && rows > left)) continue;
     batch[taken++] = i;

@@ -7,6 +7,7 @@
 
 typedef sequor_plugin_types_model_t sequor_model;
 typedef exports_sequor_plugin_scheduler_round_t sequor_round;
+// A column that plugin.toml does not want is not there (`is_some`); its numbers are `ready->rows.val.ptr[i]`.
 typedef exports_sequor_plugin_scheduler_columns_t sequor_columns;
 typedef exports_sequor_plugin_scheduler_events_t sequor_events;
 typedef exports_sequor_plugin_scheduler_admission_t sequor_admission;
@@ -44,7 +45,7 @@ const char *sequor_restore(const uint8_t *saved, size_t len);
 void sequor_log(uint32_t level, const char *message);
 // The number of this name in the outermost table of a configuration.
 double sequor_number(const char *config, const char *name, double missing);
-// The column of a key feature, or -1; keys are ready->keys.ptr[i * model->keys.len + column].
+// The column of a key feature, or -1; keys are ready->keys.val.ptr[i * model->keys.len + column].
 int sequor_key_column(const sequor_model *model, const char *feature);
 // The key of a text: its 64-bit FNV-1a.
 uint64_t sequor_key_of(const char *text);

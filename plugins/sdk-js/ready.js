@@ -47,8 +47,8 @@ export class Ready {
     let left = round.maxBatch;
     let shape;
     for (const i of order) {
-      const size = rows.length ? rows[i] : 1;
-      const of = shapeKey.length ? shapeKey[i] : 0n;
+      const size = rows?.length ? rows[i] : 1;
+      const of = shapeKey?.length ? shapeKey[i] : 0n;
       shape ??= of;
       if (of !== shape || (size > left && taken.length > 0)) continue;
       taken.push(i);
@@ -64,7 +64,7 @@ export class Ready {
   }
 
   #asked(name) {
-    const column = this.#columns[name];
+    const column = this.#columns[name] ?? [];
     if (column.length === 0 && this.length > 0) {
       const asked = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
       throw new Error(`the server was not asked for this column; add "${asked}" to \`columns\` of plugin.toml`);

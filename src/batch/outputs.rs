@@ -93,10 +93,9 @@ impl Cut {
     /// The parts, in order.
     pub fn tensors(self) -> impl Iterator<Item = Tensor> {
         let (dtype, data) = (self.dtype, self.data.into_bytes());
-        let starts: Vec<usize> = std::iter::once(0).chain(self.parts.iter().map(|(_, end)| *end)).collect();
-        self.parts.into_iter().zip(starts).map(move |((shape, end), at)| {
-            let end = end.min(data.len());
-            Tensor { dtype, shape, data: data.slice(at.min(end)..end) }
+        self.parts.into_iter().scan(0, move |at, (shape, end)| {
+            let start = std::mem::replace(at, end.min(data.len()));
+            Some(Tensor { dtype, shape, data: data.slice(start..*at) })
         })
     }
 }

@@ -19,6 +19,8 @@ pub struct Child {
     pub grpc: String,
     /// `host:port` of its metrics.
     pub metrics: Option<String>,
+    /// `host:port` of its operators' listener.
+    pub admin: Option<String>,
     /// From its start until it said that it serves.
     pub ready_after: Duration,
 }
@@ -45,13 +47,13 @@ impl Child {
         let (mut said, mut found) = (String::new(), None);
         for line in lines {
             said = line.map_err(failed)?;
-            found = address(&said, "grpc").map(|grpc| (grpc, address(&said, "metrics")));
+            found = address(&said, "grpc").map(|grpc| (grpc, address(&said, "metrics"), admin(&said)));
             if found.is_some() {
                 break;
             }
         }
-        if let Some((grpc, metrics)) = found {
-            return Ok(Child { process, _output: output, grpc, metrics, ready_after: began.elapsed() });
+        if let Some((grpc, metrics, admin)) = found {
+            return Ok(Child { process, _output: output, grpc, metrics, admin, ready_after: began.elapsed() });
         }
         // Its output is closed; so it is about to end, if it has not.
         let _ = process.kill();
@@ -80,6 +82,12 @@ fn address(line: &str, word: &str) -> Option<String> {
     Some(format!("{}:{port}", Ipv4Addr::LOCALHOST))
 }
 
+/// The address of the page that the line names.
+fn admin(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("admin and status page  http://")?;
+    Some(rest.split(['/', ' ']).next()?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +98,9 @@ mod tests {
         assert_eq!(address(line, "grpc").as_deref(), Some("127.0.0.1:4002"));
         assert_eq!(address(line, "metrics").as_deref(), Some("127.0.0.1:4003"));
         assert_eq!(address("http  off   grpc  off", "grpc"), None);
+        let line = "grpc  127.0.0.1:4002   metrics  :4003   admin and status page  http://127.0.0.1:4004/";
+        assert_eq!(admin(line).as_deref(), Some("127.0.0.1:4004"));
+        assert_eq!(admin("grpc  127.0.0.1:4002   admin and status page  off"), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         rounds: base(&super::variable).map(|base| base.join("rounds")),
     };
     let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    let cache = base(&super::variable).map(|base| base.join(COMPILED));
+    let cache = compiled();
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
     let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
@@ -46,9 +46,14 @@ pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
 }
 
-/// Code that was compiled before, by whoever tries plug-ins here. Without it each is compiled each time.
-pub(super) fn compiled() -> Option<Cache> {
-    base(&super::variable).and_then(|base| Cache::new(&base.join(COMPILED)).ok())
+/// Where compiled code is kept, by the server and by whoever tries a plug-in on this machine.
+fn compiled() -> Option<PathBuf> {
+    base(&super::variable).map(|base| base.join(COMPILED))
+}
+
+/// The compiled code that is kept, if there is a place for it.
+pub(super) fn cache() -> Option<Cache> {
+    compiled().and_then(|folder| Cache::new(&folder).ok())
 }
 
 /// Where compiled code and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.

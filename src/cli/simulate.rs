@@ -17,6 +17,7 @@ use crate::simulate::file::File;
 use crate::simulate::rate::Rate;
 use crate::simulate::serving::Expire;
 use crate::simulate::workload::bursts::Bursts;
+use crate::simulate::workload::features::Given;
 use crate::simulate::workload::poisson::Poisson;
 use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
@@ -196,7 +197,7 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
         time: get::<Span>(matches, "plugin-time").map_or(default.time, |span| span.0),
         memory: get::<Size>(matches, "plugin-memory").map(|size| size.0).or(default.memory),
     };
-    let made = names.into_iter().map(|name| contenders::contender(name, &set, limits, &serving));
+    let made = names.into_iter().map(|name| contenders::contender(name, &set, limits, (&workload, &serving)));
     let contenders = made.collect::<Result<_, _>>()?;
     Ok(Experiment { workload, serving, costs, contenders, seed })
 }
@@ -239,10 +240,22 @@ fn of_flags(matches: &ArgMatches) -> File {
     let (priority, bytes, shape) = (0, 0, 0);
     let mut file = File::default();
     if let Some(rate) = get(matches, "poisson") {
-        file.poisson.push(Poisson { rate, sequences, steps, deadline, tenant, tenants, priority, bytes, shape });
+        file.poisson.push(Poisson {
+            rate,
+            sequences,
+            steps,
+            deadline,
+            tenant,
+            tenants,
+            features: Given::new(),
+            priority,
+            bytes,
+            shape,
+        });
     } else if let Some(Rate { count, per }) = get(matches, "bursts") {
         let (every, size) = (Span(per), count.round() as u32);
         file.bursts.push(Bursts {
+            features: Given::new(),
             every,
             size,
             spread: None,
@@ -258,6 +271,7 @@ fn of_flags(matches: &ArgMatches) -> File {
     } else if let Some(sequences) = get(matches, "talkers") {
         let (step, talk, silence, jitter, sequence) = (get(matches, "step"), None, None, None, None);
         let talkers = Talkers {
+            features: Given::new(),
             step,
             talk,
             silence,

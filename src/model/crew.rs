@@ -15,7 +15,7 @@ use super::flights;
 use super::instance::{self, Baton, Handle};
 use super::loaded::Loaded;
 use super::run_error::RunError;
-use super::seat::Seat;
+use super::site::Site;
 use super::sync::{self, JoinHandle};
 
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(super) enum Crew {
 }
 
 impl Crew {
-    pub(super) fn new(load: &Arc<Loaded>, seat: Seat) -> Result<Crew, RunError> {
-        let (spec, away) = (load.spec(), seat.device.place() != Place::Host);
+    pub(super) fn new(load: &Arc<Loaded>, site: Site) -> Result<Crew, RunError> {
+        let (spec, away) = (load.spec(), site.device.place() != Place::Host);
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
-        let executor = Executor::new(Arc::clone(load), seat, spec.slots(), sided)?;
+        let executor = Executor::new(Arc::clone(load), site, spec.slots(), sided)?;
         // The host has nothing to do while it waits for itself.
         Ok(match spec.depth {
             2.. if away => Crew::Ahead(Box::new(Ahead::new(executor, spec.depth)?)),

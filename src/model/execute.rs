@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 use super::loaded::Loaded;
 use super::ports::{Held, Outlets, feed};
 use super::run_error::RunError;
-use super::seat::Seat;
+use super::site::Site;
 use super::slots::Slots;
 use super::work::{Extent, Outcome, Spent, StateNow, Work};
 
@@ -51,8 +51,8 @@ pub(super) struct Submitted {
 }
 
 impl Executor {
-    pub(super) fn new(load: Arc<Loaded>, seat: Seat, slots: u32, sided: bool) -> Result<Executor, RunError> {
-        let Seat { graph, device, pool, gpu } = seat;
+    pub(super) fn new(load: Arc<Loaded>, site: Site, slots: u32, sided: bool) -> Result<Executor, RunError> {
+        let Site { graph, device, pool, gpu } = site;
         let store = Store::new(&device, load.states.clone(), slots, sided)?;
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];

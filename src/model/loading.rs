@@ -21,8 +21,8 @@ use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::loaded::Loaded;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
-use super::seat::Seat;
-use super::{seat, sync};
+use super::site::Site;
+use super::{site, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -137,17 +137,17 @@ impl Repository {
     // === one version ===
 
     fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
-        let seats = self.seats(&draft.file(version), &draft.processors())?;
-        let Some(first) = seats.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
+        let sites = self.sites(&draft.file(version), &draft.processors())?;
+        let Some(first) = sites.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
-        self.equip(version, settings, seats, auto.clone()).map_err(|e| vec![e])
+        self.equip(version, settings, sites, auto.clone()).map_err(|e| vec![e])
     }
 
     fn equip(
         &self,
         version: u64,
         settings: ModelSettings,
-        seats: Vec<Seat>,
+        sites: Vec<Site>,
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
@@ -157,7 +157,7 @@ impl Repository {
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
         let shown = (hold, candidates, texts, shared.options.depth);
         let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
-        let crews = seats.into_iter().map(|seat| Crew::new(&load, seat)).collect::<Result<_, _>>();
+        let crews = sites.into_iter().map(|site| Crew::new(&load, site)).collect::<Result<_, _>>();
         let crews = crews.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, crews })
     }
@@ -291,7 +291,7 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
-        on: seat::told(&load.settings.processors, &load.auto),
+        on: site::told(&load.settings.processors, &load.auto),
     }
 }
 

@@ -7,7 +7,7 @@
 //!   `fingerprint`: whether their files have changed.
 //! - `loaded`: a loaded incarnation of a version · `intake`: a request held against it · `features`: what schedulers see of it.
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
-//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `seat`: where each runs, `crew`: with which threads ·
+//! - `instance`: the threads that pull, [`Turn`]: a socket's thread in place of one of them · `site`: where each runs, `crew`: with which threads ·
 //!   `ahead`, `flights`: the next batch is asked for while one runs, on accelerators · [`wake`]: the answers of a batch leave together.
 //! - `taken`: a batch between its taking and its giving back · `execute`: a run in two halves, `ports`: its memory, `work`: its rows, `slots`: their states,
 //!   `run_error`: why it gave nothing.
@@ -54,8 +54,8 @@ pub mod repository;
 pub mod request;
 mod run_error;
 mod schedule_file;
-mod seat;
 pub mod sequences;
+mod site;
 mod slots;
 mod sync;
 mod table;

@@ -28,7 +28,7 @@ use super::keep::KeepError;
 use super::loaded::Loaded;
 use super::plugins::Decides;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, seat, sync};
+use super::{InferRequest, Metadata, Pending, site, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) control: OnceLock<Control>,
     /// Threads of instances, to be waited for at the end.
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
-    pub(super) gpus: Mutex<seat::InUse>,
+    pub(super) gpus: Mutex<site::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
     /// Names of the headers that features come from.

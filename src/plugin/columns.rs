@@ -3,7 +3,6 @@
 use sequor_core::Columns;
 
 use super::contract::scheduler;
-use super::lower::{self, Column};
 
 /// Times of one table in microseconds, in memory that is used again.
 #[derive(Debug, Default)]
@@ -11,42 +10,40 @@ pub(super) struct Micros {
     arrival: Vec<u64>,
     ready: Vec<u64>,
     deadline: Vec<u64>,
-    /// As [`Column`] has it.
-    pub(super) terse: bool,
 }
 
 impl Micros {
-    pub(super) fn new(terse: bool) -> Micros {
-        Micros { terse, ..Micros::default() }
-    }
-
     /// The table as the guest gets it. Nothing is copied but times.
-    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> lower::Columns<'a> {
+    pub(super) fn lend<'a>(&'a mut self, see: &'a Columns) -> scheduler::Columns<'a> {
         for (micros, nanos) in
             [(&mut self.arrival, &see.arrival), (&mut self.ready, &see.ready), (&mut self.deadline, &see.deadline)]
         {
             micros.clear();
             micros.extend(nanos.iter().map(|t| in_micros(*t)));
         }
-        let terse = self.terse;
-        lower::Columns {
+        scheduler::Columns {
             len: see.len,
-            sequence: Column(&see.seq, terse),
-            step: Column(&see.step, terse),
-            slot: Column(&see.slot, terse),
-            arrival_us: Column(&self.arrival, terse),
-            ready_us: Column(&self.ready, terse),
-            deadline_us: Column(&self.deadline, terse),
-            priority: Column(&see.priority, terse),
-            shape_key: Column(&see.shape, terse),
-            start_end: Column(&see.flags, terse),
-            rows: Column(&see.rows, terse),
-            input_bytes: Column(&see.bytes, terse),
-            state_bytes: Column(&see.state_bytes, terse),
-            numbers: Column(&see.numbers, terse),
-            keys: Column(&see.keys, terse),
+            sequence: some(&see.seq),
+            step: some(&see.step),
+            slot: some(&see.slot),
+            arrival_us: some(&self.arrival),
+            ready_us: some(&self.ready),
+            deadline_us: some(&self.deadline),
+            priority: some(&see.priority),
+            shape_key: some(&see.shape),
+            start_end: some(&see.flags),
+            rows: some(&see.rows),
+            input_bytes: some(&see.bytes),
+            state_bytes: some(&see.state_bytes),
+            numbers: some(&see.numbers),
+            keys: some(&see.keys),
         }
     }
+}
+
+/// A column that holds nothing is none: to hand that over costs nothing.
+fn some<T>(column: &[T]) -> Option<&[T]> {
+    (!column.is_empty()).then_some(column)
 }
 
 pub(super) fn round(instance: u32, see: &Columns) -> scheduler::Round {
@@ -93,10 +90,10 @@ mod tests {
         let mut micros = Micros::default();
         let lent = micros.lend(&see);
         assert_eq!(
-            (lent.arrival_us.0, lent.deadline_us.0, lent.ready_us.0),
-            (&[1, 2][..], &[9, u64::MAX][..], &[][..])
+            (lent.arrival_us, lent.deadline_us, lent.ready_us),
+            (Some(&[1, 2][..]), Some(&[9, u64::MAX][..]), None)
         );
-        assert_eq!(lent.sequence.0.as_ptr(), see.seq.as_ptr());
+        assert_eq!(lent.sequence.map(<[u64]>::as_ptr), Some(see.seq.as_ptr()));
         assert_eq!(round(1, &see).now_us, 5_000);
     }
 }

@@ -18,15 +18,13 @@ use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
 use super::host::Held;
 use super::imports;
 use super::instance::Instance;
-use super::lower::{self, Places};
 use super::manifest::{self, Declared};
+use super::outline::Outline;
 
 /// One version of a plug-in, ready to be started.
 pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
-    pub(super) places: Places,
-    pub(super) terse: bool,
     pub(super) declared: Declared,
     sha256: String,
     imports: Vec<String>,
@@ -75,21 +73,22 @@ impl Component {
     ) -> Result<Component, Refused> {
         check_kind(file, bytes)?;
         let declared = declared(file, bytes)?;
+        let damaged = |what: String| Refused::Damaged { file: file.to_owned(), what };
+        // Whatever can be refused without compiling is: that takes seconds.
+        let outline = Outline::read(bytes).map_err(damaged)?;
+        let imports = imports::check(file, &outline, grants)?;
+        check_world(file, &outline)?;
         let sha256 = hex(&Sha256::digest(bytes));
         let compiled = match cache {
             Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
-        let compiled = compiled.map_err(|e| Refused::Damaged { file: file.to_owned(), what: format!("{e:#}") })?;
-        let imports = imports::check(file, &compiled, grants)?;
+        let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
         let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
-        let gone = || Refused::Exports { file: file.to_owned(), missing: "plan or admit".to_owned() };
-        let places = Places::of(&compiled).ok_or_else(gone)?;
-        let terse = lower::may_be_terse(bytes);
-        Ok(Component { engine: Arc::clone(engine), pre, places, terse, declared, sha256, imports })
+        Ok(Component { engine: Arc::clone(engine), pre, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {
@@ -155,20 +154,28 @@ fn declared(file: &str, bytes: &[u8]) -> Result<Declared, Refused> {
     Ok(declared)
 }
 
-/// It exports the interface of a scheduler, in a version that is served, with every function.
-fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Result<(), Refused> {
-    let (engine, ty) = (compiled.engine(), compiled.component_type());
-    let ours = |name: &str| contract::parts(name).0 == contract::parts(contract::SCHEDULER).0;
-    let Some((name, export)) = ty.exports(engine).find(|(name, _)| ours(name)) else {
-        let names: Vec<&str> = ty.exports(engine).map(|(name, _)| name).collect();
-        let exports = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+fn is_scheduler(name: &str) -> bool {
+    contract::parts(name).0 == contract::parts(contract::SCHEDULER).0
+}
+
+/// It exports the interface of a scheduler, in a version that is served.
+fn check_world(file: &str, outline: &Outline) -> Result<(), Refused> {
+    let Some(name) = outline.exports.iter().find(|name| is_scheduler(name)) else {
+        let exports = if outline.exports.is_empty() { "nothing".to_owned() } else { outline.exports.join(", ") };
         return Err(Refused::World { file: file.to_owned(), exports });
     };
     let version = contract::parts(name).1;
-    if !contract::is_served(version) {
-        return Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() });
+    if contract::is_served(version) {
+        return Ok(());
     }
-    let ComponentItem::ComponentInstance(interface) = export.ty else { return Ok(()) };
+    Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() })
+}
+
+/// That interface has every function, as the contract has them.
+fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Result<(), Refused> {
+    let (engine, ty) = (compiled.engine(), compiled.component_type());
+    let export = ty.exports(engine).find(|(name, _)| is_scheduler(name)).map(|(_, export)| export.ty);
+    let Some(ComponentItem::ComponentInstance(interface)) = export else { return Ok(()) };
     let has = |function: &&str| interface.get_export(engine, function).is_some();
     let missing: Vec<&str> =
         ["configure", "plan", "admit", "observe", "save", "restore"].into_iter().filter(|f| !has(f)).collect();
@@ -182,8 +189,9 @@ fn check_exports(file: &str, compiled: &wasmtime::component::Component) -> Resul
 fn check_types(interface: &ComponentInstance, compiled: &wasmtime::component::Component) -> wasmtime::Result<()> {
     use super::contract::{scheduler as s, sequor::plugin::types};
     check_type::<(&str, types::Model<'_>), (Result<(), String>,)>(interface, compiled, "configure")?;
-    check_type::<lower::Plan<'_>, lower::Planned>(interface, compiled, "plan")?;
-    check_type::<lower::Admit<'_>, lower::Admitted>(interface, compiled, "admit")?;
+    check_type::<(s::Round, s::Columns<'_>), (Option<s::Decision>,)>(interface, compiled, "plan")?;
+    type Admit<'a> = (s::Round, s::Columns<'a>, &'a [u32], s::Columns<'a>);
+    check_type::<Admit<'_>, (Vec<s::Admission>,)>(interface, compiled, "admit")?;
     check_type::<(s::Events<'_>,), ()>(interface, compiled, "observe")?;
     check_type::<(), (Vec<u8>,)>(interface, compiled, "save")?;
     check_type::<(&[u8],), (Result<(), String>,)>(interface, compiled, "restore")

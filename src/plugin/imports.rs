@@ -1,21 +1,16 @@
 //! What a component asks for, held against what its world and the operator's grants give. Everything that is refused is named at once.
 
-use wasmtime::component::types::ComponentItem;
-
 use super::component::Refused;
 use super::contract;
 use super::grants::Grants;
+use super::outline::{Interface, Outline};
 
 /// The interfaces it imports; or a sentence that names all that it may not.
-pub(super) fn check(
-    file: &str,
-    compiled: &wasmtime::component::Component,
-    grants: Grants,
-) -> Result<Vec<String>, Refused> {
-    let (engine, ty) = (compiled.engine(), compiled.component_type());
+pub(super) fn check(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, Refused> {
     let (mut names, mut refused, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, import) in ty.imports(engine) {
-        names.push(name.to_owned());
+    for import in &outline.imports {
+        let name = &import.name;
+        names.push(name.clone());
         let (interface, version) = contract::parts(name);
         let of_contract = interface.starts_with(contract::PACKAGE);
         if of_contract && !contract::is_served(version) {
@@ -26,23 +21,23 @@ pub(super) fn check(
         }
         match Grants::of(interface) {
             Some((grant, what)) if !grants.has(grant) => {
-                refused.push(name.to_owned());
+                refused.push(name.clone());
                 if !withheld.contains(&(grant, what)) {
                     withheld.push((grant, what));
                 }
             }
-            Some(_) => refused.extend(beyond(name, interface, &import.ty, engine)),
-            None => refused.push(name.to_owned()),
+            Some(_) => refused.extend(beyond(import, interface)),
+            None => refused.push(name.clone()),
         }
     }
     if refused.is_empty() { Ok(names) } else { Err(Refused::Imports(sentence(file, &refused, &withheld))) }
 }
 
 /// What stands in a granted interface and is not given.
-fn beyond(name: &str, interface: &str, item: &ComponentItem, engine: &wasmtime::Engine) -> Vec<String> {
-    let ComponentItem::ComponentInstance(instance) = item else { return vec![name.to_owned()] };
-    let asked = instance.exports(engine).map(|(function, _)| function);
-    asked.filter(|function| !Grants::gives(interface, function)).map(|function| format!("{name}#{function}")).collect()
+fn beyond(import: &Interface, interface: &str) -> Vec<String> {
+    let Interface { name, holds } = import;
+    let Some(holds) = holds else { return vec![name.clone()] };
+    holds.iter().filter(|item| !Grants::gives(interface, item)).map(|item| format!("{name}#{item}")).collect()
 }
 
 /// ``x.wasm asks for A and B; world scheduler 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``

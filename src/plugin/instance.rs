@@ -18,7 +18,6 @@ use super::engine::{Engine, Mode};
 use super::grants::Stock;
 use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
 use super::host::Held;
-use super::lower::{Calls, Column};
 use super::settings::Settings;
 use crate::config::units::Span;
 
@@ -33,7 +32,6 @@ const SAVED: usize = 1 << 20;
 pub struct Instance {
     store: Store<Held>,
     plugin: SchedulerPlugin,
-    calls: Calls,
     engine: Arc<Engine>,
     settings: Settings,
     limit: Duration,
@@ -54,14 +52,14 @@ impl Instance {
         let limit = limits.time * AT_LEISURE;
         let call = engine.enter();
         begin(&mut store, engine.mode(), limit);
-        let started = hooked(of, &mut store);
+        let started = of.pre.instantiate(&mut store);
         drop(call);
         let asked = Asked { hook: "its start", of: None };
-        let (plugin, calls) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        let plugin = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
         store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
-        let (micros, of_victims) = (Micros::new(of.terse), Micros::new(of.terse));
-        Ok(Instance { store, plugin, calls, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
+        let (micros, of_victims) = (Micros::default(), Micros::default());
+        Ok(Instance { store, plugin, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
     }
 
     /// Instructions that the last call took, where they are counted ([`Mode::Simulation`]); else 0.
@@ -91,14 +89,6 @@ impl Instance {
     fn at_leisure(&self) -> Duration {
         self.limit * AT_LEISURE
     }
-}
-
-/// An instance, and where it is called.
-fn hooked(of: &Component, store: &mut Store<Held>) -> wasmtime::Result<(SchedulerPlugin, Calls)> {
-    let instance = of.pre.instance_pre().instantiate(&mut *store)?;
-    let calls = of.places.in_instance(store, &instance);
-    let calls = calls.ok_or_else(|| wasmtime::format_err!("plan and admit are gone"))?;
-    Ok((SchedulerPlugin::new(store, &instance)?, calls))
 }
 
 /// Makes the store ready for a call; the instructions it is given.
@@ -150,9 +140,8 @@ impl Guest for Instance {
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
         self.store.data_mut().stock.ask_at(see.now);
         let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
-        let calls = self.calls;
-        let (said,) = self.call(asked, self.limit, |_, store, micros, _| {
-            calls.plan(store, (columns::round(instance, see), micros.lend(see)))
+        let said = self.call(asked, self.limit, |guest, store, micros, _| {
+            guest.call_plan(store, columns::round(instance, see), micros.lend(see))
         })?;
         let Some(decision) = said else { return Ok(Decision::Default) };
         let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
@@ -166,10 +155,8 @@ impl Guest for Instance {
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
         self.store.data_mut().stock.ask_at(see.now);
         let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
-        let calls = self.calls;
-        let (said,) = self.call(asked, self.limit, |_, store, micros, of_victims| {
-            let room = Column(room, micros.terse);
-            calls.admit(store, (columns::round(0, see), micros.lend(see), room, of_victims.lend(victims)))
+        let said = self.call(asked, self.limit, |guest, store, micros, of_victims| {
+            guest.call_admit(store, columns::round(0, see), micros.lend(see), room, of_victims.lend(victims))
         })?;
         Ok(said.into_iter().map(admission).collect())
     }

@@ -45,7 +45,7 @@ pub enum Unfit {
 pub struct Ready {
     lane: Arc<Lane>,
     /// It is told what happens until it decides.
-    _ear: Option<Ear>,
+    ear: Option<Ear>,
 }
 
 fn names(has: &[String]) -> String {
@@ -172,7 +172,7 @@ impl Attachment {
             }
         }
         let ear = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
-        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), _ear: ear })
+        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), ear })
     }
 
     /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
@@ -197,12 +197,14 @@ impl Attachment {
         if self.closed.load(Ordering::Acquire) || !self.health.lock().serves() {
             return;
         }
+        let Ready { lane, ear } = ready;
         // Kept, so that no guest is torn down in that instant.
         let mut before = None;
-        self.outlet.call_for(&self.closed, Some(ready.lane.hooks()), &mut || {
-            before = self.lane.swap(Some(Arc::clone(&ready.lane)));
+        self.outlet.call_for(&self.closed, Some(lane.hooks()), &mut || {
+            before = self.lane.swap(Some(Arc::clone(&lane)));
             with();
         });
+        drop(ear);
         self.full.store(false, Ordering::Release);
     }
 

@@ -15,11 +15,12 @@
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
 //!
 //! - [`engine`]: one a process and mode. Its clock is `ticker`.
-//! - [`component`]: one version of a plug-in, compiled and checked; `contract` is the WIT, `imports` what may be asked for, [`grants`] what
+//! - [`component`]: one version of a plug-in, compiled and checked; `contract` is the WIT, `outline` what is seen of it from outside, `imports`
+//!   what may be asked for, [`grants`] what
 //!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
-//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again.
+//! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
 mod blame;
@@ -43,18 +44,19 @@ mod journal;
 mod keeper;
 mod lane;
 pub mod loader;
-mod lower;
 mod making;
 pub mod manifest;
 mod meter;
 mod nonsense;
 mod outlet;
+mod outline;
 mod recent;
 mod registry;
 pub mod report;
 pub mod round_file;
 mod settings;
 mod showing;
+mod shown;
 #[cfg(test)]
 pub(crate) mod stand_in;
 #[cfg(test)]

@@ -5,18 +5,21 @@ use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use sequor_core::{Admission, Asked, Columns, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said, Time};
+use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said, Time};
 use serde::{Deserialize, Serialize};
 
 use super::guest::{Guest, Limits, Manifest, ModelFacts, Struck};
 use super::nonsense;
+use super::shown::Shown;
 
 /// The format's number.
 const FORMAT: u32 = 1;
 /// Files of one component that are kept: its last ones.
 const KEPT: u64 = 32;
+/// Files of all components; those written longest ago go first.
+const KEPT_IN_ALL: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,34 +89,6 @@ pub enum Admitted {
     Reject(u32),
 }
 
-/// The columns, as the core filled them: times in nanoseconds, [`u64::MAX`] for never.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shown {
-    now: u64,
-    max_batch: u32,
-    free_instances: u32,
-    live: u32,
-    backlog: u32,
-    not_shown: u32,
-    len: u32,
-    sequence: Vec<u64>,
-    step: Vec<u64>,
-    slot: Vec<u32>,
-    arrival: Vec<u64>,
-    ready: Vec<u64>,
-    deadline: Vec<u64>,
-    priority: Vec<u32>,
-    shape_key: Vec<u64>,
-    start_end: Vec<u8>,
-    rows: Vec<u32>,
-    input_bytes: Vec<u64>,
-    state_bytes: Vec<u64>,
-    /// JSON has no number for what is none.
-    numbers: Vec<Option<f64>>,
-    keys: Vec<u64>,
-}
-
 /// What went wrong in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wrong<'a> {
@@ -166,6 +141,7 @@ impl RoundFile {
         serde_json::to_writer(&mut file, self)?;
         file.write_all(b"\n")?;
         file.persist(&path).map_err(|e| e.error)?;
+        tidy(folder)?;
         Ok(path)
     }
 
@@ -205,6 +181,17 @@ impl RoundFile {
             round.check(&said).map_err(|fault| Struck { fault, what: nonsense::sentence(&round, &said, fault) });
         Again::Answered(Answer::of(&said, &round.picks).unwrap_or(Answer::Default), verdict)
     }
+}
+
+/// Removes what was written longest ago, beyond what is kept.
+fn tidy(folder: &Path) -> io::Result<()> {
+    let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(folder)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .filter_map(|path| Some((std::fs::symlink_metadata(&path).ok()?.modified().ok()?, path)))
+        .collect();
+    files.sort_unstable_by(|a, b| b.cmp(a));
+    files.into_iter().skip(KEPT_IN_ALL).try_for_each(|(_, path)| std::fs::remove_file(path))
 }
 
 impl Question {
@@ -279,70 +266,11 @@ impl Facts {
     }
 }
 
-impl Shown {
-    pub fn candidates(&self) -> u32 {
-        self.len
-    }
-
-    fn of(see: &Columns) -> Shown {
-        let Columns { now, max_batch, free_instances, live, backlog, not_shown, len, .. } = *see;
-        let number = |n: &f64| n.is_finite().then_some(*n);
-        Shown {
-            now,
-            max_batch,
-            free_instances,
-            live,
-            backlog,
-            not_shown,
-            len,
-            sequence: see.seq.clone(),
-            step: see.step.clone(),
-            slot: see.slot.clone(),
-            arrival: see.arrival.clone(),
-            ready: see.ready.clone(),
-            deadline: see.deadline.clone(),
-            priority: see.priority.clone(),
-            shape_key: see.shape.clone(),
-            start_end: see.flags.clone(),
-            rows: see.rows.clone(),
-            input_bytes: see.bytes.clone(),
-            state_bytes: see.state_bytes.clone(),
-            numbers: see.numbers.iter().map(number).collect(),
-            keys: see.keys.clone(),
-        }
-    }
-
-    fn columns(&self) -> Columns {
-        let of = self.clone();
-        Columns {
-            now: of.now,
-            max_batch: of.max_batch,
-            free_instances: of.free_instances,
-            live: of.live,
-            backlog: of.backlog,
-            not_shown: of.not_shown,
-            len: of.len,
-            seq: of.sequence,
-            step: of.step,
-            slot: of.slot,
-            arrival: of.arrival,
-            ready: of.ready,
-            deadline: of.deadline,
-            priority: of.priority,
-            shape: of.shape_key,
-            flags: of.start_end,
-            rows: of.rows,
-            bytes: of.input_bytes,
-            state_bytes: of.state_bytes,
-            numbers: of.numbers.into_iter().map(|n| n.unwrap_or(f64::NAN)).collect(),
-            keys: of.keys,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use sequor_core::Columns;
 
     use super::*;
     use crate::plugin::in_text::{self, Heard};
@@ -392,6 +320,23 @@ mod tests {
         );
         assert!(again.see.numbers[1].is_nan());
         assert!(RoundFile::read("{}").unwrap_err().starts_with("it is no recorded round: "));
+    }
+
+    #[test]
+    fn so_many_are_kept_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = file(&round(1, 1), None);
+        for n in 0..10 {
+            file.sha256 = format!("{n:07}");
+            for round in 0..KEPT + 8 {
+                file.write(folder.path(), round).unwrap();
+            }
+        }
+        let names: Vec<String> =
+            std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        assert_eq!(names.len(), KEPT_IN_ALL);
+        let of = |sha: &str| names.iter().filter(|name| name.starts_with(sha)).count();
+        assert_eq!((of("0000009"), of("0000000")), (32, 0), "the last ones");
     }
 
     #[test]

@@ -79,11 +79,15 @@ impl Contender {
         }
     }
 
-    pub(crate) fn policy(&self, facts: &ModelFacts, tenants: &[String]) -> Option<Box<dyn Decider>> {
+    pub(crate) fn policy<'a>(
+        &self,
+        facts: &ModelFacts,
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Option<Box<dyn Decider>> {
         match &self.kind {
             Kind::BuiltIn(_) => None,
             Kind::External(make) => Some(make()),
-            Kind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, tenants))),
+            Kind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, texts))),
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sequor_core::Time;
 use serde::Deserialize;
 
 use super::Problem;
+use super::moments::{Moments, Seen};
 use super::random::Random;
 use crate::config::toml_file;
 use crate::config::{Fault, fault};
@@ -17,6 +19,8 @@ pub struct Costs {
     points: Vec<Point>,
     /// The share of a run's time by which it may vary, either way.
     jitter: f64,
+    /// Of a recorded day.
+    moments: Moments,
     plan: Plan,
     /// Where the table comes from, for the report.
     pub origin: String,
@@ -106,20 +110,22 @@ impl Costs {
             count(file.point.len()),
             if about.is_empty() { String::new() } else { format!(", {}", about.join(" ")) }
         );
-        Ok(Costs { points: file.point, jitter: file.jitter, plan: file.plan, origin })
+        Ok(Costs { points: file.point, jitter: file.jitter, moments: Moments::default(), plan: file.plan, origin })
     }
 
-    /// The median time of each batch size that was observed, if anything was. `observed` are batch sizes and microseconds.
-    pub fn observed(mut observed: Vec<(u32, u64)>) -> Option<Costs> {
-        observed.retain(|(batch, micros)| *batch > 0 && *micros > 0);
-        observed.sort_unstable();
-        let sizes = observed.chunk_by(|a, b| a.0 == b.0);
-        let median = |same: &[(u32, u64)]| {
-            same.get(same.len() / 2).map(|(batch, micros)| Point { batch: *batch, micros: *micros as f64 })
-        };
-        let points: Vec<Point> = sizes.filter_map(median).collect();
+    /// The median time of each batch size that was seen, if anything was, and how slow the machine was at each moment.
+    pub fn observed(mut seen: Vec<Seen>) -> Option<Costs> {
+        seen.retain(|run| run.batch > 0 && run.micros > 0);
+        seen.sort_unstable();
+        let (mut points, mut moments) = (Vec::new(), Vec::with_capacity(seen.len()));
+        for same in seen.chunk_by(|a, b| a.batch == b.batch) {
+            let Some(Seen { batch, micros, .. }) = same.get(same.len() / 2).copied() else { continue };
+            points.push(Point { batch, micros: micros as f64 });
+            moments.extend(same.iter().map(|run| (run.at, run.micros as f64 / micros as f64)));
+        }
         let origin = format!("costs of the trace, {}", count(points.len()));
-        (!points.is_empty()).then_some(Costs { points, jitter: 0.0, plan: Plan::default(), origin })
+        let costs = Costs { points, jitter: 0.0, moments: Moments::new(moments), plan: Plan::default(), origin };
+        (!costs.points.is_empty()).then_some(costs)
     }
 
     /// The same, with another time for an external policy's rounds.
@@ -134,9 +140,9 @@ impl Costs {
         Costs { jitter, ..self }
     }
 
-    /// How long a batch of so many rows runs.
-    pub fn run(&self, rows: usize, random: &mut Random) -> Duration {
-        let micros = self.micros(rows as f64);
+    /// How long a batch of so many rows runs that begins now.
+    pub fn run(&self, rows: usize, now: Time, random: &mut Random) -> Duration {
+        let micros = self.micros(rows as f64) * self.moments.slowness(now);
         let factor = if self.jitter > 0.0 { 1.0 + self.jitter * (2.0 * random.unit() - 1.0) } else { 1.0 };
         // Time goes on: no run takes none.
         Duration::from_nanos(((micros * factor * 1e3).round() as u64).max(1))
@@ -171,7 +177,7 @@ impl Default for Costs {
     fn default() -> Self {
         let points = [(1, 900.0), (8, 1400.0), (64, 4900.0)].map(|(batch, micros)| Point { batch, micros });
         let origin = "built-in cost table (1 row 0.9 ms, 64 rows 4.9 ms; --cost FILE gives your own)".to_owned();
-        Costs { points: points.to_vec(), jitter: 0.0, plan: Plan::default(), origin }
+        Costs { points: points.to_vec(), jitter: 0.0, moments: Moments::default(), plan: Plan::default(), origin }
     }
 }
 
@@ -197,11 +203,12 @@ mod tests {
     fn between_and_beyond_the_points_it_is_a_line() {
         let costs = read(TABLE).unwrap();
         let mut random = Random::new(1, 1);
-        let micros: Vec<u128> = [1, 2, 3, 4, 6, 8, 10].iter().map(|n| costs.run(*n, &mut random).as_micros()).collect();
+        let micros: Vec<u128> =
+            [1, 2, 3, 4, 6, 8, 10].iter().map(|n| costs.run(*n, Time::ZERO, &mut random).as_micros()).collect();
         assert_eq!(micros, [100, 100, 150, 200, 400, 600, 800]);
         assert_eq!(costs.origin, "cost table 3 points, measured 2026-11-20");
         let one = read("[[point]]\nbatch = 1\nmicros = 7\n").unwrap();
-        assert_eq!(one.run(50, &mut random), Duration::from_micros(7));
+        assert_eq!(one.run(50, Time::ZERO, &mut random), Duration::from_micros(7));
     }
 
     #[test]
@@ -209,7 +216,7 @@ mod tests {
         let costs = read(TABLE).unwrap().with_jitter(0.1);
         let draw = || {
             let mut r = Random::new(5, 0);
-            (0..100).map(|_| costs.run(4, &mut r).as_nanos()).collect::<Vec<_>>()
+            (0..100).map(|_| costs.run(4, Time::ZERO, &mut r).as_nanos()).collect::<Vec<_>>()
         };
         assert_eq!(draw(), draw());
         assert!(draw().iter().all(|n| (180_000..=220_000).contains(n)) && draw().iter().any(|n| *n != 200_000));
@@ -229,10 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_observed_makes_a_table_of_medians() {
-        let costs = Costs::observed(vec![(4, 30), (1, 9), (1, 11), (4, 50), (1, 10), (0, 3)]).unwrap();
+    fn what_was_observed_makes_a_table_of_medians_and_of_slow_moments() {
+        let run = |(batch, micros, at)| Seen { batch, micros, at: Time(at) };
+        let seen = [(4, 30, 0), (1, 9, 10), (1, 11, 20), (4, 50, 30), (1, 10, 40), (0, 3, 50)];
+        let costs = Costs::observed(seen.map(run).to_vec()).unwrap();
         let point = |batch, micros| Point { batch, micros };
         assert_eq!(costs.points, [point(1, 10.0), point(4, 50.0)]);
-        assert_eq!(Costs::observed(vec![(0, 1)]), None);
+        let mut random = Random::new(1, 1);
+        let took: Vec<u128> = [0, 10, 40].iter().map(|at| costs.run(4, Time(*at), &mut random).as_micros()).collect();
+        assert_eq!(took, [30, 45, 50], "whatever runs when the machine was slow is slow");
+        assert_eq!(Costs::observed(vec![run((0, 1, 0))]), None);
     }
 }

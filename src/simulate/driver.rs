@@ -60,7 +60,7 @@ struct Driver<'a, 'p> {
     open: Slab<Req, u32>,
     agenda: BinaryHeap<Reverse<(Time, u64, Task)>>,
     serial: u64,
-    seats: Vec<Seat>,
+    pullers: Vec<Puller>,
     /// Until then the policy ponders: one round at a time.
     lane: Time,
     consult: bool,
@@ -86,7 +86,7 @@ enum Task {
 
 /// What an instance is at.
 #[derive(Debug, Default)]
-struct Seat {
+struct Puller {
     doing: Doing,
     naps: u32,
     /// It pulls at the end of this moment.
@@ -116,7 +116,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             open: Slab::new(),
             agenda: BinaryHeap::new(),
             serial: 0,
-            seats: (0..instances).map(|_| Seat { awake: true, ..Seat::default() }).collect(),
+            pullers: (0..instances).map(|_| Puller { awake: true, ..Puller::default() }).collect(),
             lane: Time::ZERO,
             consult: false,
             consulted: None,
@@ -192,7 +192,7 @@ impl<'a, 'p> Driver<'a, 'p> {
                 self.settle();
             }
             Task::Look(n, naps) => {
-                if self.seats.get(usize::from(n)).is_some_and(|seat| seat.naps == naps) {
+                if self.pullers.get(usize::from(n)).is_some_and(|puller| puller.naps == naps) {
                     self.wake(n);
                 }
             }
@@ -205,6 +205,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         let deadline = arrival.within.map(|within| arrival.at + within);
         let wait = self.setup.serving.backlog_timeout.filter(|_| arrival.start).map(|wait| arrival.at + wait);
         let key = self.tenant_keys.get(usize::from(arrival.tenant)).copied().unwrap_or(0);
+        let (numbers, keys) = self.setup.workload.features.at(arrival.flow, key);
         Submit {
             req,
             id: Id::Int(u64::from(arrival.sequence) + 1),
@@ -221,13 +222,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
             priority: arrival.priority,
-            traits: Traits {
-                rows: 1,
-                bytes: arrival.bytes,
-                shape: arrival.shape,
-                keys: [key, 0, 0, 0],
-                ..Traits::default()
-            },
+            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers, ..Traits::default() },
             origin: 0,
         }
     }
@@ -267,27 +262,27 @@ impl<'a, 'p> Driver<'a, 'p> {
     // === instances ===
 
     fn wake(&mut self, n: u16) {
-        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
-            seat.awake = true;
-            seat.naps = seat.naps.wrapping_add(1);
+        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
+            puller.awake = true;
+            puller.naps = puller.naps.wrapping_add(1);
         }
     }
 
     fn take_doing(&mut self, n: u16) -> Doing {
-        self.seats.get_mut(usize::from(n)).map(|seat| std::mem::take(&mut seat.doing)).unwrap_or_default()
+        self.pullers.get_mut(usize::from(n)).map(|puller| std::mem::take(&mut puller.doing)).unwrap_or_default()
     }
 
     fn set_doing(&mut self, n: u16, doing: Doing) {
-        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
-            seat.doing = doing;
+        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
+            puller.doing = doing;
         }
     }
 
     /// Lets every instance that is awake and free take its next step, until none is.
     fn pull_all(&mut self) {
         loop {
-            let free = |seat: &Seat| seat.awake && matches!(seat.doing, Doing::Nothing);
-            let Some(n) = self.seats.iter().position(free).and_then(|n| u16::try_from(n).ok()) else { break };
+            let free = |puller: &Puller| puller.awake && matches!(puller.doing, Doing::Nothing);
+            let Some(n) = self.pullers.iter().position(free).and_then(|n| u16::try_from(n).ok()) else { break };
             self.pull(n);
             self.ask_admission();
         }
@@ -295,8 +290,8 @@ impl<'a, 'p> Driver<'a, 'p> {
     }
 
     fn pull(&mut self, n: u16) {
-        if let Some(seat) = self.seats.get_mut(usize::from(n)) {
-            seat.awake = false;
+        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
+            puller.awake = false;
         }
         let next = self.core.next(self.now, Instance { load: LOAD, n }, &mut self.out);
         self.settle();
@@ -310,7 +305,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             Next::Tidy(_) => self.wake(n),
             Next::Ask(round) => self.ask(n, round),
             Next::Sleep(Some(until)) => {
-                let naps = self.seats.get(usize::from(n)).map_or(0, |seat| seat.naps);
+                let naps = self.pullers.get(usize::from(n)).map_or(0, |puller| puller.naps);
                 self.put_at(until, Task::Look(n, naps));
             }
             Next::Sleep(None) | Next::Gone => {}
@@ -325,7 +320,7 @@ impl<'a, 'p> Driver<'a, 'p> {
                 self.tally.taken(self.setup.workload, *arrival, self.now);
             }
         }
-        let time = self.setup.costs.run(batch.rows.len(), &mut self.random);
+        let time = self.setup.costs.run(batch.rows.len(), self.now, &mut self.random);
         self.tally.batch(real, batch.rows.len(), time);
         self.set_doing(n, Doing::Running(batch));
         self.put(time, Task::Ran(n));

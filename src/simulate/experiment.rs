@@ -33,8 +33,8 @@ impl Experiment {
             costs: &self.costs,
             seed: self.seed,
         };
-        let facts = self.serving.facts(instances);
-        let mut policy = contender.policy(&facts, &self.workload.tenants);
+        let facts = self.workload.facts(self.serving.facts(instances));
+        let mut policy = contender.policy(&facts, self.workload.texts());
         let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn Decider));
         let told = policy.as_mut().map(|policy| policy.told());
         Outcome::new(&contender.name, instances, told, &self.workload, tally)

@@ -22,6 +22,7 @@ pub mod error;
 pub mod expect;
 pub mod experiment;
 pub mod file;
+pub mod moments;
 pub mod outcome;
 pub mod plugged;
 pub mod random;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, Policy, Time, What};
+use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::contender::Decider;
 use crate::plugin::cache::Cache;
@@ -14,8 +14,6 @@ use crate::plugin::instance::Instance;
 use crate::plugin::texts::Texts;
 use crate::plugin::{Component, Engine, Grants, Mode};
 
-/// The one feature that requests have here.
-const TENANT: &str = "tenant";
 /// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
 const STRIKES: usize = 3;
 const WINDOW: Duration = Duration::from_secs(60);
@@ -39,29 +37,30 @@ impl Plug {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
         let grants = Grants { clock: true, random: true, sequence_text: true };
         let component = Component::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
-        if let Some(feature) = component.manifest().features.iter().find(|name| *name != TENANT) {
-            return Err(format!("{file} needs the feature \"{feature}\"; requests have \"{TENANT}\" alone here"));
-        }
         Ok(Plug { component: Arc::new(component), config: config.to_owned(), limits })
     }
 
-    /// Whether an instance starts and takes its configuration.
+    /// Whether an instance starts and takes its configuration, where requests have these features.
     pub fn try_out(&self, facts: &ModelFacts) -> Result<(), String> {
+        let has: Vec<&String> = facts.numbers.iter().chain(&facts.keys).collect();
+        if let Some(feature) = self.component.manifest().features.iter().find(|name| !has.contains(name)) {
+            return Err(format!("it needs the feature \"{feature}\"; name it in `features` of what arrives"));
+        }
         self.start(facts, Arc::new(Listener::default())).map(drop)
     }
 
     fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<Instance, String> {
-        let facts = ModelFacts { keys: vec![TENANT.to_owned()], ..facts.clone() };
         let mut instance = self.component.instance(listener, self.limits).map_err(|struck| struck.what)?;
-        match instance.configure(&self.config, &facts) {
+        match instance.configure(&self.config, facts) {
             Ok(Ok(())) => Ok(instance),
             Ok(Err(what)) => Err(format!("configure: {what}")),
             Err(struck) => Err(struck.what),
         }
     }
 
-    fn hooks(&self) -> Hooks {
-        Hooks { keys: 1, numbers: 0, ..self.component.manifest().hooks }
+    fn hooks(&self, facts: &ModelFacts) -> Hooks {
+        let count = |names: &[String]| u8::try_from(names.len()).unwrap_or(u8::MAX);
+        Hooks { keys: count(&facts.keys), numbers: count(&facts.numbers), ..self.component.manifest().hooks }
     }
 }
 
@@ -97,7 +96,7 @@ pub(super) struct Plugged {
     due: Option<Time>,
     strikes: Vec<Time>,
     /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
-    live: BTreeMap<u64, (u64, u64)>,
+    live: BTreeMap<u64, (u64, [u64; FEATURES])>,
     /// What the guest fell of between two questions.
     fell: Option<Fault>,
     what: String,
@@ -106,10 +105,10 @@ pub(super) struct Plugged {
 }
 
 impl Plugged {
-    pub(super) fn new(plug: &Plug, facts: &ModelFacts, tenants: &[String]) -> Plugged {
+    pub(super) fn new<'a>(plug: &Plug, facts: &ModelFacts, texts: impl Iterator<Item = &'a str>) -> Plugged {
         let listener = Listener::default();
-        for name in tenants {
-            listener.0.key(name);
+        for text in texts {
+            listener.0.key(text);
         }
         Plugged {
             plug: plug.clone(),
@@ -142,9 +141,9 @@ impl Plugged {
     /// A new guest, which knows who lives.
     fn fresh(&mut self) -> Result<Instance, Fault> {
         let mut events = Events::default();
-        for (seq, (steps, key)) in &self.live {
-            let keys = [*key, 0, 0, 0];
-            events.add(&Observed { seq: *seq, what: What::Began { steps: *steps }, keys }, 1);
+        for (seq, (steps, keys)) in &self.live {
+            let began = Observed { seq: *seq, what: What::Began { steps: *steps }, keys: *keys };
+            events.add(&began, self.facts.keys.len());
         }
         let started = self.plug.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
             self.what = what;
@@ -187,7 +186,7 @@ impl Plugged {
 
     fn follow(&mut self, one: &Observed) {
         match one.what {
-            What::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys.first().copied().unwrap_or(0)))),
+            What::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys))),
             What::Done { .. } => {
                 if let Some((steps, _)) = self.live.get_mut(&one.seq) {
                     *steps += 1;
@@ -201,7 +200,7 @@ impl Plugged {
 
 impl Policy for Plugged {
     fn hooks(&self) -> Hooks {
-        self.plug.hooks()
+        self.plug.hooks(&self.facts)
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
@@ -219,7 +218,7 @@ impl Policy for Plugged {
     fn observe(&mut self, news: &[Observed]) {
         let mut events = Events::default();
         for one in news {
-            events.add(one, 1);
+            events.add(one, self.facts.keys.len());
         }
         if let Some(guest) = self.guest.as_mut().filter(|_| !events.is_empty()) {
             let said = guest.observe(&events);

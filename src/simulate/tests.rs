@@ -17,6 +17,7 @@ const MS: u64 = 1_000_000;
 
 fn arrival(at_ms: u64, sequence: u32, start: bool, end: bool) -> Arrival {
     Arrival {
+        flow: 0,
         at: Time(at_ms * MS),
         sequence,
         start,
@@ -347,6 +348,34 @@ fn a_plug_in_sees_tenants_as_keys() {
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
 
+#[test]
+fn a_plug_in_sees_the_features_that_a_flow_names() {
+    // It falls if there is not one number and two keys to a candidate, or the first's are not those of the flow.
+    let zone = super::workload::tenants::key("eu").cast_signed();
+    let looks = format!(
+        "(if (i32.ne (i32.load offset=136 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
+        (if (i32.ne (i32.load offset=144 (local.get 0)) (i32.mul (i32.const 2) (i32.load offset=32 (local.get 0)))) (then unreachable))
+        (if (f64.ne (f64.load (i32.load offset=132 (local.get 0))) (f64.const 320)) (then unreachable))
+        (if (i64.ne (i64.load offset=8 (i32.load offset=140 (local.get 0))) (i64.const {zone})) (then unreachable))
+        (global.set $heap (i32.const 8192))
+        (i32.const 512)"
+    );
+    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"length\", \"zone\"]\n";
+    let plug = plug(&Guest { plan: &looks, admit: FIRST_COME, manifest: Some(manifest), ..Guest::default() });
+    let flow = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\n";
+    let workload = made(&format!("{flow}features = {{ length = 320, zone = \"eu\" }}\n"), 1);
+    plug.try_out(&workload.facts(Serving::default().facts(1))).unwrap();
+    let bare = made(flow, 1);
+    assert_eq!(
+        plug.try_out(&bare.facts(Serving::default().facts(1))).unwrap_err(),
+        "it needs the feature \"length\"; name it in `features` of what arrives"
+    );
+    assert_eq!(workload.arrivals, bare.arrivals, "the same requests");
+    let report = run(workload, Serving::default(), flat(), vec![Contender::plugin("x.wasm", plug)]);
+    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].answered, report.runs[0].requests);
+}
+
 /// Whoever waits gets a slot of instance 0: as many tags and numbers as there are sequences, all zero. `len` stands at 32.
 const FIRST_COME: &str = "
     (memory.fill (i32.const 2048) (i32.const 0) (i32.const 4096))
@@ -383,11 +412,12 @@ fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
 }
 
 #[test]
-fn a_plug_in_that_needs_more_than_there_is_is_refused() {
-    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"tenant\", \"length\"]\n";
-    let bytes = Guest { manifest: Some(manifest), ..Guest::default() }.component();
-    assert_eq!(
-        Plug::new("x.wasm", &bytes, "{}", Limits::default(), None).unwrap_err(),
-        "x.wasm needs the feature \"length\"; requests have \"tenant\" alone here"
-    );
+fn a_plug_in_is_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = crate::plugin::cache::Cache::new(folder.path()).unwrap();
+    let kept = || std::fs::read_dir(folder.path()).unwrap().count();
+    for _ in 0..2 {
+        Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        assert_eq!(kept(), 1);
+    }
 }

@@ -7,6 +7,7 @@
 mod accelerator;
 mod accumulators;
 mod ahead;
+mod alike;
 mod backlog;
 mod budget;
 mod controls;

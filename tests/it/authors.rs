@@ -49,6 +49,9 @@ fn from_nothing_to_a_replaced_scheduler() {
     let said = typed(&lines, scratch.path(), Some(&server));
     assert!(said.contains("mine.wasm   ok   mine 0.1.0, scheduler 0.1.0"), "{said}");
     assert!(said.contains("cases/burst.toml   ok"), "{said}");
+    let built = typed(&["cd mine".to_owned(), "sequor plugin build --output json".to_owned()], scratch.path(), None);
+    let built: serde_json::Value = serde_json::from_str(&built).unwrap();
+    assert!(built[0]["file"] == "./mine.wasm" && built[0]["bytes"].as_u64().unwrap() > 1000, "{built}");
     assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
 }
 

@@ -18,6 +18,7 @@ mod flags;
 mod gpu;
 mod held;
 mod hostile;
+mod json;
 mod languages;
 mod load;
 mod operator;

@@ -13,6 +13,7 @@ use crate::operator::guest;
 const COST: &str = include_str!("../../benches/value/cost.toml");
 const DEADLINES: &str = include_str!("../../benches/value/deadlines.toml");
 const QUIET: &str = include_str!("../../benches/value/quiet.toml");
+const SLOTS: &str = include_str!("../../plugins/guests/fair-share/cases/slots.toml");
 const LOUD: &str = include_str!("../../benches/value/loud.toml");
 
 /// How these requests fare under `oldest` and under a guest.
@@ -60,4 +61,19 @@ fn a_tenant_at_ten_times_its_share_leaves_the_quiet_one_what_it_had_alone() {
     assert!(p99(&oldest) > 10.0 * p99(&alone), "else there is nothing to be had: {}", p99(&oldest));
     let rounds = fair.rounds.unwrap();
     assert_eq!((rounds.faults, rounds.fallbacks, fair.unanswered), (0, 0, 0));
+}
+
+#[test]
+fn a_tenant_that_holds_every_slot_does_not_keep_the_quiet_one_waiting_for_its_backlog() {
+    let [oldest, fair] = fares(SLOTS, "fair-share");
+    let p99 = |outcome: &Outcome| quiet(outcome).wait.p99_us / 1e3;
+    println!(
+        "value: slots run out: p99 wait of the quiet tenant {:.0} ms with fair-share, {:.0} ms with oldest",
+        p99(&fair),
+        p99(&oldest)
+    );
+    assert!(p99(&oldest) > 1000.0, "else there is nothing to be had: {}", p99(&oldest));
+    assert!(p99(&fair) < p99(&oldest) / 5.0, "{} of {}", p99(&fair), p99(&oldest));
+    let rounds = fair.rounds.unwrap();
+    assert_eq!((rounds.faults, rounds.fallbacks), (0, 0));
 }

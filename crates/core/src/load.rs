@@ -24,6 +24,8 @@ pub(crate) struct LoadState {
     pub(crate) policy: Box<dyn Policy>,
     /// What runs next when somebody has waited for too long: first ready, first run.
     pub(crate) forced: Box<dyn Policy>,
+    /// Since when a slot has been free, as far as anybody waited for one.
+    room_since: Option<Time>,
     /// The hooks of the external policy, if one is attached.
     pub(crate) external: Option<Hooks>,
     /// What must wait before anything runs.
@@ -130,6 +132,7 @@ impl LoadState {
             picks: Picks::default(),
             keys: Vec::new(),
             spare: None,
+            room_since: None,
             spec,
         }
     }
@@ -140,6 +143,18 @@ impl LoadState {
 
     pub(crate) fn free_slots(&self) -> u32 {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
+
+    /// It is so late; a slot may have become free.
+    pub(crate) fn note_room(&mut self, now: Time) {
+        if self.has_free_slot() {
+            self.room_since.get_or_insert(now);
+        }
+    }
+
+    /// Since when a slot has been free, while one is.
+    pub(crate) fn room_since(&self) -> Time {
+        self.room_since.unwrap_or(Time::ZERO)
     }
 
     /// Free slots of each instance.
@@ -162,6 +177,9 @@ impl LoadState {
         let slot = self.instances.get_mut(usize::from(i))?.slots.get_mut(n as usize)?;
         slot.seq = Some(seq);
         self.used += 1;
+        if self.free.is_empty() {
+            self.room_since = None;
+        }
         Some((i, Slot::new(n, slot.generation)))
     }
 

@@ -286,6 +286,8 @@ impl Core {
         if news {
             self.announce_consult(load, out);
         }
+        // What it has given away is no room any more: what is left may have been there for longer.
+        self.arm_load(load, now);
     }
 
     fn admit(

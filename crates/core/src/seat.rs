@@ -31,11 +31,12 @@ impl Core {
 
     /// Hands free slots to the backlog, in the order of the STARTs, or asks the policy that wants to decide it.
     pub(crate) fn admit_waiting(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let Some(state) = self.load(load) else { return };
+        let Some(state) = self.load_mut(load) else { return };
+        state.note_room(now);
         if !state.external.is_some_and(|hooks| hooks.admit) {
             self.admit_in_order(now, load, out);
         } else if self.admits_at(load).is_some_and(|at| at <= now) {
-            // The policy has let the head wait for too long: it goes in as it would without the policy.
+            // The policy has let a slot lie for too long: the head gets it, as it would without the policy.
             self.note(load, Note::Fallback(load), out);
             self.admit_in_order(now, load, out);
         } else {
@@ -49,9 +50,14 @@ impl Core {
     pub(crate) fn admits_at(&self, load: Load) -> Option<Time> {
         let state = self.load(load)?;
         let head = self.seqs.get(self.backlog_head(load)?)?;
-        let room = if state.has_free_slot() { Time::ZERO } else { self.soft_idle(self.victim(state)?, state)? };
         let asks = state.external.is_some_and(|hooks| hooks.admit);
-        Some(if asks { room.max(head.backlogged_at + state.spec.limits.max_wait) } else { room })
+        let room = match state.has_free_slot() {
+            true if asks => state.room_since(),
+            true => Time::ZERO,
+            false => self.soft_idle(self.victim(state)?, state)?,
+        };
+        // It could decide from when there was somebody, and something to give.
+        Some(if asks { room.max(head.backlogged_at) + state.spec.limits.max_wait } else { room })
     }
 
     pub(crate) fn admit_in_order(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {

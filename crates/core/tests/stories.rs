@@ -38,6 +38,28 @@ fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
     assert_eq!(rig.usage().backlog, 1);
 }
 
+/// Whoever waits for long because there is no slot has not been passed over: the policy is asked who gets the one that comes.
+#[test]
+fn a_policy_has_its_time_from_when_there_is_something_to_give() {
+    let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
+    let admits = |rig: &mut Rig, answers: Vec<Admission>| {
+        let round = rig.core.consult(rig.now, Load(0)).expect("a question");
+        rig.core.answer(rig.now, round, Said::Admit(Ok(answers)), &mut Vec::new());
+    };
+    rig.submit(1, true, false);
+    admits(&mut rig, vec![Admission::Take { instance: 0 }]);
+    rig.drain();
+    rig.submit(2, true, false);
+    rig.submit(3, true, false);
+    rig.wait(5000);
+    rig.submit(1, false, true);
+    rig.drain();
+    admits(&mut rig, vec![Admission::Defer, Admission::Take { instance: 0 }]);
+    let taken: Vec<&Effect> = rig.seen.iter().filter(|e| matches!(e, Effect::Note(Note::Fallback(_)))).collect();
+    assert!(taken.is_empty(), "{taken:?}");
+    assert_eq!((rig.usage().backlog, rig.batch().is_some()), (1, true), "the younger has the slot");
+}
+
 #[test]
 fn a_moot_question_is_asked_anew_for_the_next() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
@@ -172,7 +194,8 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         let Next::Ask(round) = rig.next() else { panic!("no question") };
-        (rig.seen.clear(), rig.apply(Event::Attach(Load(0), hooks)));
+        rig.seen.clear();
+        rig.apply(Event::Attach(Load(0), hooks));
         let mut out = std::mem::take(&mut rig.seen);
         rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
         out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count()

@@ -49,15 +49,15 @@ const char *sequor_configure(const char *config, const sequor_model *model) {
 bool sequor_plan(const sequor_round *round, const sequor_columns *ready, sequor_answer *answer) {
   struct turn *order = malloc(ready->len * sizeof *order);
   for (uint32_t i = 0; i < ready->len; i++) {
-    order[i] = (struct turn){0, ready->arrival_us.ptr[i], i};
-    next[place(ready->keys.ptr[i * keys + (size_t)tenant])] = -1;
+    order[i] = (struct turn){0, ready->arrival_us.val.ptr[i], i};
+    next[place(ready->keys.val.ptr[i * keys + (size_t)tenant])] = -1;
   }
   qsort(order, ready->len, sizeof *order, older);
   for (uint32_t n = 0; n < ready->len; n++) {
-    size_t at = place(ready->keys.ptr[order[n].i * keys + (size_t)tenant]);
+    size_t at = place(ready->keys.val.ptr[order[n].i * keys + (size_t)tenant]);
     if (next[at] < 0) next[at] = turn_of(at) > 0 ? turn_of(at) : 0;
     order[n].turn = next[at];
-    next[at] += ready->rows.ptr[order[n].i];
+    next[at] += ready->rows.val.ptr[order[n].i];
   }
   qsort(order, ready->len, sizeof *order, sooner);
   if (order[0].turn > clock_) clock_ = order[0].turn;

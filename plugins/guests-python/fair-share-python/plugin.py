@@ -1,4 +1,4 @@
-"""Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first. Turns are rows over weight."""
+"""Fair shares by tenant, as guests/fair-share plans them (who gets a slot stays the server's business): whoever has had the least for its weight goes first. Turns are rows over weight."""
 
 from sequor_plugin import Scheduler, fire, key_of
 

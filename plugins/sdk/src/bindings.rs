@@ -290,39 +290,39 @@ pub mod exports {
                     }
                 }
                 /// The candidates: entry `i` of every column is of candidate `i`. They stand in the order in which they became ready; in `admit`, in the
-                /// order in which they began to wait. A column that plugin.toml does not want is empty.
+                /// order in which they began to wait. A column that plugin.toml does not want, or that nothing is in, is `none`, and costs nothing.
                 #[derive(Clone)]
                 pub struct Columns {
-                    /// How many candidates there are. Every column that is filled has this length.
+                    /// How many candidates there are. A column that is there has this length.
                     pub len: u32,
                     /// Its sequence; 0 for a request without one. No sequence is there twice.
-                    pub sequence: _rt::Vec<Sequence>,
+                    pub sequence: ::core::option::Option<_rt::Vec<Sequence>>,
                     /// The step of its sequence that waits, counted from 1.
-                    pub step: _rt::Vec<u64>,
+                    pub step: ::core::option::Option<_rt::Vec<u64>>,
                     /// Its slot; `u32::MAX` in `admit`, where it has none yet, and without sequences.
-                    pub slot: _rt::Vec<u32>,
+                    pub slot: ::core::option::Option<_rt::Vec<u32>>,
                     /// When it came.
-                    pub arrival_us: _rt::Vec<u64>,
+                    pub arrival_us: ::core::option::Option<_rt::Vec<u64>>,
                     /// When its turn had come. Of a victim: since when it is idle.
-                    pub ready_us: _rt::Vec<u64>,
+                    pub ready_us: ::core::option::Option<_rt::Vec<u64>>,
                     /// When its client loses interest; `u64::MAX` if never.
-                    pub deadline_us: _rt::Vec<u64>,
+                    pub deadline_us: ::core::option::Option<_rt::Vec<u64>>,
                     /// The client's priority; 0 is the model's default.
-                    pub priority: _rt::Vec<u32>,
+                    pub priority: ::core::option::Option<_rt::Vec<u32>>,
                     /// Candidates with unlike numbers here cannot be in one batch.
-                    pub shape_key: _rt::Vec<u64>,
+                    pub shape_key: ::core::option::Option<_rt::Vec<u64>>,
                     /// 1: it starts its sequence; 2: it ends it; 3: both.
-                    pub start_end: _rt::Vec<u8>,
+                    pub start_end: ::core::option::Option<_rt::Vec<u8>>,
                     /// Rows it takes of a batch; always 1 with sequences.
-                    pub rows: _rt::Vec<u32>,
+                    pub rows: ::core::option::Option<_rt::Vec<u32>>,
                     /// Bytes of its inputs.
-                    pub input_bytes: _rt::Vec<u64>,
+                    pub input_bytes: ::core::option::Option<_rt::Vec<u64>>,
                     /// Bytes of its sequence's state.
-                    pub state_bytes: _rt::Vec<u64>,
+                    pub state_bytes: ::core::option::Option<_rt::Vec<u64>>,
                     /// Numeric features, row by row: `len` times as many as `model.numbers` has names.
-                    pub numbers: _rt::Vec<f64>,
+                    pub numbers: ::core::option::Option<_rt::Vec<f64>>,
                     /// Key features, row by row: `len` times as many as `model.keys` has names.
-                    pub keys: _rt::Vec<Key>,
+                    pub keys: ::core::option::Option<_rt::Vec<Key>>,
                 }
                 impl ::core::fmt::Debug for Columns {
                     fn fmt(
@@ -590,7 +590,7 @@ pub mod exports {
                 pub unsafe fn _export_plan_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result50 = {
+                        let result64 = {
                             let l0 = *arg0.add(0).cast::<i64>();
                             let l1 = *arg0.add(8).cast::<i32>();
                             let l2 = *arg0.add(12).cast::<i32>();
@@ -599,104 +599,76 @@ pub mod exports {
                             let l5 = *arg0.add(24).cast::<i32>();
                             let l6 = *arg0.add(28).cast::<i32>();
                             let l7 = *arg0.add(32).cast::<i32>();
-                            let l8 = *arg0
-                                .add(32 + 1 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l9 = *arg0
-                                .add(32 + 2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len10 = l9;
-                            let l11 = *arg0
-                                .add(32 + 3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l12 = *arg0
-                                .add(32 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len13 = l12;
-                            let l14 = *arg0
-                                .add(32 + 5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l15 = *arg0
-                                .add(32 + 6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len16 = l15;
-                            let l17 = *arg0
-                                .add(32 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l18 = *arg0
-                                .add(32 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len19 = l18;
-                            let l20 = *arg0
-                                .add(32 + 9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l21 = *arg0
-                                .add(32 + 10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len22 = l21;
-                            let l23 = *arg0
-                                .add(32 + 11 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l24 = *arg0
-                                .add(32 + 12 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len25 = l24;
-                            let l26 = *arg0
-                                .add(32 + 13 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l27 = *arg0
-                                .add(32 + 14 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len28 = l27;
-                            let l29 = *arg0
-                                .add(32 + 15 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l30 = *arg0
-                                .add(32 + 16 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len31 = l30;
-                            let l32 = *arg0
-                                .add(32 + 17 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l33 = *arg0
-                                .add(32 + 18 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len34 = l33;
-                            let l35 = *arg0
-                                .add(32 + 19 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l36 = *arg0
-                                .add(32 + 20 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len37 = l36;
-                            let l38 = *arg0
-                                .add(32 + 21 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l39 = *arg0
-                                .add(32 + 22 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len40 = l39;
-                            let l41 = *arg0
-                                .add(32 + 23 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l42 = *arg0
-                                .add(32 + 24 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len43 = l42;
-                            let l44 = *arg0
-                                .add(32 + 25 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l45 = *arg0
-                                .add(32 + 26 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len46 = l45;
-                            let l47 = *arg0
-                                .add(32 + 27 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l48 = *arg0
-                                .add(32 + 28 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len49 = l48;
+                            let l8 = i32::from(
+                                *arg0
+                                    .add(32 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l12 = i32::from(
+                                *arg0
+                                    .add(32 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l16 = i32::from(
+                                *arg0
+                                    .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l20 = i32::from(
+                                *arg0
+                                    .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l24 = i32::from(
+                                *arg0
+                                    .add(32 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l28 = i32::from(
+                                *arg0
+                                    .add(32 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l32 = i32::from(
+                                *arg0
+                                    .add(32 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l36 = i32::from(
+                                *arg0
+                                    .add(32 + 22 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l40 = i32::from(
+                                *arg0
+                                    .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l44 = i32::from(
+                                *arg0
+                                    .add(32 + 28 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l48 = i32::from(
+                                *arg0
+                                    .add(32 + 31 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l52 = i32::from(
+                                *arg0
+                                    .add(32 + 34 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l56 = i32::from(
+                                *arg0
+                                    .add(32 + 37 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l60 = i32::from(
+                                *arg0
+                                    .add(32 + 40 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
                             T_::plan(
                                 Round {
                                     now_us: l0 as u64,
@@ -709,134 +681,334 @@ pub mod exports {
                                 },
                                 Columns {
                                     len: l7 as u32,
-                                    sequence: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l8.cast(), len10, len10)),
-                                    step: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l11.cast(), len13, len13),
-                                    ),
-                                    slot: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l14.cast(), len16, len16),
-                                    ),
-                                    arrival_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l17.cast(), len19, len19),
-                                    ),
-                                    ready_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l20.cast(), len22, len22),
-                                    ),
-                                    deadline_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l23.cast(), len25, len25),
-                                    ),
-                                    priority: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l26.cast(), len28, len28),
-                                    ),
-                                    shape_key: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l29.cast(), len31, len31),
-                                    ),
-                                    start_end: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l32.cast(), len34, len34),
-                                    ),
-                                    rows: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l35.cast(), len37, len37),
-                                    ),
-                                    input_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l38.cast(), len40, len40),
-                                    ),
-                                    state_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l41.cast(), len43, len43),
-                                    ),
-                                    numbers: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l44.cast(), len46, len46),
-                                    ),
-                                    keys: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l47.cast(), len49, len49)),
+                                    sequence: match l8 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l9 = *arg0
+                                                    .add(32 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l10 = *arg0
+                                                    .add(32 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len11 = l10;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l9.cast(), len11, len11))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    step: match l12 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l13 = *arg0
+                                                    .add(32 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l14 = *arg0
+                                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len15 = l14;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l13.cast(), len15, len15))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    slot: match l16 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l17 = *arg0
+                                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l18 = *arg0
+                                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len19 = l18;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l17.cast(), len19, len19))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    arrival_us: match l20 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l21 = *arg0
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l22 = *arg0
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len23 = l22;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l21.cast(), len23, len23))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    ready_us: match l24 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l25 = *arg0
+                                                    .add(32 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l26 = *arg0
+                                                    .add(32 + 15 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len27 = l26;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l25.cast(), len27, len27))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    deadline_us: match l28 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l29 = *arg0
+                                                    .add(32 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l30 = *arg0
+                                                    .add(32 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len31 = l30;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l29.cast(), len31, len31))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    priority: match l32 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l33 = *arg0
+                                                    .add(32 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l34 = *arg0
+                                                    .add(32 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len35 = l34;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l33.cast(), len35, len35))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    shape_key: match l36 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l37 = *arg0
+                                                    .add(32 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l38 = *arg0
+                                                    .add(32 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len39 = l38;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l37.cast(), len39, len39))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    start_end: match l40 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l41 = *arg0
+                                                    .add(32 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l42 = *arg0
+                                                    .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len43 = l42;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l41.cast(), len43, len43))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    rows: match l44 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l45 = *arg0
+                                                    .add(32 + 29 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l46 = *arg0
+                                                    .add(32 + 30 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len47 = l46;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l45.cast(), len47, len47))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    input_bytes: match l48 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l49 = *arg0
+                                                    .add(32 + 32 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l50 = *arg0
+                                                    .add(32 + 33 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len51 = l50;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l49.cast(), len51, len51))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    state_bytes: match l52 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l53 = *arg0
+                                                    .add(32 + 35 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l54 = *arg0
+                                                    .add(32 + 36 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len55 = l54;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l53.cast(), len55, len55))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    numbers: match l56 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l57 = *arg0
+                                                    .add(32 + 38 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l58 = *arg0
+                                                    .add(32 + 39 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len59 = l58;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l57.cast(), len59, len59))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    keys: match l60 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l61 = *arg0
+                                                    .add(32 + 41 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l62 = *arg0
+                                                    .add(32 + 42 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len63 = l62;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l61.cast(), len63, len63))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            40 + 28 * ::core::mem::size_of::<*const u8>(),
+                            40 + 42 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr51 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result50 {
+                        let ptr65 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result64 {
                             Some(e) => {
-                                *ptr51.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr65.add(0).cast::<u8>() = (1i32) as u8;
                                 let Decision {
-                                    fire: fire52,
-                                    reject: reject52,
-                                    reject_code: reject_code52,
-                                    wake_us: wake_us52,
+                                    fire: fire66,
+                                    reject: reject66,
+                                    reject_code: reject_code66,
+                                    wake_us: wake_us66,
                                 } = e;
-                                let vec53 = <_ as Into<_rt::Vec<_>>>::into(fire52)
+                                let vec67 = <_ as Into<_rt::Vec<_>>>::into(fire66)
                                     .into_boxed_slice();
-                                let ptr53 = vec53.as_ptr().cast::<u8>();
-                                let len53 = vec53.len();
-                                ::core::mem::forget(vec53);
-                                *ptr51
+                                let ptr67 = vec67.as_ptr().cast::<u8>();
+                                let len67 = vec67.len();
+                                ::core::mem::forget(vec67);
+                                *ptr65
                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len53;
-                                *ptr51.add(8).cast::<*mut u8>() = ptr53.cast_mut();
-                                let vec54 = <_ as Into<_rt::Vec<_>>>::into(reject52)
+                                    .cast::<usize>() = len67;
+                                *ptr65.add(8).cast::<*mut u8>() = ptr67.cast_mut();
+                                let vec68 = <_ as Into<_rt::Vec<_>>>::into(reject66)
                                     .into_boxed_slice();
-                                let ptr54 = vec54.as_ptr().cast::<u8>();
-                                let len54 = vec54.len();
-                                ::core::mem::forget(vec54);
-                                *ptr51
+                                let ptr68 = vec68.as_ptr().cast::<u8>();
+                                let len68 = vec68.len();
+                                ::core::mem::forget(vec68);
+                                *ptr65
                                     .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len54;
-                                *ptr51
+                                    .cast::<usize>() = len68;
+                                *ptr65
                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr54.cast_mut();
-                                *ptr51
+                                    .cast::<*mut u8>() = ptr68.cast_mut();
+                                *ptr65
                                     .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<i32>() = _rt::as_i32(reject_code52);
-                                match wake_us52 {
+                                    .cast::<i32>() = _rt::as_i32(reject_code66);
+                                match wake_us66 {
                                     Some(e) => {
-                                        *ptr51
+                                        *ptr65
                                             .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        *ptr51
+                                        *ptr65
                                             .add(24 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<i64>() = _rt::as_i64(e);
                                     }
                                     None => {
-                                        *ptr51
+                                        *ptr65
                                             .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                     }
                                 };
                             }
                             None => {
-                                *ptr51.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr65.add(0).cast::<u8>() = (0i32) as u8;
                             }
                         };
-                        ptr51
+                        ptr65
                     }
                 }
                 #[doc(hidden)]
@@ -872,7 +1044,7 @@ pub mod exports {
                 pub unsafe fn _export_admit_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result96 = {
+                        let result124 = {
                             let l0 = *arg0.add(0).cast::<i64>();
                             let l1 = *arg0.add(8).cast::<i32>();
                             let l2 = *arg0.add(12).cast::<i32>();
@@ -881,212 +1053,156 @@ pub mod exports {
                             let l5 = *arg0.add(24).cast::<i32>();
                             let l6 = *arg0.add(28).cast::<i32>();
                             let l7 = *arg0.add(32).cast::<i32>();
-                            let l8 = *arg0
-                                .add(32 + 1 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l9 = *arg0
-                                .add(32 + 2 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len10 = l9;
-                            let l11 = *arg0
-                                .add(32 + 3 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l12 = *arg0
-                                .add(32 + 4 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len13 = l12;
-                            let l14 = *arg0
-                                .add(32 + 5 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l15 = *arg0
-                                .add(32 + 6 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len16 = l15;
-                            let l17 = *arg0
-                                .add(32 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l18 = *arg0
-                                .add(32 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len19 = l18;
-                            let l20 = *arg0
-                                .add(32 + 9 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l21 = *arg0
-                                .add(32 + 10 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len22 = l21;
-                            let l23 = *arg0
-                                .add(32 + 11 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l24 = *arg0
-                                .add(32 + 12 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len25 = l24;
-                            let l26 = *arg0
-                                .add(32 + 13 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l27 = *arg0
-                                .add(32 + 14 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len28 = l27;
-                            let l29 = *arg0
-                                .add(32 + 15 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l30 = *arg0
-                                .add(32 + 16 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len31 = l30;
-                            let l32 = *arg0
-                                .add(32 + 17 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l33 = *arg0
-                                .add(32 + 18 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len34 = l33;
-                            let l35 = *arg0
-                                .add(32 + 19 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l36 = *arg0
-                                .add(32 + 20 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len37 = l36;
-                            let l38 = *arg0
-                                .add(32 + 21 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l39 = *arg0
-                                .add(32 + 22 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len40 = l39;
-                            let l41 = *arg0
-                                .add(32 + 23 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l42 = *arg0
-                                .add(32 + 24 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len43 = l42;
-                            let l44 = *arg0
-                                .add(32 + 25 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l45 = *arg0
-                                .add(32 + 26 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len46 = l45;
-                            let l47 = *arg0
-                                .add(32 + 27 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l48 = *arg0
-                                .add(32 + 28 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len49 = l48;
-                            let l50 = *arg0
-                                .add(32 + 29 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l51 = *arg0
-                                .add(32 + 30 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len52 = l51;
-                            let l53 = *arg0
-                                .add(32 + 31 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l54 = *arg0
-                                .add(32 + 32 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l55 = *arg0
-                                .add(32 + 33 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len56 = l55;
-                            let l57 = *arg0
-                                .add(32 + 34 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l58 = *arg0
-                                .add(32 + 35 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len59 = l58;
-                            let l60 = *arg0
-                                .add(32 + 36 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l61 = *arg0
-                                .add(32 + 37 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len62 = l61;
-                            let l63 = *arg0
-                                .add(32 + 38 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
+                            let l8 = i32::from(
+                                *arg0
+                                    .add(32 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l12 = i32::from(
+                                *arg0
+                                    .add(32 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l16 = i32::from(
+                                *arg0
+                                    .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l20 = i32::from(
+                                *arg0
+                                    .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l24 = i32::from(
+                                *arg0
+                                    .add(32 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l28 = i32::from(
+                                *arg0
+                                    .add(32 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l32 = i32::from(
+                                *arg0
+                                    .add(32 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l36 = i32::from(
+                                *arg0
+                                    .add(32 + 22 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l40 = i32::from(
+                                *arg0
+                                    .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l44 = i32::from(
+                                *arg0
+                                    .add(32 + 28 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l48 = i32::from(
+                                *arg0
+                                    .add(32 + 31 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l52 = i32::from(
+                                *arg0
+                                    .add(32 + 34 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l56 = i32::from(
+                                *arg0
+                                    .add(32 + 37 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l60 = i32::from(
+                                *arg0
+                                    .add(32 + 40 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
                             let l64 = *arg0
-                                .add(32 + 39 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len65 = l64;
-                            let l66 = *arg0
-                                .add(32 + 40 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l67 = *arg0
-                                .add(32 + 41 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len68 = l67;
-                            let l69 = *arg0
-                                .add(32 + 42 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l70 = *arg0
                                 .add(32 + 43 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len71 = l70;
-                            let l72 = *arg0
+                                .cast::<*mut u8>();
+                            let l65 = *arg0
                                 .add(32 + 44 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l73 = *arg0
+                                .cast::<usize>();
+                            let len66 = l65;
+                            let l67 = *arg0
                                 .add(32 + 45 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len74 = l73;
-                            let l75 = *arg0
-                                .add(32 + 46 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l76 = *arg0
-                                .add(32 + 47 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len77 = l76;
-                            let l78 = *arg0
-                                .add(32 + 48 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l79 = *arg0
-                                .add(32 + 49 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len80 = l79;
-                            let l81 = *arg0
-                                .add(32 + 50 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l82 = *arg0
-                                .add(32 + 51 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len83 = l82;
-                            let l84 = *arg0
-                                .add(32 + 52 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l85 = *arg0
-                                .add(32 + 53 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len86 = l85;
-                            let l87 = *arg0
-                                .add(32 + 54 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l88 = *arg0
-                                .add(32 + 55 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len89 = l88;
-                            let l90 = *arg0
-                                .add(32 + 56 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l91 = *arg0
-                                .add(32 + 57 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len92 = l91;
-                            let l93 = *arg0
-                                .add(32 + 58 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l94 = *arg0
-                                .add(32 + 59 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len95 = l94;
+                                .cast::<i32>();
+                            let l68 = i32::from(
+                                *arg0
+                                    .add(32 + 46 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l72 = i32::from(
+                                *arg0
+                                    .add(32 + 49 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l76 = i32::from(
+                                *arg0
+                                    .add(32 + 52 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l80 = i32::from(
+                                *arg0
+                                    .add(32 + 55 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l84 = i32::from(
+                                *arg0
+                                    .add(32 + 58 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l88 = i32::from(
+                                *arg0
+                                    .add(32 + 61 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l92 = i32::from(
+                                *arg0
+                                    .add(32 + 64 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l96 = i32::from(
+                                *arg0
+                                    .add(32 + 67 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l100 = i32::from(
+                                *arg0
+                                    .add(32 + 70 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l104 = i32::from(
+                                *arg0
+                                    .add(32 + 73 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l108 = i32::from(
+                                *arg0
+                                    .add(32 + 76 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l112 = i32::from(
+                                *arg0
+                                    .add(32 + 79 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l116 = i32::from(
+                                *arg0
+                                    .add(32 + 82 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l120 = i32::from(
+                                *arg0
+                                    .add(32 + 85 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
                             T_::admit(
                                 Round {
                                     now_us: l0 as u64,
@@ -1099,172 +1215,582 @@ pub mod exports {
                                 },
                                 Columns {
                                     len: l7 as u32,
-                                    sequence: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l8.cast(), len10, len10)),
-                                    step: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l11.cast(), len13, len13),
-                                    ),
-                                    slot: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l14.cast(), len16, len16),
-                                    ),
-                                    arrival_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l17.cast(), len19, len19),
-                                    ),
-                                    ready_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l20.cast(), len22, len22),
-                                    ),
-                                    deadline_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l23.cast(), len25, len25),
-                                    ),
-                                    priority: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l26.cast(), len28, len28),
-                                    ),
-                                    shape_key: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l29.cast(), len31, len31),
-                                    ),
-                                    start_end: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l32.cast(), len34, len34),
-                                    ),
-                                    rows: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l35.cast(), len37, len37),
-                                    ),
-                                    input_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l38.cast(), len40, len40),
-                                    ),
-                                    state_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l41.cast(), len43, len43),
-                                    ),
-                                    numbers: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l44.cast(), len46, len46),
-                                    ),
-                                    keys: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l47.cast(), len49, len49)),
+                                    sequence: match l8 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l9 = *arg0
+                                                    .add(32 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l10 = *arg0
+                                                    .add(32 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len11 = l10;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l9.cast(), len11, len11))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    step: match l12 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l13 = *arg0
+                                                    .add(32 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l14 = *arg0
+                                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len15 = l14;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l13.cast(), len15, len15))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    slot: match l16 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l17 = *arg0
+                                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l18 = *arg0
+                                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len19 = l18;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l17.cast(), len19, len19))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    arrival_us: match l20 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l21 = *arg0
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l22 = *arg0
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len23 = l22;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l21.cast(), len23, len23))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    ready_us: match l24 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l25 = *arg0
+                                                    .add(32 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l26 = *arg0
+                                                    .add(32 + 15 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len27 = l26;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l25.cast(), len27, len27))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    deadline_us: match l28 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l29 = *arg0
+                                                    .add(32 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l30 = *arg0
+                                                    .add(32 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len31 = l30;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l29.cast(), len31, len31))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    priority: match l32 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l33 = *arg0
+                                                    .add(32 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l34 = *arg0
+                                                    .add(32 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len35 = l34;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l33.cast(), len35, len35))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    shape_key: match l36 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l37 = *arg0
+                                                    .add(32 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l38 = *arg0
+                                                    .add(32 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len39 = l38;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l37.cast(), len39, len39))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    start_end: match l40 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l41 = *arg0
+                                                    .add(32 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l42 = *arg0
+                                                    .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len43 = l42;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l41.cast(), len43, len43))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    rows: match l44 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l45 = *arg0
+                                                    .add(32 + 29 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l46 = *arg0
+                                                    .add(32 + 30 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len47 = l46;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l45.cast(), len47, len47))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    input_bytes: match l48 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l49 = *arg0
+                                                    .add(32 + 32 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l50 = *arg0
+                                                    .add(32 + 33 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len51 = l50;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l49.cast(), len51, len51))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    state_bytes: match l52 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l53 = *arg0
+                                                    .add(32 + 35 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l54 = *arg0
+                                                    .add(32 + 36 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len55 = l54;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l53.cast(), len55, len55))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    numbers: match l56 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l57 = *arg0
+                                                    .add(32 + 38 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l58 = *arg0
+                                                    .add(32 + 39 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len59 = l58;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l57.cast(), len59, len59))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    keys: match l60 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l61 = *arg0
+                                                    .add(32 + 41 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l62 = *arg0
+                                                    .add(32 + 42 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len63 = l62;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l61.cast(), len63, len63))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
                                 },
                                 <_ as From<
                                     _rt::Vec<_>,
                                 >>::from(
-                                    _rt::Vec::from_raw_parts(l50.cast(), len52, len52),
+                                    _rt::Vec::from_raw_parts(l64.cast(), len66, len66),
                                 ),
                                 Columns {
-                                    len: l53 as u32,
-                                    sequence: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l54.cast(), len56, len56),
-                                    ),
-                                    step: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l57.cast(), len59, len59),
-                                    ),
-                                    slot: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l60.cast(), len62, len62),
-                                    ),
-                                    arrival_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l63.cast(), len65, len65),
-                                    ),
-                                    ready_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l66.cast(), len68, len68),
-                                    ),
-                                    deadline_us: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l69.cast(), len71, len71),
-                                    ),
-                                    priority: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l72.cast(), len74, len74),
-                                    ),
-                                    shape_key: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l75.cast(), len77, len77),
-                                    ),
-                                    start_end: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l78.cast(), len80, len80),
-                                    ),
-                                    rows: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l81.cast(), len83, len83),
-                                    ),
-                                    input_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l84.cast(), len86, len86),
-                                    ),
-                                    state_bytes: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l87.cast(), len89, len89),
-                                    ),
-                                    numbers: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(
-                                        _rt::Vec::from_raw_parts(l90.cast(), len92, len92),
-                                    ),
-                                    keys: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l93.cast(), len95, len95)),
+                                    len: l67 as u32,
+                                    sequence: match l68 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l69 = *arg0
+                                                    .add(32 + 47 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l70 = *arg0
+                                                    .add(32 + 48 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len71 = l70;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l69.cast(), len71, len71))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    step: match l72 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l73 = *arg0
+                                                    .add(32 + 50 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l74 = *arg0
+                                                    .add(32 + 51 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len75 = l74;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l73.cast(), len75, len75))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    slot: match l76 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l77 = *arg0
+                                                    .add(32 + 53 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l78 = *arg0
+                                                    .add(32 + 54 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len79 = l78;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l77.cast(), len79, len79))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    arrival_us: match l80 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l81 = *arg0
+                                                    .add(32 + 56 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l82 = *arg0
+                                                    .add(32 + 57 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len83 = l82;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l81.cast(), len83, len83))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    ready_us: match l84 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l85 = *arg0
+                                                    .add(32 + 59 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l86 = *arg0
+                                                    .add(32 + 60 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len87 = l86;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l85.cast(), len87, len87))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    deadline_us: match l88 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l89 = *arg0
+                                                    .add(32 + 62 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l90 = *arg0
+                                                    .add(32 + 63 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len91 = l90;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l89.cast(), len91, len91))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    priority: match l92 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l93 = *arg0
+                                                    .add(32 + 65 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l94 = *arg0
+                                                    .add(32 + 66 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len95 = l94;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l93.cast(), len95, len95))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    shape_key: match l96 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l97 = *arg0
+                                                    .add(32 + 68 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l98 = *arg0
+                                                    .add(32 + 69 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len99 = l98;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l97.cast(), len99, len99))
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    start_end: match l100 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l101 = *arg0
+                                                    .add(32 + 71 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l102 = *arg0
+                                                    .add(32 + 72 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len103 = l102;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l101.cast(), len103, len103),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    rows: match l104 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l105 = *arg0
+                                                    .add(32 + 74 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l106 = *arg0
+                                                    .add(32 + 75 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len107 = l106;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l105.cast(), len107, len107),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    input_bytes: match l108 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l109 = *arg0
+                                                    .add(32 + 77 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l110 = *arg0
+                                                    .add(32 + 78 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len111 = l110;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l109.cast(), len111, len111),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    state_bytes: match l112 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l113 = *arg0
+                                                    .add(32 + 80 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l114 = *arg0
+                                                    .add(32 + 81 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len115 = l114;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l113.cast(), len115, len115),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    numbers: match l116 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l117 = *arg0
+                                                    .add(32 + 83 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l118 = *arg0
+                                                    .add(32 + 84 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len119 = l118;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l117.cast(), len119, len119),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                    keys: match l120 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l121 = *arg0
+                                                    .add(32 + 86 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l122 = *arg0
+                                                    .add(32 + 87 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len123 = l122;
+                                                <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l121.cast(), len123, len123),
+                                                )
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            32 + 60 * ::core::mem::size_of::<*const u8>(),
+                            32 + 88 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr97 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        let vec98 = result96;
-                        let len98 = vec98.len();
-                        let layout98 = _rt::alloc::Layout::from_size_align(
-                                vec98.len() * 8,
+                        let ptr125 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        let vec126 = result124;
+                        let len126 = vec126.len();
+                        let layout126 = _rt::alloc::Layout::from_size_align(
+                                vec126.len() * 8,
                                 4,
                             )
                             .unwrap();
-                        let (result98, _cleanup98) = wit_bindgen::rt::Cleanup::new(
-                            layout98,
+                        let (result126, _cleanup126) = wit_bindgen::rt::Cleanup::new(
+                            layout126,
                         );
-                        if let Some(cleanup) = _cleanup98 {
+                        if let Some(cleanup) = _cleanup126 {
                             cleanup.forget();
                         }
-                        for (i, e) in vec98.into_iter().enumerate() {
-                            let base = result98.add(i * 8);
+                        for (i, e) in vec126.into_iter().enumerate() {
+                            let base = result126.add(i * 8);
                             {
                                 match e {
                                     Admission::Take(e) => {
@@ -1285,11 +1811,11 @@ pub mod exports {
                                 }
                             }
                         }
-                        *ptr97
+                        *ptr125
                             .add(::core::mem::size_of::<*const u8>())
-                            .cast::<usize>() = len98;
-                        *ptr97.add(0).cast::<*mut u8>() = result98;
-                        ptr97
+                            .cast::<usize>() = len126;
+                        *ptr125.add(0).cast::<*mut u8>() = result126;
+                        ptr125
                     }
                 }
                 #[doc(hidden)]
@@ -1700,9 +2226,9 @@ macro_rules! __export_scheduler_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:sequor:plugin@0.1.0:scheduler-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1260] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1278] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xe5\x08\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x08\x01A\x02\x01\
 A\x0b\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
@@ -1712,25 +2238,26 @@ eu\x01\0\x04\0\x0ametric-add\x01\x03\x01ks\x01@\x01\x03key\x01\0\x04\x04\0\x08ke
 y-text\x01\x05\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\
 \x01B\x05\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\
 \0\x02\x04\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\
-\x02\x03\0\0\x05model\x01B&\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\
+\x02\x03\0\0\x05model\x01B,\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\
 \x02\x01\x01\x04\0\x03key\x03\0\x02\x02\x03\x02\x01\x05\x04\0\x05model\x03\0\x04\
 \x01r\x07\x06now-usw\x08instancey\x09max-batchy\x0efree-instancesy\x04livey\x07b\
-acklogy\x09not-showny\x04\0\x05round\x03\0\x06\x01p\x01\x01pw\x01py\x01p}\x01pu\x01\
-p\x03\x01r\x0f\x03leny\x08sequence\x08\x04step\x09\x04slot\x0a\x0aarrival-us\x09\
-\x08ready-us\x09\x0bdeadline-us\x09\x08priority\x0a\x09shape-key\x09\x09start-en\
-d\x0b\x04rows\x0a\x0binput-bytes\x09\x0bstate-bytes\x09\x07numbers\x0c\x04keys\x0d\
-\x04\0\x07columns\x03\0\x0e\x01kw\x01r\x04\x04fire\x0a\x06reject\x0a\x0breject-c\
-odey\x07wake-us\x10\x04\0\x08decision\x03\0\x11\x01q\x04\x04take\x01y\0\x05evict\
-\x01y\0\x05defer\0\0\x06reject\x01y\0\x04\0\x09admission\x03\0\x13\x01r\x04\x04k\
-ind\x0a\x08sequence\x08\x06amount\x09\x04keys\x0d\x04\0\x06events\x03\0\x15\x01j\
-\0\x01s\x01@\x02\x06configs\x05model\x05\0\x17\x04\0\x09configure\x01\x18\x01k\x12\
-\x01@\x02\x05round\x07\x05ready\x0f\0\x19\x04\0\x04plan\x01\x1a\x01p\x14\x01@\x04\
-\x05round\x07\x07waiting\x0f\x04room\x0a\x07victims\x0f\0\x1b\x04\0\x05admit\x01\
-\x1c\x01@\x01\x06events\x16\x01\0\x04\0\x07observe\x01\x1d\x01@\0\0\x0b\x04\0\x04\
-save\x01\x1e\x01@\x01\x05saved\x0b\0\x17\x04\0\x07restore\x01\x1f\x04\0\x1dsequo\
-r:plugin/scheduler@0.1.0\x05\x06\x04\0$sequor:plugin/scheduler-plugin@0.1.0\x04\0\
-\x0b\x16\x01\0\x10scheduler-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
-\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+acklogy\x09not-showny\x04\0\x05round\x03\0\x06\x01p\x01\x01k\x08\x01pw\x01k\x0a\x01\
+py\x01k\x0c\x01p}\x01k\x0e\x01pu\x01k\x10\x01p\x03\x01k\x12\x01r\x0f\x03leny\x08\
+sequence\x09\x04step\x0b\x04slot\x0d\x0aarrival-us\x0b\x08ready-us\x0b\x0bdeadli\
+ne-us\x0b\x08priority\x0d\x09shape-key\x0b\x09start-end\x0f\x04rows\x0d\x0binput\
+-bytes\x0b\x0bstate-bytes\x0b\x07numbers\x11\x04keys\x13\x04\0\x07columns\x03\0\x14\
+\x01kw\x01r\x04\x04fire\x0c\x06reject\x0c\x0breject-codey\x07wake-us\x16\x04\0\x08\
+decision\x03\0\x17\x01q\x04\x04take\x01y\0\x05evict\x01y\0\x05defer\0\0\x06rejec\
+t\x01y\0\x04\0\x09admission\x03\0\x19\x01r\x04\x04kind\x0c\x08sequence\x08\x06am\
+ount\x0a\x04keys\x12\x04\0\x06events\x03\0\x1b\x01j\0\x01s\x01@\x02\x06configs\x05\
+model\x05\0\x1d\x04\0\x09configure\x01\x1e\x01k\x18\x01@\x02\x05round\x07\x05rea\
+dy\x15\0\x1f\x04\0\x04plan\x01\x20\x01p\x1a\x01@\x04\x05round\x07\x07waiting\x15\
+\x04room\x0c\x07victims\x15\0!\x04\0\x05admit\x01\"\x01@\x01\x06events\x1c\x01\0\
+\x04\0\x07observe\x01#\x01@\0\0\x0e\x04\0\x04save\x01$\x01@\x01\x05saved\x0e\0\x1d\
+\x04\0\x07restore\x01%\x04\0\x1dsequor:plugin/scheduler@0.1.0\x05\x06\x04\0$sequ\
+or:plugin/scheduler-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10scheduler-plugin\x03\0\0\
+\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bind\
+gen-rust\x060.61.1";
         };
     };
 }

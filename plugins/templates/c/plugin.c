@@ -27,7 +27,7 @@ bool sequor_plan(const sequor_round *round, const sequor_columns *ready, sequor_
   uint64_t soonest = round->now_us + margin_us;
   struct due *order = malloc(ready->len * sizeof *order);
   for (uint32_t i = 0; i < ready->len; i++) {
-    uint64_t at = ready->deadline_us.ptr[i];
+    uint64_t at = ready->deadline_us.val.ptr[i];
     order[i] = (struct due){at >= soonest ? at : UINT64_MAX, i};
   }
   qsort(order, ready->len, sizeof *order, sooner);

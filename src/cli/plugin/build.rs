@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::json;
 
-use super::{Failed, failed, machine};
+use super::{Failed, failed, machine, remote};
 use crate::author::{self, Machine, Project};
 
 pub(super) fn command() -> Command {
@@ -30,6 +31,7 @@ pub(super) fn command() -> Command {
                 .help("In place of plugin.toml; one module becomes as many plug-ins as there are manifests"),
         )
         .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Print only what goes wrong"))
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -37,6 +39,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let folders: Vec<&PathBuf> = matches.get_many("folder").into_iter().flatten().collect();
     let quiet = matches.get_flag("quiet");
     let machine = if quiet { Machine { say: |_| (), quiet, ..machine() } } else { machine() };
+    let (as_json, mut all) = (remote::wants_json(matches), Vec::new());
     for folder in folders {
         let project = match manifests.as_slice() {
             [] => Project::open(folder),
@@ -45,10 +48,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let project = project.map_err(failed)?;
         let out = matches.get_one::<PathBuf>("out").unwrap_or(folder);
         for built in author::build(&project, out, &machine).map_err(failed)? {
-            if !quiet {
+            if !quiet && !as_json {
                 println!("{}   {:.0} KB", built.path.display(), built.bytes as f64 / 1e3);
             }
+            all.push(json!({ "file": built.path, "bytes": built.bytes }));
         }
+    }
+    if as_json {
+        remote::print_json(&all.into());
     }
     Ok(())
 }

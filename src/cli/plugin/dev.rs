@@ -39,6 +39,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         config: file::config(matches)?,
         before: None,
         serves: false,
+        as_json: remote::wants_json(matches),
     };
     trying.before = trying.decider()?;
     let mut seen = None;
@@ -71,6 +72,10 @@ fn round(folder: &Path, trying: &mut Trying) -> Result<String, Failed> {
     let took = began.elapsed();
     let serving = trying.hand_over(&built.path)?;
     let (name, model) = (&trying.name, &trying.model);
+    if trying.as_json {
+        let seconds = took.as_secs_f64();
+        return Ok(json!({ "plugin": name, "sha256": serving, "model": model, "seconds": seconds }).to_string());
+    }
     Ok(format!(
         "{name} {} decides for {model}: built in {:.1} s",
         serving.get(..7).unwrap_or(&serving),
@@ -92,6 +97,7 @@ struct Trying {
     /// Who decided before, and how it was configured.
     before: Option<(String, String)>,
     serves: bool,
+    as_json: bool,
 }
 
 impl Trying {
@@ -147,7 +153,12 @@ impl Trying {
         };
         self.client.delete(&self.path(""))?;
         component::sweep(&self.client, &self.name);
-        println!("{who} decides for {} again", self.model);
+        match self.as_json {
+            true => {
+                println!("{}", json!({ "plugin": self.before.as_ref().map(|(name, _)| name), "model": self.model }));
+            }
+            false => println!("{who} decides for {} again", self.model),
+        }
         Ok(())
     }
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
+use serde_json::json;
 
-use super::{Failed, failed};
+use super::{Failed, failed, remote};
 use crate::author::language::{LANGUAGES, Language, named};
 use crate::author::rust::Rust;
 use crate::author::template;
@@ -36,6 +37,7 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Where the folder goes [default: ./NAME]"),
         )
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -43,6 +45,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let language = matches.get_one::<String>("lang").and_then(|name| named(name)).unwrap_or(&Rust);
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
     template::write(name, language, &folder).map_err(failed)?;
+    if remote::wants_json(matches) {
+        remote::print_json(&json!({ "name": name, "language": language.name(), "folder": folder }));
+        return Ok(());
+    }
     println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());
     Ok(())
 }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use serde_json::json;
 
-use super::{Failed, failed, file};
-use crate::cli::equip::compiled;
+use super::{Failed, failed, file, remote};
+use crate::cli::equip::cache;
 use crate::plugin::guest::Limits;
 use crate::simulate::file::File;
-use crate::simulate::{Contender, Costs, Experiment, Plug, Problem};
+use crate::simulate::{Contender, Costs, Experiment, Plug, Problem, Report};
 
 pub(super) fn command() -> Command {
     let cases = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf)).num_args(1..);
@@ -16,22 +17,48 @@ pub(super) fn command() -> Command {
         .about("Run the cases of plug-ins in virtual time, and hold them against what they expect")
         .arg(file::argument().help("Components or their folders; the cases lie in cases/ beside a component"))
         .arg(cases.help("These cases, in place of cases/*.toml"))
+        .arg(remote::output())
+}
+
+/// What came of a case.
+struct Tried {
+    component: String,
+    case: PathBuf,
+    /// What is not as expected, in words.
+    wrong: Vec<String>,
+    report: Report,
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let (mut all, mut wrong) = (0, 0);
+    let (as_json, mut wrong, mut all) = (remote::wants_json(matches), 0, Vec::new());
     for path in file::named(matches)? {
         let bytes = file::bytes(&path).map_err(failed)?;
         let given: Vec<PathBuf> = matches.get_many("case").into_iter().flatten().cloned().collect();
         for case in if given.is_empty() { cases(&path)? } else { given } {
-            all += 1;
-            wrong += u32::from(!one(&path, &bytes, &case).map_err(|e| Failed::Configuration(e.to_string()))?);
+            let tried = one(&path, &bytes, &case).map_err(|e| Failed::Configuration(e.to_string()))?;
+            wrong += u32::from(!tried.wrong.is_empty());
+            if !as_json {
+                print!("{}", told(&tried));
+            }
+            let Tried { component, case, wrong, report } = tried;
+            let ok = wrong.is_empty();
+            all.push(json!({ "component": component, "case": case, "ok": ok, "wrong": wrong, "report": report }));
         }
     }
+    let cases = all.len();
+    if as_json {
+        remote::print_json(&all.into());
+    }
     if wrong > 0 {
-        return Err(Failed::Failed(format!("{wrong} of {all} cases are not as expected")));
+        return Err(Failed::Failed(format!("{wrong} of {cases} cases are not as expected")));
     }
     Ok(())
+}
+
+fn told(tried: &Tried) -> String {
+    let how = if tried.wrong.is_empty() { "ok" } else { "NOT AS EXPECTED" };
+    let wrong: String = tried.wrong.iter().map(|what| format!("  {what}\n")).collect();
+    format!("{}   {how}\n{}{wrong}", tried.case.display(), tried.report.table())
 }
 
 /// The cases beside a component.
@@ -49,23 +76,22 @@ fn cases(component: &Path) -> Result<Vec<PathBuf>, Failed> {
     Ok(found)
 }
 
-/// Runs a case; whether all is as expected.
-fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<bool, Problem> {
+/// Runs a case.
+fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<Tried, Problem> {
     let text =
         std::fs::read_to_string(case).map_err(|e| Problem::File { path: case.to_owned(), what: e.to_string() })?;
     let load = File::read(case, &text)?;
     let config = serde_json::to_string(&load.config).map_err(|e| Problem::Given(e.to_string()))?;
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy().into_owned();
-    let plug = Plug::new(&name, bytes, &config, Limits::default(), compiled().as_ref()).map_err(Problem::Given)?;
+    let plug = Plug::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(Problem::Given)?;
     let seed = load.seed.unwrap_or(1);
     let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(Problem::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);
-    plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{name}: {what}")))?;
+    plug.try_out(&workload.facts(serving.facts(instances)))
+        .map_err(|what| Problem::Given(format!("{name}: {what}")))?;
     let contenders = vec![Contender::named("oldest").map_err(Problem::Given)?, Contender::plugin(&name, plug)];
     let report = Experiment { workload, serving, costs: Costs::default(), contenders, seed }.run();
     let runs = report.runs.iter().filter(|run| run.policy == name);
     let wrong: Vec<String> = runs.flat_map(|run| load.expect.against(run)).collect();
-    print!("{}   {}\n{}", case.display(), if wrong.is_empty() { "ok" } else { "NOT AS EXPECTED" }, report.table());
-    wrong.iter().for_each(|what| println!("  {what}"));
-    Ok(wrong.is_empty())
+    Ok(Tried { component: name, case: case.to_owned(), wrong, report })
 }

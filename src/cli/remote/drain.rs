@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::args;
 use super::client::{Body, Client};
+use super::{args, print};
 use crate::cli::Failed;
 
 /// How often a server that goes out is looked for.
@@ -22,13 +22,10 @@ pub(in crate::cli) fn command() -> Command {
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let client = Client::of(matches)?;
     client.post("/admin/drain", Body::Nothing)?;
-    if !matches.get_flag("wait") {
-        println!("the server goes out of service");
-        return Ok(());
-    }
-    while client.is_there() {
+    let waits = matches.get_flag("wait");
+    while waits && client.is_there() {
         std::thread::sleep(LOOK);
     }
-    println!("the server takes no connections any more");
-    Ok(())
+    let told = if waits { "the server takes no connections any more\n" } else { "the server goes out of service\n" };
+    print(matches, &serde_json::json!({ "draining": true, "out": waits }), |_: serde_json::Value| told.to_owned())
 }

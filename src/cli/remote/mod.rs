@@ -42,20 +42,21 @@ pub(super) fn args() -> Vec<Arg> {
         file("tls-ca", "Certificate (PEM) of the authority that the server's own comes from; the server speaks TLS"),
         file("tls-cert", "Certificate (PEM) to show to the server").requires("tls-key"),
         file("tls-key", "Its private key (PEM)").requires("tls-cert"),
-        Arg::new("output")
-            .long("output")
-            .value_name("FORM")
-            .value_parser(["table", "json"])
-            .default_value("table")
-            .help("What is printed"),
+        output(),
     ]
+}
+
+/// For people or for programs. Whatever a command prints as JSON is one value, and one line a value where it goes on.
+pub(super) fn output() -> Arg {
+    let form = Arg::new("output").long("output").value_name("FORM").value_parser(["table", "json"]);
+    form.default_value("table").help("What is printed")
 }
 
 fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
     matches.get_one::<String>(name).map_or("", String::as_str)
 }
 
-fn wants_json(matches: &ArgMatches) -> bool {
+pub(super) fn wants_json(matches: &ArgMatches) -> bool {
     text(matches, "output") == "json"
 }
 
@@ -66,7 +67,7 @@ fn print<T: DeserializeOwned>(
     told: impl FnOnce(T) -> String,
 ) -> Result<(), Failed> {
     if wants_json(matches) {
-        println!("{}", serde_json::to_string_pretty(answer).unwrap_or_default());
+        print_json(answer);
         return Ok(());
     }
     let read = T::deserialize(answer).map_err(|e| {
@@ -74,4 +75,8 @@ fn print<T: DeserializeOwned>(
     })?;
     print!("{}", told(read));
     Ok(())
+}
+
+pub(super) fn print_json(value: &Value) {
+    println!("{}", serde_json::to_string_pretty(value).unwrap_or_default());
 }

@@ -2,21 +2,27 @@
 
 use std::path::Path;
 
-use crate::cli::equip::compiled;
+use crate::cli::equip::cache;
 use crate::plugin::guest::Limits;
-use crate::simulate::{Contender, Plug, Problem, Serving};
+use crate::simulate::{Contender, Plug, Problem, Serving, Workload};
 
 /// The contender of this name; a plug-in is tried out.
-pub(super) fn contender(name: &str, set: &[String], limits: Limits, serving: &Serving) -> Result<Contender, Problem> {
+pub(super) fn contender(
+    name: &str,
+    set: &[String],
+    limits: Limits,
+    (workload, serving): (&Workload, &Serving),
+) -> Result<Contender, Problem> {
     if !name.ends_with(".wasm") {
         return Contender::named(name).map_err(Problem::Given);
     }
     let path = Path::new(name);
     let bytes = std::fs::read(path).map_err(|e| super::unreadable(path, &e))?;
     let file = file_name(path);
-    let plug = Plug::new(&file, &bytes, &config(set)?, limits, compiled().as_ref()).map_err(Problem::Given)?;
+    let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(Problem::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
-    plug.try_out(&serving.facts(instances)).map_err(|what| Problem::Given(format!("{file}: {what}")))?;
+    plug.try_out(&workload.facts(serving.facts(instances)))
+        .map_err(|what| Problem::Given(format!("{file}: {what}")))?;
     Ok(Contender::plugin(&file, plug))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Failed;
 use super::contenders::file_name;
-use crate::cli::equip::compiled;
+use crate::cli::equip::cache;
 use crate::plugin::guest::{Services, Source as _, Struck};
 use crate::plugin::round_file::{Again, Answer, Question, RoundFile};
 use crate::plugin::{Component, Engine, Grants, Mode, word};
@@ -44,7 +44,7 @@ fn component(path: &Path) -> Result<Component, Failed> {
     let bytes = std::fs::read(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))?;
     let engine = Engine::new(Mode::Simulation).map_err(|e| Failed::Failed(e.to_string()))?;
     let grants = Grants { clock: true, random: true, sequence_text: true };
-    let loaded = Component::new(&Arc::new(engine), &file_name(path), &bytes, grants, compiled().as_ref());
+    let loaded = Component::new(&Arc::new(engine), &file_name(path), &bytes, grants, cache().as_ref());
     loaded.map_err(|refused| Failed::Configuration(refused.to_string()))
 }
 

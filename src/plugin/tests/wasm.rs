@@ -331,6 +331,18 @@ fn imports_beyond_the_world_are_named_all_together() {
     assert!(same.starts_with(begin), "{told}");
 }
 
+/// Its code is no good, which only a compiler can tell: what may be refused without one is.
+#[test]
+fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
+    let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
+    let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
+    assert!(matches!(told, Refused::Imports(_)), "{told}");
+    let told = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
+    assert!(matches!(told, Refused::World { .. }), "{told}");
+    let told = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
+    assert!(matches!(told, Refused::Damaged { .. }), "{told}");
+}
+
 #[test]
 fn what_is_granted_is_given_and_no_more() {
     let clock = Grants { clock: true, ..Grants::default() };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Workload;
+use super::features::Features;
 use crate::config::units::Span;
 use crate::simulate::Problem;
 use crate::simulate::random::Random;
@@ -31,6 +32,9 @@ macro_rules! flow {
             pub tenant: Option<String>,
             /// Or among whom its sequences are shared out.
             pub tenants: Option<crate::simulate::workload::tenants::Many>,
+            /// What plug-ins see of its requests beside that, by name.
+            #[serde(default)]
+            pub features: crate::simulate::workload::features::Given,
             #[serde(default)]
             pub priority: u32,
             #[serde(default)]
@@ -48,6 +52,7 @@ macro_rules! flow {
                     deadline: self.deadline.map(|d| d.0),
                     tenant: self.tenant.clone(),
                     tenants: self.tenants,
+                    features: self.features.clone(),
                     priority: self.priority,
                     bytes: self.bytes,
                     shape: self.shape,
@@ -70,6 +75,7 @@ pub struct Common {
     pub deadline: Option<Duration>,
     pub tenant: Option<String>,
     pub tenants: Option<super::tenants::Many>,
+    pub features: super::features::Given,
     pub priority: u32,
     pub bytes: u64,
     pub shape: u64,
@@ -118,9 +124,13 @@ pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Worklo
             MOST / 1e6
         )));
     }
-    let mut workload = Workload { span: span.0, ..Workload::default() };
-    for (n, (_, flow)) in (1u64..).zip(flows) {
-        flow.arrive(span.0, &mut Random::new(seed, n), &mut workload);
+    let given: Vec<_> = flows.iter().map(|(_, flow)| flow.common().features).collect();
+    let features = Features::of(&given).map_err(Problem::Given)?;
+    let mut workload = Workload { span: span.0, features, ..Workload::default() };
+    for (n, (_, flow)) in (0u16..).zip(flows) {
+        let before = workload.arrivals.len();
+        flow.arrive(span.0, &mut Random::new(seed, u64::from(n) + 1), &mut workload);
+        workload.arrivals.iter_mut().skip(before).for_each(|arrival| arrival.flow = n);
     }
     let mut names: Vec<&str> = flows.iter().map(|(name, _)| *name).collect();
     names.dedup();

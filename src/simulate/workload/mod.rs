@@ -1,10 +1,12 @@
 //! Which requests arrive when. A workload is made once and met by every contender alike: arrivals do not depend on answers.
 //!
-//! - [`flow`]: what all made-up flows have in common · [`people`]: their sequences · [`tenants`]: to whom those belong.
+//! - [`flow`]: what all made-up flows have in common · [`people`]: their sequences · [`tenants`]: to whom those belong · [`features`]:
+//!   what else plug-ins see.
 //! - [`poisson`], [`bursts`], [`talkers`]: the flows.
 //! - [`replay`]: a recorded trace.
 
 pub mod bursts;
+pub mod features;
 pub mod flow;
 pub mod people;
 pub mod poisson;
@@ -18,8 +20,11 @@ use std::time::Duration;
 
 use sequor_core::Time;
 
+use features::Features;
+
 use super::Costs;
 use super::serving::Wishes;
+use crate::plugin::guest::ModelFacts;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub struct Arrival {
     pub end: bool,
     /// By its place in [`Workload::tenants`].
     pub tenant: u16,
+    /// By its place in the file: what its features are.
+    pub flow: u16,
     pub priority: u32,
     /// How long after its arrival it is to be answered.
     pub within: Option<Duration>,
@@ -45,6 +52,7 @@ pub struct Workload {
     pub arrivals: Vec<Arrival>,
     /// Names; empty if the requests belong to nobody in particular.
     pub tenants: Vec<String>,
+    pub features: Features,
     /// Sequences in it.
     pub sequences: u32,
     pub span: Duration,
@@ -70,6 +78,17 @@ pub struct Live {
 }
 
 impl Workload {
+    /// What a plug-in is told, with the features of these requests.
+    pub fn facts(&self, facts: ModelFacts) -> ModelFacts {
+        let Features { numbers, keys, .. } = self.features.clone();
+        ModelFacts { numbers, keys, ..facts }
+    }
+
+    /// Texts behind its keys.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.tenants.iter().chain(&self.features.texts).map(String::as_str)
+    }
+
     /// Puts what several flows gave into one order: by time, then in the order of the flows.
     pub fn in_order(mut self) -> Workload {
         self.arrivals.sort_by_key(|a| a.at);

@@ -56,6 +56,17 @@ impl People {
         *seat = (!end).then_some(person);
         let Common { deadline, priority, bytes, shape, .. } = self.common;
         let Person { sequence, tenant, .. } = person;
-        into.arrivals.push(Arrival { at, sequence, start, end, tenant, priority, within: deadline, bytes, shape });
+        into.arrivals.push(Arrival {
+            at,
+            sequence,
+            start,
+            end,
+            tenant,
+            flow: 0,
+            priority,
+            within: deadline,
+            bytes,
+            shape,
+        });
     }
 }

@@ -12,6 +12,7 @@ use super::{Arrival, Live, Workload};
 use crate::config::place::Place;
 use crate::config::units::{Span, SpanOrNever};
 use crate::config::{Fault, fault};
+use crate::simulate::moments::Seen;
 use crate::simulate::serving::Wishes;
 use crate::simulate::{Costs, Problem};
 use crate::telemetry::trace::{self, Hash, Line, Load, Request};
@@ -27,7 +28,7 @@ pub struct Replay {
     loads: BTreeMap<String, (String, Wishes)>,
     workload: Workload,
     live: Live,
-    observed: Vec<(u32, u64)>,
+    seen: Vec<Seen>,
     /// Looked up, never iterated. Ids of two recordings have nothing to do with each other, so the recording's zero is part of the key.
     numbers: HashMap<(u64, Hash), u32>,
     zero_us: u64,
@@ -102,6 +103,7 @@ impl Replay {
             request.tenant.as_ref().map_or(NOBODY, |name| place_of(name.to_string(), &mut self.workload.tenants));
         let sequence = self.number(request.seq);
         self.workload.arrivals.push(Arrival {
+            flow: 0,
             at,
             sequence,
             start: request.start || request.seq.is_none(),
@@ -114,7 +116,8 @@ impl Replay {
         });
         if request.batch > 0 {
             self.live.waits.push(request.queue_us.saturating_mul(1000));
-            self.observed.push((request.batch, request.run_us));
+            let at = at + micros(request.queue_us);
+            self.seen.push(Seen { batch: request.batch, micros: request.run_us, at });
         }
     }
 
@@ -167,7 +170,8 @@ impl Replay {
             (self.live.strategy, self.live.wishes) = (Some(strategy), wishes);
         }
         self.live.waits.sort_unstable();
-        self.live.costs = Costs::observed(self.observed);
+        self.seen.iter_mut().for_each(|run| run.at = Time::ZERO + (run.at - first));
+        self.live.costs = Costs::observed(self.seen);
         Ok(Workload { live: Some(self.live), ..workload })
     }
 }

@@ -6,8 +6,10 @@
 //! - [`server`]: a model directory written and loaded; what became of it.
 //! - [`play`]: requests of a sequence, sent and awaited.
 //! - [`values`]: numbers and texts ↔ tensors.
+//! - [`over`]: graphs that run on a stand-in for an accelerator.
 //! - [`watch`]: every run seen, and held where a test wants a queue to build up.
 
+pub mod over;
 pub mod play;
 pub mod server;
 pub mod values;

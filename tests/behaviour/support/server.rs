@@ -15,6 +15,7 @@ use sequor::telemetry::Metrics;
 use sequor_core::Id;
 use tempfile::TempDir;
 
+use super::over::Over;
 use super::play::{Ask, Held, Seq};
 use super::watch::{HANG, Run, Watch, Watched};
 
@@ -79,6 +80,13 @@ impl Spec {
     #[allow(dead_code, reason = "for what runs on one")]
     pub fn accelerators(self, accelerators: &StandIns) -> Spec {
         Spec { accelerators: Some(accelerators.clone()), seen: false, ..self }
+    }
+
+    /// Its graphs run on stand-ins for accelerators, as if ONNX Runtime did.
+    #[allow(dead_code, reason = "for what runs on one")]
+    pub fn over(self, accelerators: &StandIns) -> Spec {
+        let spec = self.accelerators(accelerators);
+        Spec { backend: Arc::new(Over(Arc::clone(&spec.backend))), ..spec }
     }
 
     /// A graph of the mock backend, which stands in for the runtime then.

@@ -1,5 +1,5 @@
 //! Fair shares by tenant: whoever has had the least for its weight goes first, so that a tenant with many requests delays its own, not those
-//! of others. What a tenant has had is measured in *turns*: rows over weight.
+//! of others; and whoever has had the least gets the next free slot. What a tenant has had is measured in *turns*: rows over weight.
 
 use sequor_plugin::scheduler::*;
 
@@ -26,9 +26,39 @@ impl Scheduler for FairShare {
     }
 
     fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
+        let order = self.order(ready);
+        self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
+        Plan::fire(ready.batch(order.into_iter().map(|(_, i)| i), round))
+    }
+
+    /// Whose turn it is to run gets the next slot, too: else a tenant whose sequences hold them all would have the others wait for their ends.
+    fn admit(&mut self, _: &Round, waiting: &Ready<'_>, room: &[u32], _: &Ready<'_>) -> Vec<Admission> {
+        let mut said = vec![Admission::Defer; waiting.len()];
+        for ((_, i), slot) in self.order(waiting).into_iter().zip(Admission::in_order(waiting.len(), room)) {
+            said[i as usize] = slot;
+        }
+        said
+    }
+
+    fn observe(&mut self, event: &Event<'_>) {
+        if let Event::Done { rows, keys, .. } = event {
+            let tenant = keys.get("tenant");
+            let weight = self.weight(tenant);
+            let turn = self.had.entry(tenant).or_insert(self.clock);
+            *turn = turn.max(self.clock - self.burst / weight) + *rows as f64 / weight;
+            if self.had.len() > 4096 {
+                let least = self.clock - self.burst;
+                self.had.retain(|_, turn| *turn > least);
+            }
+        }
+    }
+}
+
+impl FairShare {
+    /// Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run.
+    fn order(&self, ready: &Ready<'_>) -> Vec<(f64, u32)> {
         let mut arrived: Vec<u32> = ready.indices().collect();
         arrived.sort_by_key(|&i| ready.arrival_us(i));
-        // Each candidate's turn, as if those of its tenant before it had run.
         let tenant_of = ready.keys("tenant");
         let mut next: Map<Key, f64> = Map::new();
         let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
@@ -39,24 +69,9 @@ impl Scheduler for FairShare {
             *turn += f64::from(ready.rows(i)) / self.weight(tenant);
         }
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
-        Plan::fire(ready.batch(order.into_iter().map(|(_, i)| i), round))
+        order
     }
 
-    fn observe(&mut self, event: &Event<'_>) {
-        if let Event::Done { rows, keys, .. } = event {
-            let tenant = keys.get("tenant");
-            let turn = self.turn(tenant) + *rows as f64 / self.weight(tenant);
-            self.had.insert(tenant, turn);
-            if self.had.len() > 4096 {
-                let least = self.clock - self.burst;
-                self.had.retain(|_, turn| *turn > least);
-            }
-        }
-    }
-}
-
-impl FairShare {
     fn turn(&self, tenant: Key) -> f64 {
         let least = self.clock - self.burst / self.weight(tenant);
         self.had.get(&tenant).copied().unwrap_or(self.clock).max(least)
@@ -90,6 +105,23 @@ mod tests {
         assert_eq!(bench.plan(&loud).fire, [0, 5, 1, 2]);
         bench.done(&loud[..4]);
         assert_eq!(bench.plan(&loud).fire, [5, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_quiet_tenant_does_not_wait_for_a_slot_behind_a_loud_ones() {
+        let mut bench = bench();
+        let waiting = [of("loud"), of("loud"), of("loud"), of("quiet"), of("quiet")];
+        bench.plan(&waiting);
+        bench.done(&waiting[..3]);
+        let said = bench.admit(&waiting, &[1, 1], &[]);
+        assert_eq!(said[3..], [Admission::Take(0), Admission::Take(1)], "{said:?}");
+        assert_eq!(said[..3], [Admission::Defer; 3]);
+        // Where there is room for more, the loud one has it.
+        let said = bench.admit(&waiting, &[3], &[]);
+        assert_eq!(
+            said,
+            [Admission::Take(0), Admission::Defer, Admission::Defer, Admission::Take(0), Admission::Take(0)]
+        );
     }
 
     #[test]

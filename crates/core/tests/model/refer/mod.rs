@@ -112,6 +112,8 @@ pub struct RLoad {
     pub spec: LoadSpec,
     pub external: Option<Hooks>,
     pub retired: Option<u64>,
+    /// Since when a slot has been free, while one is.
+    pub room_since: Option<u64>,
     /// Its policy ponders an admission question.
     pub consulted: bool,
     /// The limit of its retirement has come.
@@ -221,6 +223,7 @@ impl Refer {
             inst: vec![inst; usize::from(spec.instances)],
             turns: Vec::new(),
             consulted: false,
+            room_since: None,
         });
     }
 

@@ -17,12 +17,26 @@ impl Refer {
         self.admit_waiting(now, load);
     }
 
-    /// Free slots go to the backlog in order. A policy that wants to decide it is given `max_wait` for the head.
+    /// Since when somebody could have been given a slot: a free one, or that of whoever has been idle for long enough.
+    pub fn room_since(&self, load: usize) -> Option<u64> {
+        if self.free(load) > 0 {
+            return Some(self.loads[load].room_since.unwrap_or(0));
+        }
+        let soft = ns(self.loads[load].spec.idle_soft?);
+        self.idlest(load).map(|s| s.touched.saturating_add(soft))
+    }
+
+    /// Free slots go to the backlog in order. A policy that wants to decide it is given `max_wait`, once it can.
     pub fn admit_waiting(&mut self, now: u64, load: usize) {
+        if self.free(load) > 0 {
+            self.loads[load].room_since.get_or_insert(now);
+        }
         if self.asks_admit(load) {
             let patience = ns(self.loads[load].spec.limits.max_wait);
-            let overdue = self.backlog_head(load).is_some_and(|s| s.backlogged_at.saturating_add(patience) <= now);
-            if !overdue || (self.free(load) == 0 && self.evictable(now, load).is_none()) {
+            let since = self.room_since(load);
+            let overdue =
+                |s: &super::RSeq| since.is_some_and(|at| at.max(s.backlogged_at).saturating_add(patience) <= now);
+            if !self.backlog_head(load).is_some_and(overdue) {
                 return;
             }
             self.out.push(Out::Fallback);
@@ -65,6 +79,9 @@ impl Refer {
         }
         let (slot, i) = *free.iter().min().expect("a free slot");
         self.loads[load].inst[i].slots[slot] = Some(n);
+        if self.free(load) == 0 {
+            self.loads[load].room_since = None;
+        }
         self.seq_mut(n).seat = Some((i, slot as u32));
         self.out.push(Out::Slotted(n, load, i, slot as u32, waited));
         self.advance(now, n);

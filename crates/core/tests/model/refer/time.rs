@@ -81,11 +81,11 @@ impl Refer {
         }
         let until = l.retired.filter(|_| !l.ended);
         let admits = self.backlog_head(load).and_then(|head| {
-            let soft = l.spec.idle_soft.and_then(|soft| Some(self.idlest(load)?.touched.saturating_add(ns(soft))));
-            let room = if self.free(load) > 0 { Some(0) } else { soft };
-            let patience =
-                if self.asks_admit(load) { head.backlogged_at.saturating_add(ns(l.spec.limits.max_wait)) } else { 0 };
-            room.map(|at| at.max(patience))
+            let since = self.room_since(load)?;
+            match self.asks_admit(load) {
+                true => Some(since.max(head.backlogged_at).saturating_add(ns(l.spec.limits.max_wait))),
+                false => Some(if self.free(load) > 0 { 0 } else { since }),
+            }
         });
         [until, admits].into_iter().flatten().min()
     }

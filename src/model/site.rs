@@ -17,7 +17,7 @@ use super::repository::Repository;
 
 /// An instance's place and means.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Site {
     pub(super) graph: Arc<dyn Graph>,
     pub(super) device: Arc<dyn Device>,
     /// Memory for answers, of the host.
@@ -87,21 +87,21 @@ impl Repository {
         Ok(there)
     }
 
-    /// A seat for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
-    pub(super) fn seats(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Seat>, Vec<LoadError>> {
+    /// A site for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
+    pub(super) fn sites(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Site>, Vec<LoadError>> {
         let mut on_cpu: Option<Arc<dyn Graph>> = None;
-        let mut seats = Vec::with_capacity(processors.len());
+        let mut sites = Vec::with_capacity(processors.len());
         for processor in processors {
-            let seat = match processor {
-                Processor::Gpu(ordinal) => self.gpu_seat(file, *ordinal),
-                Processor::Cpu => self.cpu_seat(file, &mut on_cpu),
+            let site = match processor {
+                Processor::Gpu(ordinal) => self.gpu_site(file, *ordinal),
+                Processor::Cpu => self.cpu_site(file, &mut on_cpu),
             };
-            seats.push(seat.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
+            sites.push(site.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
         }
-        Ok(seats)
+        Ok(sites)
     }
 
-    fn cpu_seat(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Seat, String> {
+    fn cpu_site(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Site, String> {
         let graph = match shared {
             Some(graph) => Arc::clone(graph),
             None => {
@@ -109,10 +109,10 @@ impl Repository {
                 Arc::clone(shared.insert(graph))
             }
         };
-        Ok(Seat { graph, device: Arc::new(Host), pool: self.0.pool.clone(), gpu: None })
+        Ok(Site { graph, device: Arc::new(Host), pool: self.0.pool.clone(), gpu: None })
     }
 
-    fn gpu_seat(&self, file: &Path, ordinal: u16) -> Result<Seat, String> {
+    fn gpu_site(&self, file: &Path, ordinal: u16) -> Result<Site, String> {
         let device = self.0.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
         let graph = self.0.backend.load_on(file, &self.0.options.load, &device).map_err(|e| e.0)?;
         let pool = match device.staging() {
@@ -120,7 +120,7 @@ impl Repository {
             None => self.0.pool.clone(),
         };
         let gpu = Some(self.note(ordinal, &device)?);
-        Ok(Seat { graph, device, pool, gpu })
+        Ok(Site { graph, device, pool, gpu })
     }
 }
 

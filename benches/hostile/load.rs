@@ -1,0 +1,168 @@
+//! The same load throughout: streams of one sequence each that send a step when it is due, and when the one before has been answered. A step that
+//! was late because of that is timed from when it was due. Which window a step belongs to is said when it is sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::model_infer_request::InferInputTensor;
+use sequor::config::proto::{InferParameter, ModelInferRequest};
+use tokio::task::JoinSet;
+use tonic::transport::{Channel, Endpoint};
+
+/// Which window is open; 0 is none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Windows(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Windows {
+    pub(crate) fn open(&self) -> usize {
+        let window = self.0.1.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.0.store(window, Ordering::SeqCst);
+        window
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.0.store(0, Ordering::SeqCst);
+    }
+
+    fn now(&self) -> usize {
+        self.0.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Milliseconds of every step of a window, by model.
+type Took = BTreeMap<usize, [Vec<f64>; 2]>;
+
+/// What a window saw: of the plug-in's model, and of the one beside it. Ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) decided: Vec<f64>,
+    pub(crate) beside: Vec<f64>,
+}
+
+pub(crate) struct Load {
+    took: Arc<Mutex<Took>>,
+    enough: Arc<AtomicBool>,
+    players: JoinSet<()>,
+}
+
+impl Load {
+    /// Models with their streams, and the steps of each in a second.
+    pub(crate) async fn start(grpc: &str, models: &[(&'static str, usize, u32); 2], windows: &Windows) -> Load {
+        let (took, enough) = (Arc::<Mutex<Took>>::default(), Arc::<AtomicBool>::default());
+        let mut players = JoinSet::new();
+        for (at, (model, streams, rate)) in models.iter().enumerate() {
+            let endpoint = Endpoint::from_shared(format!("http://{grpc}")).expect("an address").tcp_nodelay(true);
+            let client = GrpcInferenceServiceClient::new(endpoint.connect().await.expect("a connection"));
+            for n in 0..*streams {
+                let every = Duration::from_secs(1) / *rate;
+                let id = (at * 1000 + n + 1) as i64;
+                let first = every * n as u32 / *streams as u32;
+                let (took, enough, windows) = (Arc::clone(&took), Arc::clone(&enough), windows.clone());
+                let player = Player { client: client.clone(), model, at, id, every, took, enough, windows };
+                players.spawn(player.play(first));
+            }
+        }
+        Load { took, enough, players }
+    }
+
+    /// What a window saw. It is closed, and what was sent in it is waited for.
+    pub(crate) async fn of(&self, window: usize) -> Seen {
+        // The server's patience, and some: what takes longer has failed.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let until = Instant::now() + Duration::from_secs(3);
+        while self.open(window) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let [mut decided, mut beside] = self.took.lock().remove(&window).unwrap_or_default();
+        for all in [&mut decided, &mut beside] {
+            all.retain(|took| !took.is_nan());
+            all.sort_by(f64::total_cmp);
+        }
+        assert!(!decided.is_empty() && !beside.is_empty(), "a window without an answer");
+        Seen { decided, beside }
+    }
+
+    /// Whether something that was sent in it is still unanswered.
+    fn open(&self, window: usize) -> bool {
+        self.took.lock().get(&window).is_some_and(|took| took.iter().flatten().any(|took| took.is_nan()))
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.enough.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.players.join_next().await {
+            ended.expect("every step is answered");
+        }
+    }
+}
+
+struct Player {
+    client: GrpcInferenceServiceClient<Channel>,
+    model: &'static str,
+    at: usize,
+    id: i64,
+    every: Duration,
+    took: Arc<Mutex<Took>>,
+    enough: Arc<AtomicBool>,
+    windows: Windows,
+}
+
+impl Player {
+    async fn play(mut self, first: Duration) {
+        let mut due = Instant::now() + first;
+        let mut start = true;
+        let mut sum = 0.0;
+        while !self.enough.load(Ordering::SeqCst) {
+            let late = Instant::now() > due;
+            tokio::time::sleep_until(due.into()).await;
+            let since = if late { due } else { Instant::now() };
+            let (window, place) = self.sent();
+            let answer = self.client.model_infer(self.step(start)).await.expect("an answer").into_inner();
+            sum += 1.0f32;
+            let output = answer.outputs.iter().position(|o| o.name == "OUTPUT").expect("OUTPUT");
+            assert_eq!(answer.raw_output_contents[output][..], sum.to_le_bytes(), "a wrong sum");
+            let took = since.elapsed().as_secs_f64() * 1e3;
+            if let Some(all) = self.took.lock().get_mut(&window) {
+                all[self.at][place] = took;
+            }
+            start = false;
+            // What was missed meanwhile is not sent after.
+            due = (due + self.every).max(Instant::now() - self.every);
+        }
+    }
+
+    /// A place for what is sent now; nowhere, if no window is open.
+    fn sent(&self) -> (usize, usize) {
+        let window = self.windows.now();
+        if window == 0 {
+            return (0, 0);
+        }
+        let mut took = self.took.lock();
+        let all = &mut took.entry(window).or_default()[self.at];
+        all.push(f64::NAN);
+        (window, all.len() - 1)
+    }
+
+    fn step(&self, start: bool) -> ModelInferRequest {
+        let parameter = |choice| InferParameter { parameter_choice: Some(choice) };
+        ModelInferRequest {
+            model_name: self.model.to_owned(),
+            parameters: BTreeMap::from([
+                ("sequence_id".to_owned(), parameter(ParameterChoice::Int64Param(self.id))),
+                ("sequence_start".to_owned(), parameter(ParameterChoice::BoolParam(start))),
+            ]),
+            inputs: vec![InferInputTensor {
+                name: "INPUT".to_owned(),
+                datatype: "FP32".to_owned(),
+                shape: vec![1, 1],
+                ..InferInputTensor::default()
+            }],
+            raw_input_contents: vec![1.0f32.to_le_bytes().to_vec().into()],
+            ..ModelInferRequest::default()
+        }
+    }
+}

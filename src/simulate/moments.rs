@@ -1,0 +1,47 @@
+//! How slow the machine was at each moment of a day that was recorded. A run takes what its table says only where nothing else wants the
+//! processor; and since whoever waits has all the moments before to thank for it, an average of them would promise too much.
+
+use sequor_core::Time;
+
+/// A run of that day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    /// Its rows.
+    pub batch: u32,
+    pub micros: u64,
+    /// When it began.
+    pub at: Time,
+}
+
+/// By how much runs took longer than others of their size, in the order in which they began.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Moments(Vec<(Time, f64)>);
+
+impl Moments {
+    pub(super) fn new(mut runs: Vec<(Time, f64)>) -> Moments {
+        runs.sort_unstable_by_key(|(at, _)| *at);
+        runs.dedup_by_key(|(at, _)| *at);
+        Moments(runs)
+    }
+
+    /// Of a run that begins now: what was so of the one of that day that began nearest to it.
+    pub(super) fn slowness(&self, now: Time) -> f64 {
+        let after = self.0.partition_point(|(at, _)| *at < now);
+        let before = after.checked_sub(1).and_then(|n| self.0.get(n));
+        let away = |of: &(Time, f64)| of.0.0.abs_diff(now.0);
+        before.into_iter().chain(self.0.get(after)).min_by_key(|of| away(of)).map_or(1.0, |(_, slowness)| *slowness)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_as_slow_as_the_one_that_began_nearest_to_it() {
+        let moments = Moments::new(vec![(Time(50), 3.0), (Time(10), 1.0), (Time(20), 2.0), (Time(20), 2.0)]);
+        let at = |now| moments.slowness(Time(now));
+        assert_eq!([0, 10, 14, 16, 20, 34, 36, 99].map(at), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0]);
+        assert_eq!(Moments::default().slowness(Time(5)), 1.0);
+    }
+}

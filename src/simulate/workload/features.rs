@@ -1,0 +1,124 @@
+//! Features that flows give their requests by name, beside the tenant: numbers and texts, the same for all requests of a flow.
+
+use std::collections::BTreeMap;
+
+use sequor_core::FEATURES;
+use serde::Deserialize;
+
+use super::tenants;
+
+/// The key feature that every workload has.
+pub const TENANT: &str = "tenant";
+
+/// What a flow says of its requests.
+pub type Given = BTreeMap<String, Value>;
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    Number(f64),
+    Text(String),
+}
+
+/// The features of a workload, in the order of their columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Features {
+    pub numbers: Vec<String>,
+    /// The tenant first.
+    pub keys: Vec<String>,
+    /// Texts behind keys, but for those of tenants.
+    pub texts: Vec<String>,
+    /// By flow: its numbers, and its keys.
+    given: Vec<([f64; FEATURES], [u64; FEATURES])>,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Features { numbers: Vec::new(), keys: vec![TENANT.to_owned()], texts: Vec::new(), given: Vec::new() }
+    }
+}
+
+impl Features {
+    /// Of these flows. What one does not name is 0, or the empty text, with it.
+    pub(crate) fn of(flows: &[Given]) -> Result<Features, String> {
+        let mut features = Features::default();
+        for (name, value) in flows.iter().flatten() {
+            let (here, there) = match value {
+                Value::Number(_) => (&mut features.numbers, &features.keys),
+                Value::Text(_) => (&mut features.keys, &features.numbers),
+            };
+            if there.contains(name) || name == TENANT {
+                let what = if name == TENANT {
+                    "is said by `tenant`"
+                } else {
+                    "is a number in one place and a text in another"
+                };
+                return Err(format!("the feature \"{name}\" {what}"));
+            }
+            if !here.contains(name) {
+                here.push(name.clone());
+            }
+        }
+        if features.numbers.len() > FEATURES || features.keys.len() > FEATURES {
+            return Err(format!("there are at most {FEATURES} numbers and {FEATURES} texts, the tenant among them"));
+        }
+        for given in flows {
+            let (mut numbers, mut keys) = ([0.0; FEATURES], [0; FEATURES]);
+            for (name, to) in features.numbers.iter().zip(&mut numbers) {
+                if let Some(Value::Number(number)) = given.get(name) {
+                    *to = *number;
+                }
+            }
+            for (name, to) in features.keys.iter().zip(&mut keys).skip(1) {
+                let text = match given.get(name) {
+                    Some(Value::Text(text)) => text.as_str(),
+                    _ => "",
+                };
+                features.texts.push(text.to_owned());
+                *to = tenants::key(text);
+            }
+            features.given.push((numbers, keys));
+        }
+        Ok(features)
+    }
+
+    /// Of a request of this flow and tenant.
+    pub(crate) fn at(&self, flow: u16, tenant: u64) -> ([f64; FEATURES], [u64; FEATURES]) {
+        let (numbers, mut keys) = self.given.get(usize::from(flow)).copied().unwrap_or_default();
+        if let Some(first) = keys.first_mut() {
+            *first = tenant;
+        }
+        (numbers, keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str) -> Given {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn columns_are_those_of_all_flows() {
+        let flows = [given("length = 320\nzone = \"eu\""), given("urgency = 0.5")];
+        let features = Features::of(&flows).unwrap();
+        assert_eq!(
+            (&features.numbers[..], &features.keys[..]),
+            (&["length", "urgency"].map(str::to_owned)[..], &["tenant", "zone"].map(str::to_owned)[..])
+        );
+        assert_eq!(features.at(0, 7), ([320.0, 0.0, 0.0, 0.0], [7, tenants::key("eu"), 0, 0]));
+        assert_eq!(features.at(1, 8), ([0.0, 0.5, 0.0, 0.0], [8, tenants::key(""), 0, 0]));
+        assert_eq!(Features::default().at(3, 9), ([0.0; 4], [9, 0, 0, 0]));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_said() {
+        let wrong =
+            |flows: &[&str]| Features::of(&flows.iter().map(|text| given(text)).collect::<Vec<_>>()).unwrap_err();
+        assert_eq!(wrong(&["a = 1", "a = \"x\""]), "the feature \"a\" is a number in one place and a text in another");
+        assert_eq!(wrong(&["tenant = \"x\""]), "the feature \"tenant\" is said by `tenant`");
+        assert!(wrong(&["a = 1\nb = 1\nc = 1\nd = 1\ne = 1"]).starts_with("there are at most 4 numbers"));
+    }
+}

@@ -1,0 +1,107 @@
+//! `--output json`: what programs read of the commands, by its shape. Whoever changes one sees here what theirs will meet.
+
+use insta::assert_snapshot;
+use serde_json::{Map, Value, json};
+
+use crate::python::prepared;
+use crate::server::{Call, copy, models, root};
+
+/// A value with the kind of each part in its place; of a list, the first and how many kinds there are.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => json!(null),
+        Value::Bool(_) => json!("bool"),
+        Value::Number(_) => json!("number"),
+        Value::String(_) => json!("text"),
+        Value::Array(all) => {
+            let mut kinds: Vec<Value> = Vec::new();
+            for kind in all.iter().map(shape) {
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            json!(kinds)
+        }
+        // A table by number: of what, and not which numbers there were.
+        Value::Object(fields) if fields.keys().any(|key| key.parse::<u64>().is_ok()) => {
+            json!({ "N": fields.values().next().map(shape) })
+        }
+        Value::Object(fields) => fields.iter().map(|(k, v)| (k.clone(), shape(v))).collect::<Map<_, _>>().into(),
+    }
+}
+
+/// Runs a command for its JSON; the command, how it ended, and the shape of what it printed.
+fn told(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
+    let mut call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
+    if let Some(server) = server {
+        call = call.environment("SEQUOR_SERVER", server);
+    }
+    let ended = call.arguments(arguments).arguments(["--output", "json"]).end();
+    assert_eq!(ended.code, Some(code), "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    let value: Value =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", ended.stdout));
+    let words: Vec<&str> = arguments.iter().map(|word| word.rsplit('/').next().unwrap()).collect();
+    *said += &format!("$ sequor {}   # exit {code}\n{:#}\n\n", words.join(" "), shape(&value));
+    value
+}
+
+#[test]
+fn what_authors_verbs_print() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = |name: &str| prepared("SEQUOR_GUESTS").join(format!("{name}.wasm")).display().to_string();
+    let (edf, case) = (file("edf"), root().join("plugins/templates/common/cases/burst.toml").display().to_string());
+    let (folder, readme) =
+        (scratch.path().join("mine").display().to_string(), root().join("README.md").display().to_string());
+    let mut said = String::new();
+    let mut all = |arguments: &[&str], code| told(&mut said, None, arguments, code);
+    let made = all(&["plugin", "new", "mine", "--dir", &folder], 0);
+    assert_eq!((&made["name"], &made["language"], &made["folder"]), (&json!("mine"), &json!("rust"), &json!(folder)));
+    let checked = all(&["plugin", "check", &edf, &readme], 3);
+    assert_eq!(
+        (&checked[0]["ok"], &checked[1]["ok"], &checked[0]["component"]["name"]),
+        (&json!(true), &json!(false), &json!("edf"))
+    );
+    let tested = all(&["plugin", "test", &edf, "--case", &case], 0);
+    assert_eq!((&tested[0]["ok"], tested[0]["report"]["runs"].as_array().unwrap().len()), (&json!(true), 2));
+    let measured = all(&["plugin", "bench", &edf, "--for", "1ms"], 0);
+    assert!(
+        measured[0]["plans"].as_array().unwrap().iter().all(|plan| plan["calls"].as_u64().unwrap() >= 20),
+        "{measured}"
+    );
+    let seen = all(&["plugin", "inspect", &edf], 0);
+    assert_eq!(seen[0]["sha256"].as_str().unwrap().len(), 64);
+    let found = all(&["plugin", "doctor"], 0);
+    assert_eq!(found.as_array().unwrap().len(), 3, "{found}");
+    assert_snapshot!(said);
+}
+
+#[test]
+fn what_operators_verbs_print() {
+    let call = Call::serve("repository").arguments(["--admin-upload=true", "--model-control-mode=explicit"]);
+    let model = "accumulator_int32";
+    copy(&models().join(model), &call.folder.path().join("repository").join(model));
+    let server = call.start();
+    let single = prepared("SEQUOR_GUESTS").join("single.wasm").display().to_string();
+    let (admin, mut said) = (server.admin.unwrap().to_string(), String::new());
+    let mut all = |arguments: &[&str]| told(&mut said, Some(&admin), arguments, 0);
+    all(&["model", "load", model]);
+    let listed = all(&["model", "list"]);
+    assert_eq!(listed[0]["model"], model);
+    all(&["plugin", "load", "mine", "--from", &single]);
+    all(&["plugin", "attach", "mine", "--model", model]);
+    let shown = all(&["plugin", "show", "mine"]);
+    assert_eq!(shown["attached"][0]["state"], "active");
+    assert_eq!(all(&["plugin", "list"]).as_array().unwrap().len(), 1);
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
+    let parameters = json!({ "sequence_id": 7, "sequence_start": true });
+    let body = json!({ "parameters": parameters, "inputs": [input] });
+    crate::plugins::post(server.http, &format!("/v2/models/{model}/infer"), &body);
+    all(&["sequence", "list", "--model", model]);
+    all(&["sequence", "show", model, "7"]);
+    all(&["sequence", "drop", model, "7"]);
+    all(&["plugin", "detach", "mine", "--model", model]);
+    all(&["plugin", "unload", "mine"]);
+    all(&["model", "unload", model]);
+    assert_eq!(all(&["drain"]), json!({ "draining": true, "out": false }));
+    assert_snapshot!(said);
+}
