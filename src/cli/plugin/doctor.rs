@@ -2,8 +2,9 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
+use serde_json::json;
 
-use super::{Failed, failed, machine};
+use super::{Failed, failed, machine, remote};
 use crate::author::doctor;
 use crate::author::language::{Found, LANGUAGES, Language, named};
 
@@ -13,6 +14,7 @@ pub(super) fn command() -> Command {
     Command::new("doctor")
         .about("Say which languages plug-ins can be built in here, and what is missing for the others")
         .arg(install.help("Fetch what building in it needs; for C, that is too large to be fetched unasked"))
+        .arg(remote::output())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -20,13 +22,20 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         language.install(&machine()).map_err(failed)?;
     }
     let found = doctor::examine(&machine());
+    let mut all = Vec::new();
     for (language, found) in &found {
-        let (how, what) = match found {
-            Found::Ready(what) => ("ok", what),
-            Found::Fetched(what) => ("at the first build", what),
-            Found::Missing(what) => ("missing", what),
+        let (state, how, what) = match found {
+            Found::Ready(what) => ("ok", "ok", what),
+            Found::Fetched(what) => ("fetched", "at the first build", what),
+            Found::Missing(what) => ("missing", "missing", what),
         };
-        println!("{language:<8}{how:<20}{what}");
+        if !remote::wants_json(matches) {
+            println!("{language:<8}{how:<20}{what}");
+        }
+        all.push(json!({ "language": language, "state": state, "what": what }));
+    }
+    if remote::wants_json(matches) {
+        remote::print_json(&all.into());
     }
     if found.iter().all(|(_, found)| matches!(found, Found::Missing(_))) {
         return Err(Failed::Failed("there is no language to write plug-ins in".to_owned()));

@@ -167,11 +167,13 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
 // === a run time of its own ===
 
 /// The hostile guest in Python, told what to do.
-fn python(does: &str, amount: u32) -> (Component, Instance, Arc<Heard>, Result<Result<(), String>, Struck>) {
+fn python(does: &str, amount: u32) -> (Component, Instance, Arc<Heard>, Configured) {
     let component = component("hostile-python");
     let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
     (component, guest, heard, configured)
 }
+
+type Configured = Result<Result<(), String>, Struck>;
 
 #[test]
 fn what_python_raises_is_told_with_its_line() {
