@@ -115,12 +115,11 @@ fn guests_that_mean_well_give_answers_that_stand() {
     }
 }
 
+/// What a guest said to its configuration.
+type Configured = Result<Result<(), String>, Struck>;
+
 /// The hostile guest, told what to do. One component does everything; its manifests only differ in the default of this.
-fn hostile(
-    component: &Component,
-    does: &str,
-    more: &str,
-) -> (Instance, Arc<Heard>, Result<Result<(), String>, Struck>) {
+fn hostile(component: &Component, does: &str, more: &str) -> (Instance, Arc<Heard>, Configured) {
     let (mut guest, heard) = start(component);
     let configured = guest.configure(&format!("{{\"do\": \"{does}\"{more}}}"), &facts(component));
     (guest, heard, configured)
