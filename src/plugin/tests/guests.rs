@@ -172,8 +172,6 @@ fn python(does: &str, amount: u32) -> (Component, Instance, Arc<Heard>, Configur
     (component, guest, heard, configured)
 }
 
-type Configured = Result<Result<(), String>, Struck>;
-
 #[test]
 fn what_python_raises_is_told_with_its_line() {
     let (.., refused) = python("raise-configure", 0);
