@@ -222,7 +222,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
             priority: arrival.priority,
-            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers, ..Traits::default() },
+            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers },
             origin: 0,
         }
     }

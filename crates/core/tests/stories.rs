@@ -49,7 +49,8 @@ fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     rig.submit(1, true, false);
     admits(&mut rig, vec![Admission::Take { instance: 0 }]);
     rig.drain();
-    (rig.submit(2, true, false), rig.submit(3, true, false));
+    rig.submit(2, true, false);
+    rig.submit(3, true, false);
     rig.wait(5000);
     rig.submit(1, false, true);
     rig.drain();
@@ -193,7 +194,8 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         let Next::Ask(round) = rig.next() else { panic!("no question") };
-        (rig.seen.clear(), rig.apply(Event::Attach(Load(0), hooks)));
+        rig.seen.clear();
+        rig.apply(Event::Attach(Load(0), hooks));
         let mut out = std::mem::take(&mut rig.seen);
         rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
         out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load(0)))).count()
