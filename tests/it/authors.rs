@@ -120,18 +120,19 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
     let server = call.start();
     let scratch = tempfile::tempdir().unwrap();
-    let folder = scratch.path().join("mine");
-    typed(&["sequor plugin new mine".to_owned()], scratch.path(), None);
+    // A name of its own: what is built lies where others build theirs.
+    let folder = scratch.path().join("tended");
+    typed(&["sequor plugin new tended".to_owned()], scratch.path(), None);
     let cache = prepared("SEQUOR_CACHE");
     let dev = Call::sequor().arguments(["plugin", "dev", "--model", "accumulator_int32"]).arguments([&folder]);
     let dev = dev.environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
     let mut dev = dev.environment("CARGO_TARGET_DIR", cache.join("target")).environment("SEQUOR_CACHE", &cache).begin();
-    let first = dev.wait_for("mine-dev ").expect("it serves");
+    let first = dev.wait_for("tended-dev ").expect("it serves");
     let source = folder.join("src/lib.rs");
     let text = std::fs::read_to_string(&source).unwrap();
     std::fs::write(&source, text.replace("deciding for", "deciding now for")).unwrap();
-    let second = dev.wait_for("mine-dev ").expect("it serves the change");
-    assert_ne!(first.get(..16), second.get(..16), "another component");
+    let second = dev.wait_for("tended-dev ").expect("it serves the change");
+    assert_ne!(first.get(..18), second.get(..18), "another component");
     dev.terminate();
     let ended = dev.ended();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
