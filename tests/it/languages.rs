@@ -21,8 +21,8 @@ const LOAD: &str = "
     idle = \"never\"
     max_wait = \"1h\"
     [[poisson]]
-    rate = \"2500/s\"
-    sequences = 40
+    rate = \"1700/s\"
+    sequences = 30
     steps = 40
     tenants = { count = 6, zipf = 1.2 }
 ";
