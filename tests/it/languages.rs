@@ -12,17 +12,17 @@ use serde_json::Value;
 use crate::operator::guest;
 use crate::python::prepared;
 
-/// Tenants of unlike appetite, and no more candidates at a time than the slowest language is shown.
+/// Tenants of unlike appetite, a slot for everybody (the one in Rust says who gets the next one, too), and no more candidates at a time than the slowest language is shown.
 const LOAD: &str = "
     for = \"3s\"
     [serve]
-    slots = 60
+    slots = 1024
     max_batch = 4
     idle = \"never\"
     max_wait = \"1h\"
     [[poisson]]
-    rate = \"2500/s\"
-    sequences = 60
+    rate = \"1700/s\"
+    sequences = 30
     steps = 40
     tenants = { count = 6, zipf = 1.2 }
 ";
