@@ -49,9 +49,9 @@ fn told(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) 
 fn what_authors_verbs_print() {
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str| prepared("SEQUOR_GUESTS").join(format!("{name}.wasm")).display().to_string();
-    let (edf, case) = (file("edf"), root().join("plugins/templates/common/cases/burst.toml").display().to_string());
-    let (folder, readme) =
-        (scratch.path().join("mine").display().to_string(), root().join("README.md").display().to_string());
+    let (edf, readme) = (file("edf"), root().join("README.md").display().to_string());
+    let folder = scratch.path().join("mine");
+    let (folder, case) = (folder.display().to_string(), folder.join("cases/burst.toml").display().to_string());
     let mut said = String::new();
     let mut all = |arguments: &[&str], code| told(&mut said, None, arguments, code);
     let made = all(&["plugin", "new", "mine", "--dir", &folder], 0);
@@ -71,7 +71,7 @@ fn what_authors_verbs_print() {
     let seen = all(&["plugin", "inspect", &edf], 0);
     assert_eq!(seen[0]["sha256"].as_str().unwrap().len(), 64);
     let found = all(&["plugin", "doctor"], 0);
-    assert_eq!(found.as_array().unwrap().len(), 3, "{found}");
+    assert_eq!(found.as_array().unwrap().len(), 4, "{found}");
     assert_snapshot!(said);
 }
 

@@ -55,8 +55,8 @@ fn columns_arrive_as_they_were_sent() {
     let echo = "
         (i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const 2))
-        (i32.store (i32.const 2048) (i32.load (i32.add (i32.load offset=60 (local.get 0))
-            (i32.shl (i32.sub (i32.load offset=64 (local.get 0)) (i32.const 1)) (i32.const 3)))))
+        (i32.store (i32.const 2048) (i32.load (i32.add (i32.load offset=76 (local.get 0))
+            (i32.shl (i32.sub (i32.load offset=80 (local.get 0)) (i32.const 1)) (i32.const 3)))))
         (i32.store (i32.const 2052) (i32.load (local.get 0)))
         (i32.const 1024)";
     let (said, picks) = plan(&mut start(&Guest { plan: echo, ..Guest::default() }), 100);
