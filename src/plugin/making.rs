@@ -183,7 +183,7 @@ impl Attachment {
         let live = self.outlet.live().ok_or(Unfit::Gone)?;
         reader.goes_on_from(live.next);
         occupant.reads(reader);
-        for some in live.began.chunks(AT_ONCE) {
+        for some in live.in_order().chunks(AT_ONCE) {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
             occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;

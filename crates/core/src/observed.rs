@@ -42,8 +42,8 @@ pub enum What {
 /// Who lives on a load, as a policy that comes now is to be told.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Live {
-    /// One [`What::Began`] each, oldest first.
-    pub began: Vec<Observed>,
+    /// One [`What::Began`] each, behind a number that is higher the later it began. In no order: to sort them is not for whoever holds the core.
+    pub began: Vec<(u64, Observed)>,
     /// The serial number of the next thing that happens.
     pub next: u64,
 }
@@ -81,6 +81,14 @@ impl Diary {
     }
 }
 
+impl Live {
+    /// Oldest first.
+    pub fn in_order(mut self) -> Vec<Observed> {
+        self.began.sort_unstable_by_key(|(born, _)| *born);
+        self.began.into_iter().map(|(_, one)| one).collect()
+    }
+}
+
 impl Core {
     /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
     pub fn observed(&mut self, load: Load) -> (u64, Vec<Observed>, bool) {
@@ -89,11 +97,11 @@ impl Core {
 
     /// Who lives on a load now.
     pub fn live(&self, load: Load) -> Live {
+        let (many, next) = self.load(load).map_or((0, 0), |l| (l.live as usize, l.diary.next));
         let here = self.seqs.iter().filter(|(_, s)| s.load == load && s.announced);
-        let mut all: Vec<_> = here.map(|(seq, s)| (s.born, began(seq, s.step, s.keys))).collect();
-        all.sort_unstable_by_key(|(born, _)| *born);
-        let next = self.load(load).map_or(0, |l| l.diary.next);
-        Live { began: all.into_iter().map(|(_, one)| one).collect(), next }
+        let mut all = Vec::with_capacity(many);
+        all.extend(here.map(|(seq, s)| (s.born, began(seq, s.step, s.keys))));
+        Live { began: all, next }
     }
 
     /// A note for the driver, and what the load's policy is told of it.

@@ -125,11 +125,11 @@ impl World {
     /// Whoever has been told everything knows whom [`Core::live`] names, and with the same key features.
     fn knows_who_lives(&self, load: usize) -> Checked {
         let live = self.core.live(Load(load as u16));
-        let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|o| (o.seq, o.keys)).collect();
+        let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         let knows = &self.news[load].knows;
         hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
         hold!(live.next == self.news[load].next, "nothing is told twice", "the next is {}", live.next);
-        for one in &live.began {
+        for (_, one) in &live.began {
             let s = self.refer.seqs.iter().find(|s| s.key.is_some_and(|key| key.handle() == one.seq));
             let steps = s.map(|s| What::Began { steps: s.step });
             hold!(steps == Some(one.what), "the live ones are those that were told", "{one:?}, model {steps:?}");
@@ -147,7 +147,7 @@ impl World {
         // What nobody was told yet is told to whoever listens now, and is in what lives already.
         let (first, news, _) = self.core.observed(Load(load as u16));
         hold!(first + news.len() as u64 == live.next, "nothing is told twice", "{first} + {}", news.len());
-        let knows = live.began.iter().map(|o| (o.seq, o.keys)).collect();
+        let knows = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         self.news[load] = News { next: live.next, knows, ..News::default() };
         Ok(())
     }
