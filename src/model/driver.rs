@@ -6,29 +6,27 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Event, Id, Instance, Load, Refusal, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Usage,
+    Event, Id, Instance, Load, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
 };
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::state::budget::{Budget, Ticket};
-use crate::telemetry::{FailureReason, Recorder};
-use crate::tensor::Tensor;
+use crate::telemetry::Recorder;
 
 use super::burst::Burst;
 use super::clock::Clock;
-use super::intake::{self, Accepted};
+use super::intake;
 use super::job::Job;
 use super::loaded::Loaded;
 use super::pending::Pending;
-use super::record::{self, Facts};
+use super::record;
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
 use super::table::{Acts, Import, Step, Table, Told};
 use super::taken::Over;
 use super::timer::Timer;
 use super::turn;
-use super::work::Work;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -135,9 +133,8 @@ impl Model {
             .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
-        let job = job(&load, &mut request, &accepted, now, reply);
-        let submit = self.event(&load, &request, version, &accepted, now);
-        let req = self.enqueue(job.with_inputs(accepted.inputs), submit, now)?;
+        let submit = self.event(&load, &request, version, accepted.traits, now);
+        let req = self.enqueue(Job::new(load, request, accepted, now, reply), submit, now)?;
         Ok(Pending::new(receiver, Arc::clone(self), req))
     }
 
@@ -156,14 +153,7 @@ impl Model {
         })
     }
 
-    fn event(
-        &self,
-        load: &Loaded,
-        request: &InferRequest,
-        version: Option<u64>,
-        accepted: &Accepted,
-        now: Time,
-    ) -> Submit {
+    fn event(&self, load: &Loaded, request: &InferRequest, version: Option<u64>, traits: Traits, now: Time) -> Submit {
         use crate::config::model::settings::Scheduling;
         let sequence = match &load.settings.scheduling {
             Scheduling::Sequence(sequence) => Some(sequence),
@@ -192,7 +182,7 @@ impl Model {
             queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
             idle: None,
             priority: request.priority,
-            traits: accepted.traits,
+            traits,
             origin: 0,
         }
     }
@@ -322,26 +312,11 @@ impl Model {
         }
         let burst = (acts.released.len() > 1).then(Burst::begin);
         for job in acts.released {
-            let (metrics, total) = (Arc::clone(&job.load.metrics), now - job.arrived);
-            match &job.answer {
-                Some(Ok(_)) => metrics.succeeded(job.taken - job.arrived, total),
-                _ => metrics.failed(FailureReason::Backend, total),
-            }
-            if let Some(recorder) = &self.recorder {
-                record::released(recorder, &job, now);
-            }
-            job.release();
+            job.release(now, self.recorder.as_ref());
         }
         drop(burst);
         for (job, refusal) in acts.refused {
-            job.load.metrics.dequeued(1);
-            if let Some(reason) = failure_reason(&refusal) {
-                job.load.metrics.failed(reason, now - job.arrived);
-            }
-            if let Some(recorder) = &self.recorder {
-                record::refused(recorder, &job, &refusal, now);
-            }
-            job.refuse(refusal, now);
+            job.refuse(refusal, now, self.recorder.as_ref());
         }
         for (load, told) in acts.told {
             match told {
@@ -363,62 +338,5 @@ impl Model {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
             self.timer.arm(due, self);
         }
-    }
-}
-
-fn job(
-    load: &Arc<Loaded>,
-    request: &mut InferRequest,
-    accepted: &Accepted,
-    now: Time,
-    reply: oneshot::Sender<Result<super::InferAnswer, Failure>>,
-) -> Job {
-    Job {
-        load: Arc::clone(load),
-        mark: std::mem::take(&mut request.id),
-        id: request.sequence.id.clone(),
-        inputs: Vec::new(),
-        outputs: accepted.outputs.clone(),
-        rows: accepted.rows,
-        arrived: now,
-        taken: now,
-        ticket: None,
-        seq: None,
-        counted: request.sequence.step.is_some(),
-        snapshot: None,
-        facts: Facts::of(request, &accepted.traits),
-        answer: None,
-        replayed: false,
-        reply,
-    }
-}
-
-impl Job {
-    fn with_inputs(self, inputs: Vec<Option<Tensor>>) -> Job {
-        Job { inputs, ..self }
-    }
-
-    /// What its row needs to run.
-    pub(super) fn work(&mut self, row: &sequor_core::RealRow) -> Work {
-        Work {
-            inputs: std::mem::take(&mut self.inputs),
-            rows: self.rows,
-            start: row.start,
-            end: row.end,
-            id: self.id.clone(),
-            slot: row.seat.map(|(_, slot)| slot.ix),
-        }
-    }
-}
-
-/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
-fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
-    match refusal {
-        Refusal::Cancelled => Some(FailureReason::Canceled),
-        Refusal::QueueTimeout { .. } | Refusal::QueueFull { .. } | Refusal::BacklogFull { .. } | Refusal::Policy(_) => {
-            Some(FailureReason::Rejected)
-        }
-        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
-        _ => None,
     }
 }

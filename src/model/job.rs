@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{Id, Refusal, Seq, Time};
+use sequor_core::{Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::state::budget::Ticket;
+use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::{Named, Tensor};
 
+use super::intake::Accepted;
 use super::loaded::Loaded;
-use super::record::Facts;
-use super::request::{InferAnswer, Parameter};
+use super::record::{self, Facts};
+use super::request::{InferAnswer, InferRequest, Parameter};
+use super::work::Work;
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -46,8 +49,60 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Sends what the run has left.
-    pub(super) fn release(self) {
+    /// A request that was accepted, on its way to its queue.
+    pub(super) fn new(
+        load: Arc<Loaded>,
+        request: InferRequest,
+        accepted: Accepted,
+        now: Time,
+        reply: oneshot::Sender<Result<InferAnswer, Failure>>,
+    ) -> Job {
+        Job {
+            load,
+            facts: Facts::of(&request, &accepted.traits),
+            counted: request.sequence.step.is_some(),
+            mark: request.id,
+            id: request.sequence.id,
+            inputs: accepted.inputs,
+            outputs: accepted.outputs,
+            rows: accepted.rows,
+            arrived: now,
+            taken: now,
+            ticket: None,
+            seq: None,
+            snapshot: None,
+            answer: None,
+            replayed: false,
+            reply,
+        }
+    }
+
+    /// What its row needs to run.
+    pub(super) fn work(&mut self, row: &RealRow) -> Work {
+        Work {
+            inputs: std::mem::take(&mut self.inputs),
+            rows: self.rows,
+            start: row.start,
+            end: row.end,
+            id: self.id.clone(),
+            slot: row.seat.map(|(_, slot)| slot.ix),
+        }
+    }
+
+    /// Counts, records and sends what the run has left.
+    pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
+        let total = now - self.arrived;
+        match &self.answer {
+            Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
+            _ => self.load.metrics.failed(FailureReason::Backend, total),
+        }
+        if let Some(recorder) = recorder {
+            record::released(recorder, &self, now);
+        }
+        self.send();
+    }
+
+    fn send(self) {
         let answer = match self.answer {
             Some(Ok(tensors)) => Ok(tensors),
             Some(Err(failure)) => Err(failure),
@@ -72,9 +127,28 @@ impl Job {
         let _ = self.reply.send(answer);
     }
 
-    /// Says why it was not run.
-    pub(super) fn refuse(self, refusal: Refusal, now: Time) {
+    /// Counts, records and says why it was not run.
+    pub(super) fn refuse(self, refusal: Refusal, now: Time, recorder: Option<&Recorder>) {
+        self.load.metrics.dequeued(1);
+        if let Some(reason) = failure_reason(&refusal) {
+            self.load.metrics.failed(reason, now - self.arrived);
+        }
+        if let Some(recorder) = recorder {
+            record::refused(recorder, &self, &refusal, now);
+        }
         let refused = self.load.refused(refusal, self.id.clone(), now);
         let _ = self.reply.send(Err(refused));
+    }
+}
+
+/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
+fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
+    match refusal {
+        Refusal::Cancelled => Some(FailureReason::Canceled),
+        Refusal::QueueTimeout { .. } | Refusal::QueueFull { .. } | Refusal::BacklogFull { .. } | Refusal::Policy(_) => {
+            Some(FailureReason::Rejected)
+        }
+        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
+        _ => None,
     }
 }
