@@ -14,19 +14,18 @@ use crate::error::{Failure, NotServed};
 use crate::state::budget::{Budget, Ticket};
 use crate::telemetry::Recorder;
 
-use super::burst::Burst;
+use super::batch_run::FinishedBatch;
 use super::clock::Clock;
+use super::inline;
 use super::intake;
-use super::job::Job;
+use super::job::{Job, Reply};
 use super::loaded::Loaded;
-use super::pending::Pending;
 use super::record;
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
-use super::table::{Acts, Import, Step, Table, Told};
-use super::taken::Over;
-use super::timer::Timer;
-use super::turn;
+use super::table::{Actions, Import, SequenceChange, Step, Table};
+use super::timer::{Tick, Timer};
+use super::wakeups::WakeBatch;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -116,12 +115,12 @@ impl Model {
 
     // === a request ===
 
-    /// Checks a request and puts it in its queue.
+    /// Checks a request and puts it in its queue. Where its answer comes, and what it is called until then.
     pub(super) fn submit(
         self: &Arc<Self>,
         mut request: InferRequest,
         version: Option<u64>,
-    ) -> Result<Pending, Failure> {
+    ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
@@ -135,7 +134,7 @@ impl Model {
         let now = self.now();
         let submit = self.event(&load, &request, version, accepted.traits, now);
         let req = self.enqueue(Job::new(load, request, accepted, now, reply), submit, now)?;
-        Ok(Pending::new(receiver, Arc::clone(self), req))
+        Ok((receiver, req))
     }
 
     /// State memory for the sequence that this request starts. One that lives here begins anew in the memory it has.
@@ -192,9 +191,9 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         Ok(req)
     }
 
@@ -202,26 +201,20 @@ impl Model {
         self.apply(Event::Cancel(req));
     }
 
-    /// Does what has come due.
-    pub(super) fn tick(self: &Arc<Self>) {
-        self.armed.store(Time::NEVER.0, Ordering::Release);
-        self.apply(Event::Tick);
-    }
-
     pub(super) fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     /// What is to be done now that the lock is about to be given back.
-    pub(super) fn settle(&self, table: &mut Table) -> Acts {
-        let mut acts = table.settle();
-        self.address(&mut acts);
-        acts
+    pub(super) fn settle(&self, table: &mut Table) -> Actions {
+        let mut actions = table.settle();
+        self.address(&mut actions);
+        actions
     }
 
     // === for operators ===
@@ -263,9 +256,9 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
@@ -274,61 +267,61 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
     /// Gives a batch's requests back and takes the next step, in one lock section.
-    pub(super) fn complete(self: &Arc<Self>, who: Instance, over: Over) -> Step {
+    pub(super) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch) -> Step {
         let now = self.now();
         let mut table = self.table.lock();
-        table.give_back(now, over);
+        table.give_back(now, finished);
         let step = table.next(now, who);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
     /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
-    pub(super) fn give_back(self: &Arc<Self>, over: Over) {
+    pub(super) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
         let now = self.now();
         let mut table = self.table.lock();
-        table.give_back(now, over);
-        let acts = table.settle();
+        table.give_back(now, finished);
+        let actions = table.settle();
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     // === after the lock ===
 
-    pub(super) fn act(self: &Arc<Self>, acts: Acts, now: Time) {
-        for instance in acts.wake {
+    pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+        for instance in actions.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                turn::wake(self, load, instance);
+                inline::wake(load, instance.n);
             }
         }
-        let burst = (acts.released.len() > 1).then(Burst::begin);
-        for job in acts.released {
+        let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);
+        for job in actions.released {
             job.release(now, self.recorder.as_ref());
         }
-        drop(burst);
-        for (job, refusal) in acts.refused {
+        drop(wakeups);
+        for (job, refusal) in actions.refused {
             job.refuse(refusal, now, self.recorder.as_ref());
         }
-        for (load, told) in acts.told {
-            match told {
-                Told::Started => load.metrics.sequence_started(),
-                Told::Ended(why) => load.metrics.sequence_ended(why),
-                Told::Slotted(waited) => load.metrics.slotted(waited),
+        for (load, change) in actions.sequences {
+            match change {
+                SequenceChange::Started => load.metrics.sequence_started(),
+                SequenceChange::Ended(why) => load.metrics.sequence_ended(why),
+                SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, whom, what) in acts.policies {
+        for (load, whom, what) in actions.policies {
             self.tell_policy(load, whom, what);
         }
-        if let Some(due) = acts.due {
+        if let Some(due) = actions.due {
             self.arm(due);
         }
     }
@@ -336,7 +329,15 @@ impl Model {
     /// Tells the timer of a deadline, if it is sooner than what it knows.
     fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
-            self.timer.arm(due, self);
+            let this = Arc::downgrade(self);
+            self.timer.arm(due, this);
         }
+    }
+}
+
+impl Tick for Model {
+    fn tick(self: Arc<Self>) {
+        self.armed.store(Time::NEVER.0, Ordering::Release);
+        self.apply(Event::Tick);
     }
 }

@@ -1,6 +1,7 @@
 //! A request on its way through the server: what it brought, who waits for it, and what its run has left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{Id, RealRow, Refusal, Seq, Time};
@@ -8,14 +9,18 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::state::budget::Ticket;
+use crate::telemetry::trace::refusal_reason;
 use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::{Named, Tensor};
 
 use super::intake::Accepted;
 use super::loaded::Loaded;
-use super::record::{self, Facts};
+use super::record::Facts;
 use super::request::{InferAnswer, InferRequest, Parameter};
 use super::work::Work;
+
+/// What a request is answered with.
+pub(super) type Reply = Result<InferAnswer, Failure>;
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -45,7 +50,7 @@ pub(super) struct Job {
     pub(super) answer: Option<Result<Vec<Tensor>, Failure>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
-    pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,
+    pub(super) reply: oneshot::Sender<Reply>,
 }
 
 impl Job {
@@ -55,7 +60,7 @@ impl Job {
         request: InferRequest,
         accepted: Accepted,
         now: Time,
-        reply: oneshot::Sender<Result<InferAnswer, Failure>>,
+        reply: oneshot::Sender<Reply>,
     ) -> Job {
         Job {
             load,
@@ -97,7 +102,8 @@ impl Job {
             _ => self.load.metrics.failed(FailureReason::Backend, total),
         }
         if let Some(recorder) = recorder {
-            record::released(recorder, &self, now);
+            let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
+            self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
         }
         self.send();
     }
@@ -127,6 +133,10 @@ impl Job {
         let _ = self.reply.send(answer);
     }
 
+    fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
+        recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
+    }
+
     /// Counts, records and says why it was not run.
     pub(super) fn refuse(self, refusal: Refusal, now: Time, recorder: Option<&Recorder>) {
         self.load.metrics.dequeued(1);
@@ -134,7 +144,7 @@ impl Job {
             self.load.metrics.failed(reason, now - self.arrived);
         }
         if let Some(recorder) = recorder {
-            record::refused(recorder, &self, &refusal, now);
+            self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
         let refused = self.load.refused(refusal, self.id.clone(), now);
         let _ = self.reply.send(Err(refused));

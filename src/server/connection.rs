@@ -25,7 +25,7 @@ use super::tls::{self, Tls};
 use crate::api::admin::Caller;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
-use crate::model::Turn;
+use crate::model::InlineScope;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -133,7 +133,7 @@ where
             connection.as_mut().graceful_shutdown();
             tasks.waker().wake_by_ref();
         }
-        let mut turn = Turn::begin();
+        let mut inline = InlineScope::begin();
         for _ in 0..ROUNDS {
             // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
             if !has_budget_remaining() {
@@ -147,7 +147,7 @@ where
             }
             beside.take().into_iter().for_each(|work| tasks.begin(work));
             // Models last: everything that came in is in their queues.
-            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
+            if tasks.is_idle() && !inline.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
         }
