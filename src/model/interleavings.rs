@@ -156,7 +156,7 @@ fn equip(repository: &Repository) {
     repository.run_plugins(Rules::default(), Box::new(make)).unwrap();
 }
 
-/// What an operator does while requests run. The keeper's work is done here too: nobody else holds what these hold.
+/// What an operator does while requests run. The maintenance thread's work is done here too: nobody else holds what these hold.
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {

@@ -103,21 +103,27 @@ fn without_tests(code: &str) -> (String, Vec<String>) {
     (kept, modules)
 }
 
-/// The statements at the file's edge that hand names on.
-fn statements(code: &str) -> impl Iterator<Item = &str> {
+/// Every `use` of the file itself, and whether it is public.
+fn statements(code: &str) -> impl Iterator<Item = (&str, bool)> {
     let begins = code.match_indices("use ").map(|(at, _)| at);
-    let public = begins.filter(|at| code[..*at].ends_with("pub ") || code[..*at].ends_with(") "));
-    public.filter_map(|at| code[at..].split(';').next())
+    begins.filter_map(|at| {
+        let before = &code[..at];
+        let public = before.ends_with("pub ") || before.ends_with(") ");
+        let its_own = public || before.is_empty() || before.ends_with('\n');
+        Some((code[at..].split(';').next()?, public)).filter(|_| its_own)
+    })
 }
 
+/// Children see what their parent uses, be it public or not.
 fn handed_on(code: &str) -> BTreeMap<String, Vec<String>> {
-    let of = |statement: &str| spread(statement.trim_start_matches("use ").trim());
+    let of = |(statement, _): (&str, bool)| spread(statement.trim_start_matches("use ").trim());
     let all = statements(code).flat_map(of);
     all.filter_map(|(path, name)| Some((name.or_else(|| path.last().cloned())?, path))).collect()
 }
 
 fn without_handing_on(code: &str) -> String {
-    statements(code).fold(code.to_owned(), |code, statement| code.replace(statement, ""))
+    let public = statements(code).filter(|(_, public)| *public);
+    public.fold(code.to_owned(), |code, (statement, _)| code.replacen(statement, "", 1))
 }
 
 /// Every path of a tree as `use` writes it, with the name it is given.
@@ -167,7 +173,9 @@ fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
         let begin = code[..at].rfind(|c| !in_word(c)).map_or(0, |b| b + 1);
         let head = &code[begin..at];
         from = at + 2;
-        if code[..begin].ends_with("::") || !(["crate", "super", "self"].contains(&head) || children.contains(head)) {
+        // A path that says who may see something leads nowhere.
+        let within = code[..begin].ends_with("::") || code[..begin].ends_with("(in ");
+        if within || !(["crate", "super", "self"].contains(&head) || children.contains(head)) {
             continue;
         }
         let end = code[at..].find(|c: char| !in_word(c) && c != ':').map_or(code.len(), |e| at + e);
