@@ -9,7 +9,7 @@ use crate::plugin::{self, Attachment, Outlet};
 use super::clock::Clock;
 use super::driver::Model;
 use super::loaded::Loaded;
-use super::table::{Acts, ToPolicy};
+use super::table::{Actions, PolicyNotice};
 
 impl plugin::Clock for Clock {
     fn now(&self) -> Time {
@@ -49,10 +49,10 @@ impl Model {
         let mut table = self.table.lock();
         table.apply(now, Event::Attach(load, hooks));
         // What was given up was the round of whoever decided until now.
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         with();
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     /// Where plug-ins reach a load.
@@ -77,28 +77,28 @@ impl Model {
     }
 
     /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
-    pub(super) fn address(&self, acts: &mut Acts) {
-        if acts.policies.is_empty() {
+    pub(super) fn address(&self, actions: &mut Actions) {
+        if actions.policies.is_empty() {
             return;
         }
         let loads = self.loads();
-        for (load, whom, _) in &mut acts.policies {
+        for (load, whom, _) in &mut actions.policies {
             *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
         }
     }
 
-    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: ToPolicy) {
+    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: PolicyNotice) {
         match (whom, what) {
-            (Some(attachment), ToPolicy::News(first, news, lost)) => attachment.tell(first, news, lost),
-            (Some(attachment), ToPolicy::Fallback) => attachment.fell_back(),
-            (Some(attachment), ToPolicy::Stale(picks)) => attachment.went_stale(picks),
+            (Some(attachment), PolicyNotice::News(first, news, lost)) => attachment.tell(first, news, lost),
+            (Some(attachment), PolicyNotice::Fallback) => attachment.fell_back(),
+            (Some(attachment), PolicyNotice::Stale(picks)) => attachment.went_stale(picks),
             // Somebody may be about to come.
-            (None, ToPolicy::News(first, news, lost)) => {
+            (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
                 let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
                 outlet.map(|outlet| outlet.put(first, news, lost));
             }
-            (None, ToPolicy::Fallback | ToPolicy::Stale(_)) => {}
+            (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use sequor_core::Time;
 use super::attachment::{Attachment, Bell as _, Clock, Terms};
 use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
-use super::keeper::Keeper;
+use super::maintenance::Maintenance;
 use super::making::{Ready, Unfit};
 use super::outlet::Outlet;
 use super::report::{By, LogLine, PluginError, State, Summary};
@@ -56,7 +56,7 @@ pub(super) struct Inner {
     loader: Box<MakeSource>,
     shared: Shared,
     metrics: Metrics,
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
     pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
     /// Held by whoever changes something.
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.keeper.ring();
+        self.maintenance.ring();
     }
 }
 
@@ -114,15 +114,19 @@ impl Registry {
         metrics: Metrics,
         keeps: bool,
     ) -> std::io::Result<Registry> {
-        let keeper = Arc::new(Keeper::default());
-        let shared =
-            Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()), rounds: rules.rounds.clone() };
+        let maintenance = Arc::new(Maintenance::default());
+        let shared = Shared {
+            clock,
+            bell: maintenance.clone(),
+            texts: Arc::new(Texts::default()),
+            rounds: rules.rounds.clone(),
+        };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner = Inner { rules, loader, shared, metrics, keeper, plugins, attachments, changing };
+        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, attachments, changing };
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
-            inner.keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+            inner.maintenance.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
     }
@@ -285,7 +289,7 @@ impl Registry {
         all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
         all.push(attachment);
         drop(all);
-        self.0.keeper.ring();
+        self.0.maintenance.ring();
     }
 
     /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.
