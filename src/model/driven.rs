@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
+use sequor_core::{Event, Hooks, Id, Load, Observed, Portion, Seq, Time};
 
 use crate::plugin::{self, Attachment, Outlet};
 
@@ -32,8 +32,8 @@ impl plugin::Driver for Driven {
         self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
     }
 
-    fn live(&self, load: Load) -> Option<Live> {
-        self.0.upgrade()?.live_on(load)
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+        self.0.upgrade()?.live_on(load, from, room)
     }
 
     fn sequence_text(&self, handle: u64) -> Option<String> {
@@ -61,10 +61,10 @@ impl Model {
         Arc::clone(load.outlet.get_or_init(made))
     }
 
-    /// Who lives on a load; `None` once it is gone.
-    fn live_on(&self, load: Load) -> Option<Live> {
+    /// Some of who lives on a load; `None` once it is gone.
+    fn live_on(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
         let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load))
+        there.then(|| self.table.lock().core.live(load, from, room))
     }
 
     fn id_of(&self, seq: Seq) -> Option<Id> {

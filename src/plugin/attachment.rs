@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use sequor_core::{Asked, Decision, Fault, Hooks, Live, Load, Observed, Req, Round, Said, Time};
+use sequor_core::{Asked, Decision, Fault, Hooks, Load, Observed, Portion, Req, Round, Said, Time};
 
 use super::guest::{Limits, ModelFacts, Source, Struck};
 use super::health::{Health, Verdict};
@@ -40,8 +40,8 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Whether the load is there still.
     fn is_there(&self, load: Load) -> bool;
 
-    /// Who lives on this load; `None` once it is gone.
-    fn live(&self, load: Load) -> Option<Live>;
+    /// Who lives on this load, from this place of the table on, as far as there is room ([`sequor_core::Core::live`]); `None` once it is gone.
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion>;
 
     /// The client's id of a live sequence.
     fn sequence_text(&self, handle: u64) -> Option<String>;

@@ -180,13 +180,15 @@ impl Attachment {
         // From here on whatever happens is told, and kept for it.
         let reader = self.outlet.reader();
         let ear = self.outlet.listen();
-        let live = self.outlet.live().ok_or(Unfit::Gone)?;
-        reader.goes_on_from(live.next);
+        let mut roster = self.outlet.live().ok_or(Unfit::Gone)?;
+        let live = roster.in_order();
+        reader.goes_on_from(roster);
         occupant.reads(reader);
-        for some in live.in_order().chunks(AT_ONCE) {
+        for some in live.chunks(AT_ONCE) {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
             occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+            std::thread::yield_now();
         }
         occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(ear)

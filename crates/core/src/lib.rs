@@ -9,7 +9,7 @@
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out · `traits`: what is known of requests · `ending`: how sequences end.
-//! - [`policy`], [`round`], [`observed`]: the contract with what decides, built in or not: what it answers, is asked and is told.
+//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
 mod core;
 pub mod dtype;
@@ -30,6 +30,7 @@ mod plan;
 pub mod policies;
 pub mod policy;
 mod request;
+pub mod roster;
 pub mod round;
 mod rounds;
 mod seat;
@@ -51,8 +52,9 @@ pub use dtype::DataType;
 pub use ending::{Tombstone, Why};
 pub use event::{Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit};
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
-pub use observed::{Live, Observed, What};
+pub use observed::{Observed, What};
 pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
+pub use roster::{Portion, Roster};
 pub use round::{Asked, Round, Said};
 pub use seen::Seen;
 pub use sequence::Stage;

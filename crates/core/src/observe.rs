@@ -5,7 +5,7 @@ use crate::event::{Effect, Note};
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::LoadState;
-use crate::observed::{Live, MANY, Observed, What};
+use crate::observed::{MANY, Observed, What};
 use crate::request::Request;
 use crate::traits::FEATURES;
 
@@ -15,13 +15,9 @@ impl Core {
         self.load_mut(load).map(|l| l.log.take()).unwrap_or_default()
     }
 
-    /// Who lives on a load now.
-    pub fn live(&self, load: Load) -> Live {
-        let (many, next) = self.load(load).map_or((0, 0), |l| (l.live as usize, l.log.next()));
-        let here = self.seqs.iter().filter(|(_, s)| s.load == load && s.announced);
-        let mut all = Vec::with_capacity(many);
-        all.extend(here.map(|(seq, s)| (s.born, began(seq, s.step, s.keys))));
-        Live { began: all, next }
+    /// The serial number of the next thing that happens to a load.
+    pub(crate) fn next_observed(&self, load: Load) -> u64 {
+        self.load(load).map_or(0, |l| l.log.next())
     }
 
     /// A note for the driver, and what the load's policy is told of it.
@@ -84,6 +80,6 @@ fn of(seq: Seq, what: What) -> Observed {
     Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
 }
 
-fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
+pub(crate) fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
     Observed { keys, ..of(seq, What::Began { steps }) }
 }

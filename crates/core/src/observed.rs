@@ -35,15 +35,6 @@ pub enum What {
     Ended(Why),
 }
 
-/// Who lives on a load, as a policy that comes now is to be told.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Live {
-    /// One [`What::Began`] each, behind a number that is higher the later it began. In no order: to sort them is not for whoever holds the core.
-    pub began: Vec<(u64, Observed)>,
-    /// The serial number of the next thing that happens.
-    pub next: u64,
-}
-
 /// What is kept of a load for its policy.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
@@ -83,14 +74,6 @@ impl EventLog {
     pub(crate) fn forget(&mut self) {
         self.kept.clear();
         self.lost = false;
-    }
-}
-
-impl Live {
-    /// Oldest first.
-    pub fn in_order(mut self) -> Vec<Observed> {
-        self.began.sort_unstable_by_key(|(born, _)| *born);
-        self.began.into_iter().map(|(_, one)| one).collect()
     }
 }
 
