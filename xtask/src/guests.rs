@@ -101,5 +101,16 @@ pub(crate) fn test(tally: &mut Tally) -> Result<String> {
     for guest in entries(&process::root().join("plugins/guests-js"))? {
         process::run(process::command(node::program()).arg("--test").current_dir(guest))?;
     }
+    test_the_kit_for_c()?;
     tally::run(cargo("test").args(["--workspace", "--locked"]), tally)
+}
+
+/// The helpers of C's kit, with the C compiler of this machine.
+fn test_the_kit_for_c() -> Result<()> {
+    let (tests, kit) = (process::root().join("plugins/sdk-c-tests/kit.c"), process::root().join("plugins/sdk-c"));
+    let program = process::kept().join("kit-c");
+    let mut cc = process::command("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-I"]).arg(&kit).arg(tests).arg(kit.join("sequor.c"));
+    process::run(cc.arg("-o").arg(&program))?;
+    process::run(&mut process::command(program))
 }

@@ -1,5 +1,6 @@
-// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first. Turns are rows over weight.
-import { Plan, Scheduler, keyOf } from "./sdk/index.js";
+// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first, and gets the next free slot. Turns are
+// rows over weight.
+import { Admission, Plan, Scheduler, keyOf } from "./sdk/index.js";
 
 export class Plugin extends Scheduler {
   configure(config) {
@@ -14,7 +15,22 @@ export class Plugin extends Scheduler {
   }
 
   plan(round, ready) {
-    // Each candidate's turn, as if those of its tenant before it had run.
+    const { order, turns } = this.order(ready);
+    this.clock = Math.max(this.clock, turns[order[0]]);
+    return Plan.fire(ready.batch(order, round));
+  }
+
+  admit(round, waiting, room) {
+    const said = waiting.indices().map(() => Admission.defer());
+    const { order } = this.order(waiting);
+    Admission.inOrder(waiting.length, room).forEach((slot, n) => {
+      said[order[n]] = slot;
+    });
+    return said;
+  }
+
+  // Candidates, whoever is next first. Each has its turn as if those of its tenant before it had run.
+  order(ready) {
     const following = new Map();
     const { arrivalUs, rows } = ready;
     const turns = new Float64Array(ready.length);
@@ -25,9 +41,7 @@ export class Plugin extends Scheduler {
       turns[i] = turn;
       following.set(tenant, turn + rows[i] / this.weight(tenant));
     }
-    const order = ready.sorted(turns, arrived);
-    this.clock = Math.max(this.clock, turns[order[0]]);
-    return Plan.fire(ready.batch(order, round));
+    return { order: ready.sorted(turns, arrived), turns };
   }
 
   observe(event) {

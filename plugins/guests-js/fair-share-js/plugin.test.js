@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Plugin } from "./plugin.js";
+import { Admission } from "./sdk/index.js";
 import { Bench, candidate } from "./sdk/testing.js";
 
 const of = (tenant) => candidate({ keys: { tenant } });
@@ -12,6 +13,17 @@ test("a loud tenant does not starve a quiet one", () => {
   assert.deepEqual(bench.plan(loud).fire, [0, 5, 1, 2]);
   bench.done(loud.slice(0, 4));
   assert.deepEqual(bench.plan(loud).fire, [5, 0, 1, 2]);
+});
+
+test("a quiet tenant does not wait for a slot behind a loud one's", () => {
+  const bench = new Bench(new Plugin(), { maxBatch: 4, keys: ["tenant"] });
+  const waiting = [...Array(3).fill(of("loud")), ...Array(2).fill(of("quiet"))];
+  bench.plan(waiting);
+  bench.done(waiting.slice(0, 3));
+  const { take, defer } = Admission;
+  assert.deepEqual(bench.admit(waiting, [1, 1], []), [defer(), defer(), defer(), take(0), take(1)]);
+  // Where there is room for more, the loud one has it.
+  assert.deepEqual(bench.admit(waiting, [3], []), [take(0), defer(), defer(), take(0), take(0)]);
 });
 
 test("weights are shares", () => {
