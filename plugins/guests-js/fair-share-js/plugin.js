@@ -3,23 +3,32 @@
 import { Admission, Plan, Scheduler, keyOf } from "./sdk/index.js";
 
 export class Plugin extends Scheduler {
+  burst = 4;
+  clock = 0;
+  /** @type {Map<bigint, number>} */
+  had = new Map();
+  /** @type {Map<bigint, number>} */
+  weights = new Map();
+
+  /** @type {Scheduler["configure"]} */
   configure(config) {
-    this.burst = config.burst ?? 4;
-    this.clock = 0;
-    this.had = new Map();
-    this.weights = new Map();
-    for (const [tenant, weight] of Object.entries(config.weights ?? {})) {
+    this.burst = config.burst ?? this.burst;
+    /** @type {Record<string, number>} */
+    const weights = config.weights ?? {};
+    for (const [tenant, weight] of Object.entries(weights)) {
       if (!(weight > 0)) throw new RangeError(`weights.${tenant} must be above 0`);
       this.weights.set(keyOf(tenant), weight);
     }
   }
 
+  /** @type {Scheduler["plan"]} */
   plan(round, ready) {
     const { order, turns } = this.order(ready);
     this.clock = Math.max(this.clock, turns[order[0]]);
     return Plan.fire(ready.batch(order, round));
   }
 
+  /** @type {Scheduler["admit"]} */
   admit(round, waiting, room) {
     const said = waiting.indices().map(() => Admission.defer());
     const { order } = this.order(waiting);
@@ -29,7 +38,10 @@ export class Plugin extends Scheduler {
     return said;
   }
 
-  // Candidates, whoever is next first. Each has its turn as if those of its tenant before it had run.
+  /**
+   * Candidates, whoever is next first. Each has its turn as if those of its tenant before it had run.
+   * @param {import("./sdk/index.js").Ready} ready
+   */
   order(ready) {
     const following = new Map();
     const { arrivalUs, rows } = ready;
@@ -44,6 +56,7 @@ export class Plugin extends Scheduler {
     return { order: ready.sorted(turns, arrived), turns };
   }
 
+  /** @type {Scheduler["observe"]} */
   observe(event) {
     if (event.kind !== "done") return;
     const tenant = event.key("tenant");
@@ -54,10 +67,12 @@ export class Plugin extends Scheduler {
     }
   }
 
+  /** @param {bigint} tenant */
   turn(tenant) {
     return Math.max(this.had.get(tenant) ?? this.clock, this.clock - this.burst / this.weight(tenant));
   }
 
+  /** @param {bigint} tenant */
   weight(tenant) {
     return this.weights.get(tenant) ?? 1;
   }
