@@ -2,6 +2,7 @@
 // would be without one.
 #include "sequor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@ void __component_type_object_force_link_scheduler_plugin(void) {}
 
 static void *room_for(size_t count, size_t size) {
   return count ? malloc(count * size) : NULL;
+}
+
+// What assert.h calls here. That of the library writes to standard error, which a component has not.
+_Noreturn void sequor_assertion_failed(const char *expression, const char *file, int line, const char *function);
+_Noreturn void sequor_assertion_failed(const char *expression, const char *file, int line, const char *function) {
+  const char *slash = strrchr(file, '/');
+  char said[512];
+  snprintf(said, sizeof said, "assertion failed: %s, in %s at %s:%d", expression, function, slash ? slash + 1 : file, line);
+  sequor_log(0, said);
+  __builtin_trap();
 }
 
 static void fail(const char *why, scheduler_plugin_string_t *err) {

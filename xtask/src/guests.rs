@@ -62,6 +62,7 @@ pub(crate) fn build_the_others(sequor: &Path) -> Result<String> {
     for language in ["guests-js", "guests-c"] {
         build.args(entries(&process::root().join("plugins").join(language))?);
     }
+    build.arg("plugins/hostile-c");
     process::run(&mut build)?;
     Ok("JavaScript and C".to_owned())
 }
