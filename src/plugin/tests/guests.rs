@@ -265,7 +265,7 @@ fn what_is_thrown_is_told_with_its_line_in_javascript() {
     assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
     let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
-    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:19";
+    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
     assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
 }
