@@ -2,6 +2,7 @@
 // would be without one.
 #include "sequor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@ void __component_type_object_force_link_scheduler_plugin(void) {}
 
 static void *room_for(size_t count, size_t size) {
   return count ? malloc(count * size) : NULL;
+}
+
+// What assert.h calls here. That of the library writes to standard error, which a component has not.
+_Noreturn void sequor_assertion_failed(const char *expression, const char *file, int line, const char *function);
+_Noreturn void sequor_assertion_failed(const char *expression, const char *file, int line, const char *function) {
+  const char *slash = strrchr(file, '/');
+  char said[512];
+  snprintf(said, sizeof said, "assertion failed: %s, in %s at %s:%d", expression, function, slash ? slash + 1 : file, line);
+  sequor_log(0, said);
+  __builtin_trap();
 }
 
 static void fail(const char *why, scheduler_plugin_string_t *err) {
@@ -38,13 +49,7 @@ __attribute__((weak)) void sequor_observe(const sequor_events *events) {
 __attribute__((weak)) size_t sequor_admit(const sequor_round *round, const sequor_columns *waiting, const uint32_t *room,
                                           size_t instances, const sequor_columns *victims, sequor_admission *said) {
   (void)round, (void)victims;
-  size_t answered = 0;
-  for (uint32_t instance = 0; instance < instances; instance++)
-    for (uint32_t n = 0; n < room[instance] && answered < waiting->len; n++, answered++) {
-      said[answered].tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_TAKE;
-      said[answered].val.take = instance;
-    }
-  return answered;
+  return sequor_in_order(waiting->len, room, instances, said);
 }
 
 __attribute__((weak)) size_t sequor_save(uint8_t **saved) {
@@ -99,6 +104,7 @@ bool exports_sequor_plugin_scheduler_plan(sequor_round *round, sequor_columns *r
 void exports_sequor_plugin_scheduler_admit(sequor_round *round, sequor_columns *waiting, scheduler_plugin_list_u32_t *room,
                                            sequor_columns *victims, exports_sequor_plugin_scheduler_list_admission_t *ret) {
   ret->ptr = room_for(waiting->len, sizeof(sequor_admission));
+  for (uint32_t i = 0; i < waiting->len; i++) ret->ptr[i] = sequor_defer();
   ret->len = sequor_admit(round, waiting, room->ptr, room->len, victims, ret->ptr);
   if (!ret->len) free(ret->ptr);
   exports_sequor_plugin_scheduler_columns_free(waiting);
@@ -175,4 +181,36 @@ size_t sequor_batch(const sequor_round *round, const sequor_columns *ready, cons
     left -= rows < left ? rows : left;
   }
   return taken;
+}
+
+sequor_admission sequor_take(uint32_t instance) {
+  return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_TAKE, .val.take = instance};
+}
+
+sequor_admission sequor_evict(uint32_t victim) {
+  return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_EVICT, .val.evict = victim};
+}
+
+sequor_admission sequor_defer(void) {
+  return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_DEFER};
+}
+
+sequor_admission sequor_refuse(uint32_t code) {
+  return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_REJECT, .val.reject = code};
+}
+
+size_t sequor_in_order(size_t waiting, const uint32_t *room, size_t instances, sequor_admission *said) {
+  uint32_t *left = room_for(instances, sizeof *left);
+  for (uint32_t instance = 0; instance < instances; instance++) left[instance] = room[instance];
+  size_t given = 0;
+  for (; given < waiting; given++) {
+    uint32_t best = 0;
+    for (uint32_t instance = 1; instance < instances; instance++)
+      if (left[instance] > left[best]) best = instance;
+    if (!instances || !left[best]) break;
+    left[best]--;
+    said[given] = sequor_take(best);
+  }
+  free(left);
+  return given;
 }

@@ -32,7 +32,8 @@ const char *sequor_configure(const char *config, const sequor_model *model);
 // False: what the server would do without a plug-in.
 bool sequor_plan(const sequor_round *round, const sequor_columns *ready, sequor_answer *answer);
 void sequor_observe(const sequor_events *events);
-// How many of the first of `waiting` are answered for; `said` has room for all.
+// How many of the first of `waiting` are answered for; `said` has room for all, and each waits on unless it says otherwise. `room` counts the free
+// slots of each instance. Without one: sequor_in_order.
 size_t sequor_admit(const sequor_round *round, const sequor_columns *waiting, const uint32_t *room, size_t instances,
                     const sequor_columns *victims, sequor_admission *said);
 // `saved` is from malloc; its length.
@@ -51,5 +52,14 @@ int sequor_key_column(const sequor_model *model, const char *feature);
 uint64_t sequor_key_of(const char *text);
 // Of these candidates, in this order, those that one batch can take. Returns how many; `batch` may be `order`.
 size_t sequor_batch(const sequor_round *round, const sequor_columns *ready, const uint32_t *order, size_t count, uint32_t *batch);
+
+// What becomes of one that waits for a slot: it gets a free one of this instance; it gets that of this victim (an index); it waits on; it is refused,
+// with the plug-in's own number for why.
+sequor_admission sequor_take(uint32_t instance);
+sequor_admission sequor_evict(uint32_t victim);
+sequor_admission sequor_defer(void);
+sequor_admission sequor_refuse(uint32_t code);
+// Whoever waits longest takes what is free, from the instance with the most room. How many get one: `said[n]` is for the n-th of those who wait.
+size_t sequor_in_order(size_t waiting, const uint32_t *room, size_t instances, sequor_admission *said);
 
 #endif

@@ -15,14 +15,15 @@ use super::{Problem, component, python, sdk};
 
 /// The version whose output is tested.
 const ZIG: &str = "ziglang==0.17.0";
-/// Zig would give it 16 MiB of stack, which is all the memory a plug-in has.
-const OPTIONS: [&str; 11] = [
+/// Assertions hold, and say to the server's log what failed. Zig would give it 16 MiB of stack, which is all the memory a plug-in has.
+const OPTIONS: [&str; 12] = [
     "cc",
     "-target",
     "wasm32-wasi",
     "-mexec-model=reactor",
     "-O3",
-    "-s",
+    "-UNDEBUG",
+    "-D__assert_fail=sequor_assertion_failed",
     "-msimd128",
     "-Wall",
     "-Wl,--no-entry",
@@ -86,10 +87,51 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     command.args(["-m", "ziglang"]).args(OPTIONS).arg(&kit);
     command.arg(folder.join("plugin.c")).args(["sequor.c", "scheduler_plugin.c"].map(|file| kit.join(file)));
     run(command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig")), "")?;
-    let mut bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
+    let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
     let path = folder.join("plugin.c");
-    typed(&mut bytes).map_err(|what| Problem::Component { path: path.clone(), what })?;
+    let wrong = |what| Problem::Component { path: path.clone(), what };
+    let mut bytes = without_lines(&bytes).map_err(wrong)?;
+    on_its_own(&bytes).map_err(wrong)?;
+    typed(&mut bytes).map_err(wrong)?;
     component::from_module(&path, &bytes)
+}
+
+/// The module without what debuggers read: a megabyte of zig's library, with the paths of this machine in it. The names of functions stay, so that a
+/// trap says in which one.
+fn without_lines(module: &[u8]) -> Result<Vec<u8>, String> {
+    let mut kept = module.get(..8).unwrap_or_default().to_vec();
+    for payload in wasmparser::Parser::new(0).parse_all(module) {
+        let payload = payload.map_err(|e| e.to_string())?;
+        let is_debug =
+            matches!(&payload, wasmparser::Payload::CustomSection(custom) if custom.name().starts_with(".debug_"));
+        if let Some((id, range)) = payload.as_section().filter(|_| !is_debug) {
+            kept.push(id);
+            kept.extend(component::leb128(range.len()));
+            kept.extend(module.get(range).unwrap_or_default());
+        }
+    }
+    Ok(kept)
+}
+
+/// Refuses what calls upon an operating system, as `printf` does.
+fn on_its_own(module: &[u8]) -> Result<(), String> {
+    let mut calls = Vec::new();
+    for payload in wasmparser::Parser::new(0).parse_all(module) {
+        let wasmparser::Payload::ImportSection(section) = payload.map_err(|e| e.to_string())? else { continue };
+        for import in section.into_imports() {
+            let import = import.map_err(|e| e.to_string())?;
+            if import.module.starts_with("wasi_") {
+                calls.push(import.name);
+            }
+        }
+    }
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let calls = calls.join(", ");
+    Err(format!(
+        "it calls an operating system ({calls}), which a plug-in has not: no printf, files, exit or clock. sequor_log writes to the server's log"
+    ))
 }
 
 /// Puts the type of the world into the module, where what makes components looks for it.
@@ -121,6 +163,17 @@ fn fetched(machine: &Machine) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_stay_and_lines_go() {
+        let section = |name: &str| [&[0, name.len() as u8 + 3, name.len() as u8], name.as_bytes(), b"ab"].concat();
+        let module = |names: &[&str]| {
+            names.iter().fold(b"\0asm\x01\0\0\0".to_vec(), |module, name| [module, section(name)].concat())
+        };
+        let all = module(&[".debug_info", "name", ".debug_line", "producers"]);
+        assert_eq!(without_lines(&all).unwrap(), module(&["name", "producers"]));
+        assert!(without_lines(&all[..all.len() - 3]).is_err());
+    }
 
     #[test]
     fn the_type_of_the_world_goes_into_a_module() {

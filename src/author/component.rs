@@ -27,7 +27,7 @@ pub fn with_manifest(component: &[u8], text: &str) -> Vec<u8> {
 }
 
 /// An unsigned number as WebAssembly writes it.
-fn leb128(mut n: usize) -> Vec<u8> {
+pub(super) fn leb128(mut n: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while n >= 0x80 {
         bytes.push((n & 0x7f) as u8 | 0x80);

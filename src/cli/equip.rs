@@ -26,6 +26,7 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         strikes: settings.strikes,
         max_candidates: settings.max_candidates,
         rounds: base(&super::variable).map(|base| base.join("rounds")),
+        components: base(&super::variable).map(|base| base.join("components")),
     };
     let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     let cache = compiled();
@@ -56,7 +57,7 @@ pub(super) fn cache() -> Option<Cache> {
     compiled().and_then(|folder| Cache::new(&folder).ok())
 }
 
-/// Where compiled code and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.
+/// Where compiled code, components and rounds that went wrong are kept: what was said, what the service manager gives, or the user's own; nowhere without any.
 fn base(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
     let own = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|dir| dir.join("sequor"));

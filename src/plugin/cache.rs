@@ -2,8 +2,9 @@
 //! SHA-256 of the component (but for its plugin.toml, which is no code) and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
 //! is ours, nobody else can write it, and it holds what we wrote. Whatever is wrong with one, the component is compiled again.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -45,8 +46,11 @@ impl Cache {
         let code = compiled.serialize()?;
         if let Err(e) = self.keep(&path, &code) {
             tracing::warn!("compiled code of a plug-in is not kept: {}: {e}", path.display());
+            return Ok(compiled);
         }
-        Ok(compiled)
+        // What was compiled lies in memory, all of it; what is kept does not.
+        drop(code);
+        Ok(self.get(engine, &path).unwrap_or(compiled))
     }
 
     fn path(&self, engine: &Engine, sha256: &str) -> PathBuf {
@@ -62,10 +66,15 @@ impl Cache {
                 return None;
             }
         };
-        // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, nobody
-        // else can write either, their SHA-256 is the one written with them, and they were read once, so that nobody can change them any more.
-        // That they are for this very compiler and processor wasmtime checks itself.
-        match unsafe { Component::deserialize(engine.wasmtime(), code.get(HEAD..)?) } {
+        let made = match &code {
+            // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, nobody
+            // else can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
+            // so that nobody can change them any more. That they are for this very compiler and processor wasmtime checks itself.
+            Code::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
+            // SAFETY: the same, of the bytes themselves.
+            Code::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
+        };
+        match made {
             Ok(component) => Some(component),
             Err(e) => {
                 tracing::warn!("compiled code of a plug-in is not used: {}: {e:#}", path.display());
@@ -74,29 +83,46 @@ impl Cache {
         }
     }
 
-    /// The whole file, if it can be believed.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    /// The code of a file, if it can be believed.
+    fn read(&self, path: &Path) -> io::Result<Code> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
         // A link could lead to a file that we wrote for something else.
         let flags = nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         check_ours(&file.metadata()?)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let (head, code) = bytes.split_at_checked(HEAD).ok_or_else(|| told("it is cut short"))?;
-        if head.strip_prefix(MAGIC) != Some(seal(path, code).as_slice()) {
+        let (mut head, mut code, mut chunk) = ([0; HEAD], self.apart(), vec![0; 1 << 16]);
+        file.read_exact(&mut head).map_err(|_| told("it is cut short"))?;
+        let mut seal = begun_seal(path);
+        loop {
+            let n = file.read(&mut chunk)?;
+            let Some(some) = chunk.get(..n).filter(|some| !some.is_empty()) else { break };
+            seal.update(some);
+            code.add(some)?;
+        }
+        if head.strip_prefix(MAGIC) != Some(seal.finalize().as_slice()) {
             return Err(told("its contents are not what was written"));
         }
         // Used now: it is not the first to go. Where that cannot be written down, it may go.
         let _ = file.set_modified(SystemTime::now());
-        Ok(bytes)
+        Ok(code)
+    }
+
+    /// A place for code: a file that has no name and goes with whoever maps it, so that only what is used of the code takes memory; or memory, where
+    /// there can be none.
+    fn apart(&self) -> Code {
+        let made = || {
+            let file = tempfile::tempfile_in(&self.folder).ok()?;
+            let at = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            at.exists().then_some(Code::Apart(file, at))
+        };
+        made().unwrap_or(Code::Memory(Vec::new()))
     }
 
     fn keep(&self, path: &Path, code: &[u8]) -> io::Result<()> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
         let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(&self.folder)?;
         file.write_all(MAGIC)?;
-        file.write_all(&seal(path, code))?;
+        file.write_all(&begun_seal(path).chain_update(code).finalize())?;
         file.write_all(code)?;
         file.persist(path).map_err(|e| e.error)?;
         self.tidy()
@@ -125,10 +151,29 @@ impl Cache {
     }
 }
 
+/// Code that was read.
+#[derive(Debug)]
+enum Code {
+    /// In a file, and where that can be opened.
+    Apart(File, PathBuf),
+    Memory(Vec<u8>),
+}
+
+impl Code {
+    fn add(&mut self, some: &[u8]) -> io::Result<()> {
+        match self {
+            Code::Apart(file, _) => file.write_all(some),
+            Code::Memory(code) => {
+                code.extend_from_slice(some);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// What makes a file ours under this name: the code of one component is none of another's.
-fn seal(path: &Path, code: &[u8]) -> [u8; 32] {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    Sha256::new().chain_update(name).chain_update(code).finalize().into()
+fn begun_seal(path: &Path) -> Sha256 {
+    Sha256::new_with_prefix(path.file_name().unwrap_or_default().as_encoded_bytes())
 }
 
 /// A folder or file of this user that nobody else can write.

@@ -40,10 +40,10 @@ impl Registry {
                 "not saved: the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
             )));
         };
-        if fs_err::read(&path).is_ok_and(|there| *there == *component) {
+        if fs_err::read(&path).is_ok_and(|there| component.is(&there)) {
             return Ok(());
         }
-        write(&path, &component).map_err(|e| {
+        component.read().and_then(|component| write(&path, &component)).map_err(|e| {
             let path = path.display();
             PluginError::Denied(format!(
                 "not saved: the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put \

@@ -8,8 +8,8 @@
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `load_link`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
-//! - `registry`: the named plug-ins with their versions, and where they are attached · `maintenance`: the thread that looks after them ·
-//!   `files`, `watch`: their folder.
+//! - `registry`: the named plug-ins with their versions, and where they are attached · `stored`: the bytes of these · `maintenance`: the thread
+//!   that looks after them · `files`, `watch`: their folder.
 //! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
@@ -63,6 +63,7 @@ mod showing;
 mod shown;
 #[cfg(test)]
 pub(crate) mod stand_in;
+mod stored;
 #[cfg(test)]
 mod tests;
 pub mod texts;

@@ -18,6 +18,7 @@ use super::maintenance::Maintenance;
 use super::making::{Ready, Unfit};
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
+use super::stored::Stored;
 use super::texts::Texts;
 use crate::telemetry::{Metrics, PluginMetrics};
 
@@ -39,12 +40,15 @@ pub struct Rules {
     pub max_candidates: u32,
     /// Where questions that went wrong are written down; nowhere if there is none.
     pub rounds: Option<PathBuf>,
+    /// Where the bytes of components lie while they are known; in memory if there is none.
+    pub components: Option<PathBuf>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
-        Rules { dir: None, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds: None }
+        let (dir, rounds, components) = (None, None, None);
+        Rules { dir, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds, components }
     }
 }
 
@@ -76,11 +80,11 @@ impl Drop for Inner {
     }
 }
 
-/// A version, and the component that it was made of: somebody may want it kept for the next start.
+/// A version, and the component that it was made of.
 #[derive(Debug, Clone)]
 pub(super) struct Version {
     pub(super) source: Arc<dyn Source>,
-    pub(super) component: Arc<[u8]>,
+    pub(super) component: Arc<Stored>,
 }
 
 #[derive(Debug)]
@@ -347,7 +351,8 @@ impl Registry {
             let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
             return Err(PluginError::Invalid(what));
         }
-        Ok(Version { source: (self.0.loader)(name, &component)?, component: component.into() })
+        let source = (self.0.loader)(name, &component)?;
+        Ok(Version { source, component: Arc::new(Stored::new(component, self.0.rules.components.as_deref())) })
     }
 
     pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) {

@@ -153,3 +153,18 @@ fn a_plug_in_is_tried_with_the_settings_that_are_given() {
     let ended = check("weights.gold=0");
     assert!(ended.code == Some(3) && ended.stdout.contains("weights.gold must be above 0"), "{}", ended.stdout);
 }
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn what_calls_an_operating_system_is_refused_in_words_in_c() {
+    let scratch = tempfile::tempdir().unwrap();
+    typed(&["sequor plugin new loud --lang c".to_owned()], scratch.path(), None);
+    let source = scratch.path().join("loud/plugin.c");
+    let text = std::fs::read_to_string(&source).unwrap();
+    std::fs::write(&source, format!("#include <stdio.h>\n{text}").replace("free(order);", "printf(\"done\\n\");"))
+        .unwrap();
+    let build = Call::sequor().arguments(["plugin", "build"]).arguments([scratch.path().join("loud")]);
+    let ended = build.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).end();
+    let told = "loud/plugin.c: it calls an operating system (fd_close, ";
+    assert!(ended.code == Some(1) && ended.stderr.contains(told), "{:?}: {}", ended.code, ended.stderr);
+}

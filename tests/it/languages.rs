@@ -12,20 +12,26 @@ use serde_json::Value;
 use crate::operator::guest;
 use crate::python::prepared;
 
-/// Tenants of unlike appetite, a slot for everybody (the one in Rust says who gets the next one, too), and no more candidates at a time than the slowest language is shown.
-const LOAD: &str = "
-    for = \"3s\"
-    [serve]
-    slots = 1024
-    max_batch = 4
-    idle = \"never\"
-    max_wait = \"1h\"
-    [[poisson]]
-    rate = \"1700/s\"
-    sequences = 30
-    steps = 40
-    tenants = { count = 6, zipf = 1.2 }
-";
+/// Tenants of unlike appetite, so many slots, and no more candidates at a time than the slowest language is shown.
+fn load(slots: u32) -> String {
+    format!(
+        "
+        for = \"3s\"
+        [serve]
+        slots = {slots}
+        max_batch = 4
+        idle = \"500ms\"
+        max_wait = \"1h\"
+        [[poisson]]
+        rate = \"1700/s\"
+        sequences = 30
+        steps = 40
+        tenants = {{ count = 6, zipf = 1.2 }}
+        "
+    )
+}
+/// One for everybody; and few enough that most wait for one.
+const SLOTS: [u32; 2] = [1024, 8];
 const COST: &str = "
     [plan]
     micros = 0
@@ -48,30 +54,33 @@ fn outcome(run: &impl serde::Serialize) -> Value {
     outcome
 }
 
-/// The guest in Rust and its twin decide alike.
+/// The guest in Rust and its twin decide alike: who runs, and who gets a slot.
 fn decides_alike(twin: &str, config: &str) {
-    let file = File::read(Path::new("x.toml"), LOAD).unwrap();
     let cache = Cache::new(&prepared("SEQUOR_CACHE").join(COMPILED)).unwrap();
     let plug = |name: &str| {
         let plug = Plug::new(&format!("{name}.wasm"), &guest(name), config, Limits::default(), Some(&cache)).unwrap();
         Contender::plugin(name, plug)
     };
-    let experiment = Experiment {
-        workload: file.workload(7).unwrap(),
-        serving: file.serve.settle().unwrap(),
-        costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
-        contenders: vec![Contender::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
-        seed: 7,
-    };
-    let runs = experiment.run().runs;
-    let [oldest, rust, other] = runs.as_slice() else { panic!("{} runs", runs.len()) };
-    for run in [rust, other] {
-        let rounds = run.rounds.as_ref().unwrap();
-        assert_eq!((rounds.faults, rounds.fallbacks, run.unanswered), (0, 0, 0), "{}", run.policy);
-        assert!(rounds.questions > 1000, "{} rounds", rounds.questions);
+    for slots in SLOTS {
+        let file = File::read(Path::new("x.toml"), &load(slots)).unwrap();
+        let experiment = Experiment {
+            workload: file.workload(7).unwrap(),
+            serving: file.serve.settle().unwrap(),
+            costs: Costs::read(Path::new("cost.toml"), COST).unwrap(),
+            contenders: vec![Contender::named("oldest").unwrap(), plug("fair-share"), plug(twin)],
+            seed: 7,
+        };
+        let runs = experiment.run().runs;
+        let [oldest, rust, other] = runs.as_slice() else { panic!("{} runs", runs.len()) };
+        for run in [rust, other] {
+            let rounds = run.rounds.as_ref().unwrap();
+            assert_eq!((rounds.faults, rounds.fallbacks, run.unanswered), (0, 0, 0), "{}", run.policy);
+            assert!(rounds.questions > 1000, "{} rounds", rounds.questions);
+            assert_eq!(run.slots.share > 0.9, slots == 8, "{} of {slots} slots", run.slots.mean_used);
+        }
+        assert_eq!(outcome(rust), outcome(other), "{twin}, {slots} slots");
+        assert_ne!(outcome(rust), outcome(oldest), "else anything would do");
     }
-    assert_eq!(outcome(rust), outcome(other), "{twin}");
-    assert_ne!(outcome(rust), outcome(oldest), "else anything would do");
 }
 
 const WEIGHTS: &str = "{\"burst\": 2, \"weights\": {\"t1\": 3, \"t4\": 0.5}}";

@@ -45,7 +45,7 @@ fn plugin_build(sequor: &Path) -> Command {
     build
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let read = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>();
     let mut found = read().with_context(|| format!("cannot read {}", folder.display()))?;
     found.sort();
@@ -62,13 +62,14 @@ pub(crate) fn build_the_others(sequor: &Path) -> Result<String> {
     for language in ["guests-js", "guests-c"] {
         build.args(entries(&process::root().join("plugins").join(language))?);
     }
+    build.arg("plugins/hostile-c");
     process::run(&mut build)?;
     Ok("JavaScript and C".to_owned())
 }
 
-/// The program of authors, with a Node of ours before that of this machine, if it has one.
-fn on_path(sequor: &Path) -> Command {
-    let mut command = process::command(sequor);
+/// A program, with a Node of ours before that of this machine, if it has one.
+pub(crate) fn on_path(program: &Path) -> Command {
+    let mut command = process::command(program);
     let node = node::program();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = node.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
@@ -98,8 +99,20 @@ pub(crate) fn test(tally: &mut Tally) -> Result<String> {
         let kit = process::root().join("plugins/sdk-python");
         process::run(unittest.env("PYTHONPATH", kit).env("PYTHONDONTWRITEBYTECODE", "1"))?;
     }
-    for guest in entries(&process::root().join("plugins/guests-js"))? {
-        process::run(process::command(node::program()).arg("--test").current_dir(guest))?;
+    let kit_of_js = process::root().join("plugins/sdk-js-tests");
+    for folder in entries(&process::root().join("plugins/guests-js"))?.into_iter().chain([kit_of_js]) {
+        process::run(process::command(node::program()).arg("--test").current_dir(folder))?;
     }
+    test_the_kit_for_c()?;
     tally::run(cargo("test").args(["--workspace", "--locked"]), tally)
+}
+
+/// The helpers of C's kit, with the C compiler of this machine.
+fn test_the_kit_for_c() -> Result<()> {
+    let (tests, kit) = (process::root().join("plugins/sdk-c-tests/kit.c"), process::root().join("plugins/sdk-c"));
+    let program = process::kept().join("kit-c");
+    let mut cc = process::command("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-I"]).arg(&kit).arg(tests).arg(kit.join("sequor.c"));
+    process::run(cc.arg("-o").arg(&program))?;
+    process::run(&mut process::command(program))
 }

@@ -18,6 +18,7 @@ mod soak;
 mod sounds;
 mod tally;
 mod test;
+mod types;
 
 use std::process::ExitCode;
 
@@ -26,7 +27,8 @@ cargo xtask serve [-- ARGUMENTS]   build (release), get ONNX Runtime if there is
                                    ARGUMENTS go to `sequor serve` (with a --model-repository of their own, models/ is left out)
 cargo xtask test                   everything that must hold: format, lints, models, tests;
         [--browser]                a browser must be there (otherwise its test is left out, and said so, where none can be had)
-        [--all-languages]          and plug-ins in JavaScript and C, whose tools are 59 and 411 MB
+        [--all-languages]          and plug-ins in JavaScript and C, whose tools are 59 and 411 MB, and the types of the kit
+                                   for JavaScript (34 MB)
         [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone

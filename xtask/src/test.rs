@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
 use crate::tally::{self, Tally};
-use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds};
+use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
 
 /// What is wished beyond the everyday.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -99,6 +99,9 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     build(wishes, phases)?;
     phases.check("tests", || tally::run(&mut tests(has_browser, wishes.all_languages), tally));
     phases.check("tests of guests", || guests::test(tally));
+    if wishes.all_languages {
+        phases.check("types", types::check);
+    }
     phases.check("planted faults", || tally::run(&mut planted(), tally));
     phases.check("interleavings", || tally::run(&mut interleavings(), tally));
     phases.check("doc tests", || {

@@ -1,20 +1,48 @@
-// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first. Turns are rows over weight.
-import { Plan, Scheduler, keyOf } from "./sdk/index.js";
+// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first, and gets the next free slot. Turns are
+// rows over weight.
+import { Admission, Plan, Scheduler, keyOf } from "./sdk/index.js";
 
 export class Plugin extends Scheduler {
+  burst = 4;
+  clock = 0;
+  /** @type {Map<bigint, number>} */
+  had = new Map();
+  /** @type {Map<bigint, number>} */
+  weights = new Map();
+
+  /** @type {Scheduler["configure"]} */
   configure(config) {
-    this.burst = config.burst ?? 4;
-    this.clock = 0;
-    this.had = new Map();
-    this.weights = new Map();
-    for (const [tenant, weight] of Object.entries(config.weights ?? {})) {
+    this.burst = config.burst ?? this.burst;
+    /** @type {Record<string, number>} */
+    const weights = config.weights ?? {};
+    for (const [tenant, weight] of Object.entries(weights)) {
       if (!(weight > 0)) throw new RangeError(`weights.${tenant} must be above 0`);
       this.weights.set(keyOf(tenant), weight);
     }
   }
 
+  /** @type {Scheduler["plan"]} */
   plan(round, ready) {
-    // Each candidate's turn, as if those of its tenant before it had run.
+    const { order, turns } = this.order(ready);
+    this.clock = Math.max(this.clock, turns[order[0]]);
+    return Plan.fire(ready.batch(order, round));
+  }
+
+  /** @type {Scheduler["admit"]} */
+  admit(round, waiting, room) {
+    const said = waiting.indices().map(() => Admission.defer());
+    const { order } = this.order(waiting);
+    Admission.inOrder(waiting.length, room).forEach((slot, n) => {
+      said[order[n]] = slot;
+    });
+    return said;
+  }
+
+  /**
+   * Candidates, whoever is next first. Each has its turn as if those of its tenant before it had run.
+   * @param {import("./sdk/index.js").Ready} ready
+   */
+  order(ready) {
     const following = new Map();
     const { arrivalUs, rows } = ready;
     const turns = new Float64Array(ready.length);
@@ -25,11 +53,10 @@ export class Plugin extends Scheduler {
       turns[i] = turn;
       following.set(tenant, turn + rows[i] / this.weight(tenant));
     }
-    const order = ready.sorted(turns, arrived);
-    this.clock = Math.max(this.clock, turns[order[0]]);
-    return Plan.fire(ready.batch(order, round));
+    return { order: ready.sorted(turns, arrived), turns };
   }
 
+  /** @type {Scheduler["observe"]} */
   observe(event) {
     if (event.kind !== "done") return;
     const tenant = event.key("tenant");
@@ -40,10 +67,12 @@ export class Plugin extends Scheduler {
     }
   }
 
+  /** @param {bigint} tenant */
   turn(tenant) {
     return Math.max(this.had.get(tenant) ?? this.clock, this.clock - this.burst / this.weight(tenant));
   }
 
+  /** @param {bigint} tenant */
   weight(tenant) {
     return this.weights.get(tenant) ?? 1;
   }

@@ -1,6 +1,7 @@
-"""Fair shares by tenant, as guests/fair-share plans them (who gets a slot stays the server's business): whoever has had the least for its weight goes first. Turns are rows over weight."""
+"""Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first, and gets the next free slot. Turns are
+rows over weight."""
 
-from sequor_plugin import Scheduler, fire, key_of
+from sequor_plugin import Scheduler, defer, fire, in_order, key_of
 
 
 class Plugin(Scheduler):
@@ -12,17 +13,15 @@ class Plugin(Scheduler):
                 raise ValueError(f"weights.{tenant} must be above 0")
 
     def plan(self, round, ready):
-        # Each candidate's turn, as if those of its tenant before it had run.
-        following, order = {}, []
-        arrival, rows = ready.arrival_us, ready.rows
-        for i in sorted(range(len(ready)), key=arrival.__getitem__):
-            tenant = ready.key("tenant", i)
-            turn = following[tenant] if tenant in following else self.turn(tenant)
-            order.append((turn, i))
-            following[tenant] = turn + rows[i] / self.weight(tenant)
-        order.sort(key=lambda one: one[0])
+        order = self.order(ready)
         self.clock = max(self.clock, order[0][0])
         return fire(ready.batch((i for _, i in order), round))
+
+    def admit(self, round, waiting, room, victims):
+        said = [defer()] * len(waiting)
+        for (_, i), slot in zip(self.order(waiting), in_order(len(waiting), room)):
+            said[i] = slot
+        return said
 
     def observe(self, event):
         if event.kind == "done":
@@ -31,6 +30,18 @@ class Plugin(Scheduler):
             if len(self.had) > 4096:
                 least = self.clock - self.burst
                 self.had = {tenant: turn for tenant, turn in self.had.items() if turn > least}
+
+    def order(self, ready):
+        """Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run."""
+        following, order = {}, []
+        arrival, rows = ready.arrival_us, ready.rows
+        for i in sorted(range(len(ready)), key=arrival.__getitem__):
+            tenant = ready.key("tenant", i)
+            turn = following[tenant] if tenant in following else self.turn(tenant)
+            order.append((turn, i))
+            following[tenant] = turn + rows[i] / self.weight(tenant)
+        order.sort(key=lambda one: one[0])
+        return order
 
     def turn(self, tenant):
         return max(self.had.get(tenant, self.clock), self.clock - self.burst / self.weight(tenant))

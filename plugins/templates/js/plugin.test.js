@@ -8,5 +8,5 @@ import { Bench, candidate } from "./sdk/testing.js";
 test("the next deadline goes first", () => {
   const bench = new Bench(new Plugin(), { maxBatch: 2 });
   const plan = bench.plan([candidate({ deadlineUs: 900 }), candidate(), candidate({ deadlineUs: 500 })]);
-  assert.deepEqual(plan.fire, [2, 0]);
+  assert.deepEqual(plan?.fire, [2, 0]);
 });

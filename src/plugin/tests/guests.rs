@@ -259,13 +259,13 @@ fn what_is_thrown_is_told_with_its_line_in_javascript() {
     let component = component("fair-share-js");
     let (mut guest, heard) = start(&component);
     let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();
-    assert_eq!(refused, "RangeError: weights.gold must be above 0 at plugin.js:11");
+    assert_eq!(refused, "RangeError: weights.gold must be above 0 at plugin.js:19");
     assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
     let (said, round) = ask(&mut guest, round(&component)).unwrap();
     assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
     let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
-    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:19";
+    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
     assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
 }
