@@ -14,10 +14,9 @@ use super::contract::sequor::plugin::host;
 use super::contract::{self, SchedulerPluginPre};
 use super::engine::Engine;
 use super::grants::Grants;
-use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
+use super::guest::Manifest;
 use super::host::Held;
 use super::imports;
-use super::instance::Instance;
 use super::manifest::{self, Declared};
 use super::outline::Outline;
 use super::refused::Refused;
@@ -27,7 +26,7 @@ pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
     pub(super) declared: Declared,
-    sha256: String,
+    pub(super) sha256: String,
     imports: Vec<String>,
 }
 
@@ -68,25 +67,6 @@ impl Component {
     /// The interfaces it imports, with their versions.
     pub fn imports(&self) -> &[String] {
         &self.imports
-    }
-
-    /// Starts an instance, as [`Source::start`] does, and gives it as what it is.
-    pub fn instance(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Instance, Struck> {
-        Instance::start(self, services, limits)
-    }
-}
-
-impl Source for Component {
-    fn manifest(&self) -> &Manifest {
-        &self.declared.manifest
-    }
-
-    fn sha256(&self) -> &str {
-        &self.sha256
-    }
-
-    fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, Struck> {
-        Ok(Box::new(self.instance(services, limits)?))
     }
 }
 

@@ -19,7 +19,7 @@
 //!   what may be asked for, [`grants`] what
 //!   operators add (`clock_random` is behind some), `refused` why a file is none, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
-//! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
+//! - [`instance`]: a running one, `source`: where it is started. `host` is what it may call, `columns` what it sees.
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
@@ -61,6 +61,7 @@ pub mod round_file;
 mod settings;
 mod showing;
 mod shown;
+mod source;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod stored;
