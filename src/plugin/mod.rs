@@ -7,7 +7,7 @@
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
-//! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
+//! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `recent`: questions to try a new version on.
 //! - `registry`: the named plug-ins with their versions, and where they are attached · `stored`: the bytes of these · `maintenance`: the thread
 //!   that looks after them · `files`, `watch`: their folder.
 //! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
@@ -23,6 +23,7 @@
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
+mod background;
 mod blame;
 mod budget;
 pub mod cache;
