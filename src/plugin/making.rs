@@ -16,7 +16,7 @@ use super::guest_services::GuestServices;
 use super::invalid_answer;
 use super::journal::Level;
 use super::lane::{AT_ONCE, Lane, Occupant};
-use super::outlet::Ear;
+use super::load_link::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
 
@@ -46,7 +46,7 @@ pub enum Unfit {
 pub struct Ready {
     lane: Arc<Lane>,
     /// It is told what happens until it decides.
-    ear: Option<Ear>,
+    subscription: Option<Subscription>,
 }
 
 fn names(has: &[String]) -> String {
@@ -174,16 +174,16 @@ impl Attachment {
                 self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
             }
         }
-        let ear = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
-        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), ear })
+        let subscription = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
+        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), subscription })
     }
 
     /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
-    fn inform(&self, occupant: &mut Occupant) -> Result<Ear, Unfit> {
+    fn inform(&self, occupant: &mut Occupant) -> Result<Subscription, Unfit> {
         // From here on whatever happens is told, and kept for it.
-        let reader = self.outlet.reader();
-        let ear = self.outlet.listen();
-        let mut roster = self.outlet.live().ok_or(Unfit::Gone)?;
+        let reader = self.link.reader();
+        let subscription = self.link.subscribe();
+        let mut roster = self.link.live().ok_or(Unfit::Gone)?;
         let live = roster.in_order();
         reader.goes_on_from(roster);
         occupant.reads(reader);
@@ -194,7 +194,7 @@ impl Attachment {
             give_way();
         }
         occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-        Ok(ear)
+        Ok(subscription)
     }
 
     /// One instant: the core calls for what it wants, and its lane is the one that is asked. Nothing, if it was closed or parked meanwhile.
@@ -202,21 +202,21 @@ impl Attachment {
         if self.closed.load(Ordering::Acquire) || !self.health.lock().serves() {
             return;
         }
-        let Ready { lane, ear } = ready;
+        let Ready { lane, subscription } = ready;
         // Kept, so that no guest is torn down in that instant.
         let mut before = None;
-        self.outlet.call_for(&self.closed, Some(lane.hooks()), &mut || {
+        self.link.call_for(&self.closed, Some(lane.hooks()), &mut || {
             before = self.lane.swap(Some(Arc::clone(&lane)));
             with();
         });
-        drop(ear);
+        drop(subscription);
         self.full.store(false, Ordering::Release);
     }
 
     /// Has the core call for nothing, and does `with` in the same instant.
     fn call_for_none(&self, with: &mut dyn FnMut()) {
         let mut before = None;
-        self.outlet.call_for(&self.closed, None, &mut || {
+        self.link.call_for(&self.closed, None, &mut || {
             with();
             before = self.lane.swap(None);
         });

@@ -5,7 +5,7 @@
 //!
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
-//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
+//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `load_link`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `recent`: questions to try a new version on.
 //! - `registry`: the named plug-ins with their versions, and where they are attached · `stored`: the bytes of these · `maintenance`: the thread
@@ -31,6 +31,7 @@ mod clock_random;
 mod columns;
 pub mod component;
 mod contract;
+mod driver;
 pub mod engine;
 mod files;
 pub mod grants;
@@ -46,12 +47,12 @@ pub mod instance;
 mod invalid_answer;
 mod journal;
 mod lane;
+mod load_link;
 pub mod loader;
 mod maintenance;
 mod making;
 pub mod manifest;
 mod meter;
-mod outlet;
 mod outline;
 mod recent;
 mod refused;
@@ -71,16 +72,17 @@ mod ticker;
 mod watch;
 mod when;
 
-pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};
+pub use attachment::{Answer, Attachment, Shadow, Terms};
 pub use component::Component;
 pub use contract::{VERSION, WORLD};
+pub use driver::{Alarm, Clock, Driver};
 pub use engine::{Engine, Mode};
 pub use grants::Grants;
 pub use invalid_answer::{sentence, word};
 pub use journal::Journal;
+pub use load_link::LoadLink;
 pub use loader::Loader;
 pub use making::{Ready, Unfit};
-pub use outlet::Outlet;
 pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

@@ -1,7 +1,8 @@
 //! Admission: from a submitted request to its place in the queue of a sequence or of a load.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, FEATURES, Note, Refusal, Submit, Tombstone, Why};
+use crate::ending::{Tombstone, Why};
+use crate::event::{Effect, Note, Refusal, Submit};
 use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load, Seq};
 use crate::list::List;
@@ -12,6 +13,7 @@ use crate::spec::{Expiry, NoId, OnEnding, OnLive, WhenFull};
 use crate::steps::Repeated;
 use crate::time::Time;
 use crate::timer::Due;
+use crate::traits::FEATURES;
 
 /// The sequences of an id, as far as a request can meet them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -246,7 +248,7 @@ impl Core {
     /// What is remembered of an id, if it is not too old.
     fn remembered(&self, now: Time, load: Load, id: &Id) -> Option<Tombstone> {
         let age = self.load(load)?.spec.limits.tomb_age;
-        self.tombs.find(id).filter(|stone| now - stone.at <= age)
+        self.tombstones.find(id).filter(|stone| now - stone.at <= age)
     }
 
     /// Opens a sequence with its first request.
