@@ -41,6 +41,10 @@ mod loaded;
 mod loading;
 pub mod overview;
 mod pending;
+mod plugin_files;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_files_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod plugin_swap_tests;

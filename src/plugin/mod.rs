@@ -8,8 +8,8 @@
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
-//! - `registry`: the named plug-ins with their versions, and where they are attached · `stored`: the bytes of these · `keeper`: the thread that
-//!   looks after them · `files`, `watch`: their folder.
+//! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `keeper`: the
+//!   thread that looks after them · `files`, `watch`: their folder.
 //! - `journal`, `voice`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
@@ -64,6 +64,7 @@ mod stored;
 mod tests;
 pub mod texts;
 mod ticker;
+mod versions;
 mod voice;
 mod watch;
 mod when;
@@ -72,6 +73,7 @@ pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};
 pub use component::Component;
 pub use contract::{VERSION, WORLD};
 pub use engine::{Engine, Mode};
+pub use files::ModelFiles;
 pub use grants::Grants;
 pub use journal::Journal;
 pub use loader::Loader;
