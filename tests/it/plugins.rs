@@ -210,21 +210,21 @@ fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
     let server = again(server);
     is(&server, "edf");
     // By a file that is laid beside, and back.
-    let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("volume")]);
+    let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
     assert!(said.ends_with("has taken over, and the sequor.toml of accumulator_int32 says so\n"), "{said}");
     let server = again(server);
-    is(&server, "volume");
+    is(&server, "lru-evict");
     told(&server, &["plugin", "replace", "mine", "--from", &guest("single")]);
     told(&server, &["plugin", "rollback", "mine"]);
-    is(&server, "volume");
+    is(&server, "lru-evict");
     let server = again(server);
-    is(&server, "volume");
+    is(&server, "lru-evict");
     let said = told(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
     assert!(
         said.ends_with("is detached from accumulator_int32 until the next start: its sequor.toml names it\n"),
         "{said}"
     );
-    is(&again(server), "volume");
+    is(&again(server), "lru-evict");
 }
 
 #[test]
