@@ -202,7 +202,8 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
         if let Some(at) = self.of(name).first() {
-            let what = format!("{name} is attached to {}; sequor plugin detach {name} first", at.model());
+            let model = at.model();
+            let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
             return Err(PluginError::Conflict(what));
         }
         self.0.plugins.lock().remove(name);
