@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "architecture/circles.rs"]
+mod circles;
+
 type Table = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> &'static Path {

@@ -37,7 +37,7 @@ impl Windows {
 /// Milliseconds of every step of a window, by model.
 type Took = BTreeMap<usize, [Vec<f64>; 2]>;
 
-/// What a window saw: of the plug-in's model, and of the one beside it. Ascending.
+/// What a window saw: of the plug-in's model, and of the one beside it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) decided: Vec<f64>,
@@ -81,7 +81,6 @@ impl Load {
         let [mut decided, mut beside] = self.took.lock().remove(&window).unwrap_or_default();
         for all in [&mut decided, &mut beside] {
             all.retain(|took| !took.is_nan());
-            all.sort_by(f64::total_cmp);
         }
         assert!(!decided.is_empty() && !beside.is_empty(), "a window without an answer");
         Seen { decided, beside }

@@ -1,9 +1,11 @@
 //! What plug-ins that do what none should cost: the model they decide for, and another beside it. For each, short windows in turn, with the
-//! plug-in and with the built-in policy, under the same load throughout; what is compared is what stands side by side, and how much two windows
-//! without any plug-in differ stands beside it. A plug-in that would be parked is let loose again all the time.
+//! plug-in and with the built-in policy, under the same load throughout. A window begins as the plug-in is attached to a server that is as it
+//! comes, and so has in it all that the plug-in does until it is parked, if it is. What is compared are all windows of the one kind with all of
+//! the other; how much two halves of the windows without any plug-in differ stands beside it.
 //!
 //! ```text
-//! cargo bench --bench hostile                     ten cases, six pairs of windows of 2 s each: five minutes
+//! cargo bench --bench hostile                     ten cases, 24 pairs of windows of a second each: eleven minutes
+//! cargo bench --bench hostile -- --again          nothing is parked, and who falls is let loose again every 50 ms
 //! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
 //! cargo bench --bench hostile -- --only loop      cases whose name has this in it
 //! ```
@@ -37,7 +39,7 @@ const BEYOND: Duration = Duration::from_millis(30);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two windows: what the change itself costs is no part of either.
 const SETTLES: Duration = Duration::from_millis(300);
-/// One whose instance falls is let loose again so often.
+/// One whose instance falls is let loose again so often, if that is wished.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// What it does, how much of it, whether its instance falls of it, and what its requests may take on top.
@@ -58,6 +60,8 @@ struct Options {
     pairs: usize,
     window: Duration,
     only: Option<String>,
+    /// Nobody is parked for long.
+    again: bool,
 }
 
 fn main() {
@@ -67,11 +71,11 @@ fn main() {
         return;
     }
     let only = arguments.iter().position(|a| a == "--only").and_then(|at| arguments.get(at + 1)).cloned();
-    let quick = arguments.iter().any(|a| a == "--quick");
-    let (pairs, window) = if quick { (2, Duration::from_millis(300)) } else { (6, Duration::from_secs(2)) };
-    let options = Options { pairs, window, only };
+    let has = |flag: &str| arguments.iter().any(|a| a == flag);
+    let (pairs, window) = if has("--quick") { (2, Duration::from_millis(300)) } else { (24, Duration::from_secs(1)) };
+    let options = Options { pairs, window, only, again: has("--again") };
     let repository = repository();
-    let server = Child::start(serve(repository.path())).expect("the server");
+    let server = Child::start(serve(repository.path(), options.again)).expect("the server");
     let operator = Operator::of(server.admin.clone().expect("the operators' listener"));
     operator.load("hostile", &guest("hostile-default"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
@@ -82,7 +86,8 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
     let windows = Windows::default();
     let load = Load::start(&server.grpc, &[DECIDED, BESIDE], &windows).await;
     tokio::time::sleep(SETTLES).await;
-    let spin = tokio::task::block_in_place(|| operator.spins(DECIDED.0, BUDGET));
+    // Not so near to its limit that it is struck for it.
+    let spin = tokio::task::block_in_place(|| operator.spins(DECIDED.0, BUDGET * 4 / 5));
     table::head(options.pairs, options.window);
     for (does, amount, falls, more) in CASES {
         if options.only.as_ref().is_some_and(|only| !does.contains(only.as_str())) {
@@ -90,32 +95,23 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
         }
         let amount = if does == "spin" { spin } else { amount };
         let mut case = Case::new(does, BUDGET + BEYOND + more);
+        let guest = Hostile { does, amount, falls: falls && options.again };
         for n in 0..options.pairs {
             let mut pair = Pair::default();
             // Whatever the machine does as time goes by befalls both alike.
             for with in if n % 2 == 0 { [false, true] } else { [true, false] } {
+                tokio::time::sleep(SETTLES).await;
+                let of = windows.open();
                 if with {
-                    let before = tokio::task::block_in_place(|| operator.let_loose(DECIDED.0, does, amount));
-                    tokio::time::sleep(SETTLES).await;
-                    let (of, began) = (windows.open(), Instant::now());
-                    while began.elapsed() < options.window {
-                        tokio::time::sleep(AGAIN.min(options.window)).await;
-                        if falls {
-                            tokio::task::block_in_place(|| operator.again());
-                        }
-                    }
-                    windows.close();
-                    pair.asked =
-                        tokio::task::block_in_place(|| operator.calls() - before) / began.elapsed().as_secs_f64();
-                    tokio::task::block_in_place(|| operator.take_off(DECIDED.0));
-                    pair.hostile = load.of(of).await;
+                    tokio::task::block_in_place(|| guest.decides(operator, options.window, &mut pair));
                 } else {
-                    tokio::time::sleep(SETTLES).await;
-                    let of = windows.open();
                     tokio::time::sleep(options.window).await;
-                    windows.close();
-                    pair.built_in = load.of(of).await;
                 }
+                windows.close();
+                if with {
+                    tokio::task::block_in_place(|| operator.take_off(DECIDED.0));
+                }
+                *(if with { &mut pair.hostile } else { &mut pair.built_in }) = load.of(of).await;
             }
             case.pairs.push(pair);
         }
@@ -125,14 +121,40 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
     table::foot();
 }
 
-/// The real server. Nothing parks a plug-in but this program, and so nothing keeps it parked.
-fn serve(repository: &Path) -> Command {
+/// What is let loose, and whether again and again.
+struct Hostile {
+    does: &'static str,
+    amount: u64,
+    falls: bool,
+}
+
+impl Hostile {
+    /// Decides for so long, if it is not stopped.
+    fn decides(&self, operator: &Operator, long: Duration, pair: &mut Pair) {
+        let began = Instant::now();
+        operator.let_loose(DECIDED.0, self.does, self.amount);
+        while began.elapsed() < long {
+            std::thread::sleep(AGAIN.min(long.saturating_sub(began.elapsed())));
+            if self.falls {
+                operator.again();
+            }
+        }
+        (pair.asked, pair.state) = operator.asked();
+        pair.asked /= began.elapsed().as_secs_f64();
+    }
+}
+
+/// The real server, as it comes; or one that strikes and never parks for it.
+fn serve(repository: &Path, forgiving: bool) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args([OsStr::new("serve"), OsStr::new("--model-repository"), repository.as_os_str()]);
     command.args(["--http-port=0", "--grpc-port=0", "--metrics-port=0", "--admin-port=0", "--http-address=127.0.0.1"]);
     command.args(["--grpc-address=127.0.0.1", "--log-level=error", "--admin-upload=true"]);
+    if forgiving {
+        command.env("SEQUOR_PLUGINS_STRIKES", "1000000000");
+    }
     // What it has to say of each strike is not what is measured here.
-    command.env("SEQUOR_PLUGINS_STRIKES", "1000000000").stderr(Stdio::null());
+    command.stderr(Stdio::null());
     command
 }
 

@@ -52,15 +52,16 @@ impl Operator {
         self.granted("GET", "/admin/plugins/hostile", &json!({}))["attached"][0].clone()
     }
 
-    /// Lets it decide; how often it was asked before.
-    pub(crate) fn let_loose(&self, model: &str, does: &str, amount: u64) -> f64 {
+    /// Lets it decide.
+    pub(crate) fn let_loose(&self, model: &str, does: &str, amount: u64) {
         self.attach(model, &json!({ "do": does, "amount": amount }), None);
-        std::thread::sleep(Duration::from_millis(20));
-        self.calls()
     }
 
-    pub(crate) fn calls(&self) -> f64 {
-        self.attached()["calls"].as_f64().expect("calls")
+    /// How often it was asked, and how it is.
+    pub(crate) fn asked(&self) -> (f64, String) {
+        let attached = self.attached();
+        let state = attached["state"].as_str().expect("a state").to_owned();
+        (attached["calls"].as_f64().expect("calls"), state)
     }
 
     /// What it has done is forgiven: it is asked again at once.

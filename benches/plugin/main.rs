@@ -5,7 +5,7 @@
 //! ```text
 //! cargo bench --bench plugin                       everything
 //! cargo bench --bench plugin -- --only plan        plan, load, swap or throughput
-//! cargo bench --bench plugin -- --guest single     plans of another guest than edf
+//! cargo bench --bench plugin -- --guest single     plans of another guest than edf; throughput with this one alone
 //! ```
 
 #![allow(clippy::indexing_slicing, clippy::panic)]
@@ -60,7 +60,7 @@ fn main() -> Told<()> {
         swap::figures()?;
     }
     if wants("throughput") {
-        throughput::figures()?;
+        throughput::figures(behind("--guest").map(String::as_str))?;
     }
     Ok(())
 }

@@ -22,12 +22,14 @@ const TURN: Duration = Duration::from_millis(1500);
 const STEPS: i32 = 20;
 const NATIVE: &str = "fair-share-native";
 
-pub(crate) fn figures() -> Told<()> {
+/// `only`: of those that decide, this one alone.
+pub(crate) fn figures(only: Option<&str>) -> Told<()> {
     let backend = Arc::new(onnx()?);
     let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
     let folder = tempfile::tempdir()?;
     let mut houses = Vec::new();
-    for plugin in [None, Some(NATIVE), Some("fair-share"), Some("fair-share-python")] {
+    let all = [None, Some(NATIVE), Some("fair-share"), Some("fair-share-python")];
+    for plugin in all.into_iter().filter(|plugin| plugin.is_none() || only.is_none() || *plugin == only) {
         if let Some(name) = plugin.filter(|name| *name != NATIVE && guest(name).is_err()) {
             println!("  {name} was not built: left out");
             continue;

@@ -119,32 +119,45 @@ fn shares() -> Told<()> {
     Ok(())
 }
 
-/// How far the simulator is from what a recording says of the day it was made, at three loads.
+/// How far the simulator is from what a recording says of the day it was made, at three loads: told what runs cost at another time, at another
+/// load, and told of each slow moment of that very day.
 fn like_live(keep: Option<&Path>) -> Told<()> {
-    println!("waits, ms: live, and the simulator with the recording's requests and run times");
+    let folder = tempfile::tempdir()?;
+    let folder = keep.unwrap_or(folder.path());
+    let before =
+        recorded(0.6, 960, 2, folder)?.live.and_then(|seen| seen.costs).ok_or("the recording tells of no runs")?;
+    println!("waits, ms: live, and the same requests in the simulator");
+    println!(
+        "  load   live p50      p99   by the costs of another recording, p50, p99   by its own, with its slow moments"
+    );
     for (share, rate) in [(0.5, 800), (0.7, 1120), (0.9, 1440)] {
-        let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
-        let (_, workload) = made(&text, LONG)?;
-        let folder = tempfile::tempdir()?;
-        let file = keep.unwrap_or(folder.path()).join(format!("load-{share}.jsonl"));
-        live::play(&workload, None, Some(&file))?;
-        let mut replay = Replay::new(None);
-        replay.file(&file, std::io::BufReader::new(std::fs::File::open(&file)?))?;
-        let workload = replay.finish()?;
+        let workload = recorded(share, rate, 1, folder)?;
         let seen = workload.live.clone().ok_or("the recording tells of nothing")?;
-        let costs = seen.costs.clone().ok_or("the recording tells of no runs")?;
-        let (serving, contenders) = (seen.wishes.clone().settle()?, vec![Contender::named("oldest")?]);
-        let run = Experiment { workload, serving, costs, contenders, seed: 1 }.run().runs.remove(0);
-        let live = |share: f64| seen.waits[(seen.waits.len() as f64 * share) as usize] as f64 / 1e6;
-        let (p50, p99) = (run.wait.p50_us / 1e3, run.wait.p99_us / 1e3);
-        let off = |simulated: f64, live: f64| (simulated / live - 1.0) * 100.0;
-        println!(
-            "  load {share}   live p50 {:.2} p99 {:.2}   simulator p50 {p50:.2} ({:+.0} %) p99 {p99:.2} ({:+.0} %)",
-            live(0.5),
-            live(0.99),
-            off(p50, live(0.5)),
-            off(p99, live(0.99))
-        );
+        let own = seen.costs.clone().ok_or("the recording tells of no runs")?;
+        let live = [0.5, 0.99].map(|share| seen.waits[(seen.waits.len() as f64 * share) as usize] as f64 / 1e6);
+        print!("  {share:<6} {:>8.2} {:>8.2}", live[0], live[1]);
+        for costs in [before.clone().steady(), own] {
+            let (serving, contenders) = (seen.wishes.clone().settle()?, vec![Contender::named("oldest")?]);
+            let workload = workload.clone();
+            let run = Experiment { workload, serving, costs, contenders, seed: 1 }.run().runs.remove(0);
+            for (micros, live) in [run.wait.p50_us, run.wait.p99_us].into_iter().zip(live) {
+                let ms = micros / 1e3;
+                print!("   {ms:>8.2} ({:>+4.0} %)", (ms / live - 1.0) * 100.0);
+            }
+        }
+        println!();
     }
     Ok(())
+}
+
+/// A recording of such a load, as a workload.
+fn recorded(share: f64, rate: u32, seed: u64, folder: &Path) -> Told<Workload> {
+    let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
+    let mut file = File::read(Path::new("workload"), &text)?;
+    file.span = Some(Span(LONG));
+    let path = folder.join(format!("load-{share}.jsonl"));
+    live::play(&file.workload(seed)?, None, Some(&path))?;
+    let mut replay = Replay::new(None);
+    replay.file(&path, std::io::BufReader::new(std::fs::File::open(&path)?))?;
+    Ok(replay.finish()?)
 }

@@ -2,16 +2,13 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
-use tokio::sync::Notify;
 use tokio::task::{JoinSet, unconstrained};
-use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 use super::line::Line;
+use super::live::Live;
 use super::plan::{Pace, Plan};
 use super::random::Random;
 use super::recipe::Recipe;
@@ -26,69 +23,6 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// How long answers are waited for once the run is over.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// What all senders of a run look at.
-#[derive(Debug)]
-pub(super) struct Live {
-    phase: AtomicU8,
-    /// Begin and end of the measured span, as far as they are known.
-    span: RwLock<(Option<Instant>, Option<Instant>)>,
-    answered: AtomicU64,
-    wanted: u64,
-    enough: Notify,
-    gave_up: CancellationToken,
-}
-
-const WARMING_UP: u8 = 0;
-const MEASURING: u8 = 1;
-const OVER: u8 = 2;
-
-impl Live {
-    fn new(wanted: Option<u64>) -> Live {
-        Live {
-            phase: AtomicU8::new(WARMING_UP),
-            span: RwLock::default(),
-            answered: AtomicU64::new(0),
-            wanted: wanted.unwrap_or(u64::MAX),
-            enough: Notify::new(),
-            gave_up: CancellationToken::new(),
-        }
-    }
-
-    fn begin(&self) {
-        self.span.write().0 = Some(Instant::now());
-        self.phase.store(MEASURING, Ordering::Release);
-    }
-
-    fn end(&self) {
-        self.phase.store(OVER, Ordering::Release);
-        self.span.write().1 = Some(Instant::now());
-    }
-
-    pub(super) fn measuring(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == MEASURING
-    }
-
-    pub(super) fn over(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == OVER
-    }
-
-    /// Whether what was due then counts.
-    pub(super) fn measures(&self, due: Instant) -> bool {
-        let (begin, end) = *self.span.read();
-        begin.is_some_and(|begin| due >= begin) && end.is_none_or(|end| due < end)
-    }
-
-    pub(super) fn answered(&self) {
-        if self.answered.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted {
-            self.enough.notify_one();
-        }
-    }
-
-    pub(super) async fn gave_up(&self) {
-        self.gave_up.cancelled().await;
-    }
-}
 
 /// Connects to a server.
 pub async fn connect(address: &str) -> Result<Channel, BenchError> {
@@ -126,7 +60,7 @@ pub async fn run(plan: &Plan, recipe: &Recipe, stop: impl Future<Output = ()>) -
     if !stopped {
         tokio::select! {
             () = tokio::time::sleep(plan.span) => {}
-            () = live.enough.notified() => {}
+            () = live.has_enough() => {}
             () = stop => {}
         }
     }
@@ -170,7 +104,7 @@ async fn gather(senders: &mut JoinSet<Tally>, live: &Live) -> Tally {
     let mut grace = std::pin::pin!(grace);
     loop {
         tokio::select! {
-            () = &mut grace, if !live.gave_up.is_cancelled() => live.gave_up.cancel(),
+            () = &mut grace, if !live.has_given_up() => live.give_up(),
             ended = senders.join_next() => match ended {
                 Some(Ok(tally)) => all.add(&tally),
                 Some(Err(_)) => {}

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::drive::Live;
 use super::line::{Back, Line, Sent};
+use super::live::Live;
 use super::script::Script;
 use super::tally::Tally;
 

@@ -1,4 +1,4 @@
-//! The command line: one file a command. Here is what they share: the list, the exit codes, the look-up of the environment.
+//! The command line: one file a command. Here is what they share: the list and the exit codes.
 //!
 //! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server.
 
@@ -7,7 +7,9 @@ mod bench;
 mod chart;
 mod check;
 mod demo;
+mod environment;
 mod equip;
+mod failed;
 mod launch;
 mod plugin;
 mod remote;
@@ -21,34 +23,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-/// How a command ended, if not well.
-#[derive(Debug, thiserror::Error)]
-#[allow(clippy::enum_variant_names, reason = "the plain kind of failure has no better name")]
-pub(crate) enum Failed {
-    /// What was to be done could not be done.
-    #[error("{0}")]
-    Failed(String),
-    /// The configuration is wrong; one line for each fault.
-    #[error("{0}")]
-    Configuration(String),
-    /// A server that is to be talked to does not answer.
-    #[error("{0}")]
-    Unreachable(String),
-    /// The server says no.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl Failed {
-    fn code(&self) -> u8 {
-        match self {
-            Failed::Failed(_) => 1,
-            Failed::Configuration(_) => 3,
-            Failed::Unreachable(_) => 4,
-            Failed::Refused(_) => 5,
-        }
-    }
-}
+pub(crate) use environment::variable;
+pub(crate) use failed::Failed;
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
@@ -94,9 +70,4 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(failed.code())
         }
     }
-}
-
-/// A variable of the environment, if it is set and readable.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }

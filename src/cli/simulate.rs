@@ -1,6 +1,7 @@
 //! `sequor simulate`: the same requests under several policies, in virtual time.
 
 pub(super) mod contenders;
+mod files;
 mod replay;
 
 use std::io::BufReader;
@@ -23,6 +24,7 @@ use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
 use crate::simulate::workload::tenants::Many;
 use crate::simulate::{Costs, Experiment, Problem, Report, Wishes, Workload};
+use files::{text, unreadable};
 
 /// Flags that describe the one flow that flags can make.
 const OF_A_FLOW: [&str; 6] = ["sequences", "steps", "deadline", "tenants", "zipf", "step"];
@@ -221,14 +223,6 @@ fn workload(matches: &ArgMatches) -> Result<(Workload, Wishes, u64), Problem> {
     file.check()?;
     let seed = seed.or(file.seed).unwrap_or(1);
     Ok((file.workload(seed)?, file.serve, seed))
-}
-
-fn text(path: &Path) -> Result<String, Problem> {
-    std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
-    Problem::File { path: path.to_owned(), what: error.to_string() }
 }
 
 /// One flow, as a file with nothing else in it.

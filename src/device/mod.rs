@@ -3,17 +3,19 @@
 //!
 //! # Layout
 //!
-//! - [`span`]: borrowed and shared memory, as backends take and give it.
-//! - [`buffer`]: memory of ours · [`moves`]: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
+//! - [`span`]: borrowed memory, as backends take and give it · `owned`: memory of theirs, kept.
+//! - [`buffer`]: memory of ours · `copy`: a piece of it · [`moves`]: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
 //! - [`host`]: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
 //! - [`pool`]: host memory for answers, used again and again.
 //! - [`trim`]: gives back what was needed once.
 
 mod buffer;
+mod copy;
 pub mod cuda;
 pub mod formula;
 mod host;
 mod moves;
+mod owned;
 mod pool;
 mod span;
 pub mod stand_in;
@@ -23,10 +25,12 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use buffer::Buffer;
+pub use copy::copy;
 pub use host::Host;
-pub use moves::{Lay, Moves, Scratch, Spot, copy};
+pub use moves::{Lay, Moves, Scratch, Spot};
+pub use owned::Owned;
 pub use pool::{Pool, Pooled};
-pub use span::{Owned, Span, SpanMut};
+pub use span::{Span, SpanMut};
 pub use trim::trim;
 
 /// Where memory lies.

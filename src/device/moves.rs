@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Buffer, Convert, Device, DeviceError, Owned, Place, RawRow, RawSet, Span, SpanMut};
+use super::{Buffer, Convert, Device, DeviceError, Owned, Place, RawRow, RawSet};
 
 /// How the rows of a set lie where they are read and where they are written: `outer` pieces, `from_stride` and `to_stride` bytes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,29 +155,6 @@ impl<'a> Moves<'a> {
             self.scratch.sets.pop();
         }
     }
-}
-
-/// Asks for bytes of a device to be copied within it.
-///
-/// # Safety
-/// Both must stay, and be left alone, until that is done; they must not overlap.
-pub unsafe fn copy(device: &dyn Device, from: &Span<'_>, to: &SpanMut<'_>) -> Result<(), DeviceError> {
-    let (want, len) = (device.place(), to.len());
-    if let Some(got) = [from.place(), to.place()].into_iter().find(|place| *place != want) {
-        return Err(DeviceError::WrongPlace { got, want });
-    }
-    if from.len() != len {
-        return Err(DeviceError::OutOfBounds { at: 0, len, size: from.len() });
-    }
-    if len == 0 {
-        return Ok(());
-    }
-    let (from, to) = (from.address(), to.address());
-    let unit = super::formula::unit(from | len as u64, to | len as u64, Convert::No);
-    let (inner, convert) = (len as u64, Convert::No);
-    let set = RawSet { from_stride: 0, to_stride: 0, outer: 1, inner, first: 0, count: 1, convert, unit };
-    // SAFETY: as long as both; the rest is the caller's promise.
-    unsafe { device.run(&[set], &[RawRow { from, to }]) }
 }
 
 #[cfg(test)]

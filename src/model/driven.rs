@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Event, Hooks, Id, Live, Load, Seq, Time};
+use sequor_core::{Event, Hooks, Id, Load, Observed, Portion, Seq, Time};
 
 use crate::plugin::{self, Attachment, Outlet};
 
 use super::clock::Clock;
 use super::driver::Model;
 use super::loaded::Loaded;
-use super::table::{Acts, ToPolicy};
+use super::table::{Actions, PolicyNotice};
 
 impl plugin::Clock for Clock {
     fn now(&self) -> Time {
@@ -32,8 +32,8 @@ impl plugin::Driver for Driven {
         self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
     }
 
-    fn live(&self, load: Load) -> Option<Live> {
-        self.0.upgrade()?.live_on(load)
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+        self.0.upgrade()?.live_on(load, from, room)
     }
 
     fn sequence_text(&self, handle: u64) -> Option<String> {
@@ -49,10 +49,10 @@ impl Model {
         let mut table = self.table.lock();
         table.apply(now, Event::Attach(load, hooks));
         // What was given up was the round of whoever decided until now.
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         with();
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     /// Where plug-ins reach a load.
@@ -61,10 +61,10 @@ impl Model {
         Arc::clone(load.outlet.get_or_init(made))
     }
 
-    /// Who lives on a load; `None` once it is gone.
-    fn live_on(&self, load: Load) -> Option<Live> {
+    /// Some of who lives on a load; `None` once it is gone.
+    fn live_on(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
         let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load))
+        there.then(|| self.table.lock().core.live(load, from, room))
     }
 
     fn id_of(&self, seq: Seq) -> Option<Id> {
@@ -77,28 +77,28 @@ impl Model {
     }
 
     /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
-    pub(super) fn address(&self, acts: &mut Acts) {
-        if acts.policies.is_empty() {
+    pub(super) fn address(&self, actions: &mut Actions) {
+        if actions.policies.is_empty() {
             return;
         }
         let loads = self.loads();
-        for (load, whom, _) in &mut acts.policies {
+        for (load, whom, _) in &mut actions.policies {
             *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
         }
     }
 
-    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: ToPolicy) {
+    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: PolicyNotice) {
         match (whom, what) {
-            (Some(attachment), ToPolicy::News(first, news, lost)) => attachment.tell(first, news, lost),
-            (Some(attachment), ToPolicy::Fallback) => attachment.fell_back(),
-            (Some(attachment), ToPolicy::Stale(picks)) => attachment.went_stale(picks),
+            (Some(attachment), PolicyNotice::News(first, news, lost)) => attachment.tell(first, news, lost),
+            (Some(attachment), PolicyNotice::Fallback) => attachment.fell_back(),
+            (Some(attachment), PolicyNotice::Stale(picks)) => attachment.went_stale(picks),
             // Somebody may be about to come.
-            (None, ToPolicy::News(first, news, lost)) => {
+            (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
                 let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
                 outlet.map(|outlet| outlet.put(first, news, lost));
             }
-            (None, ToPolicy::Fallback | ToPolicy::Stale(_)) => {}
+            (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }
     }
 }

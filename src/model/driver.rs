@@ -6,29 +6,26 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Event, Id, Instance, Load, Refusal, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Usage,
+    Event, Id, Instance, Load, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
 };
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
 use crate::state::budget::{Budget, Ticket};
-use crate::telemetry::{FailureReason, Recorder};
-use crate::tensor::Tensor;
+use crate::telemetry::Recorder;
 
-use super::burst::Burst;
+use super::batch_run::FinishedBatch;
 use super::clock::Clock;
-use super::intake::{self, Accepted};
-use super::job::Job;
+use super::inline;
+use super::intake;
+use super::job::{Job, Reply};
 use super::loaded::Loaded;
-use super::pending::Pending;
-use super::record::{self, Facts};
+use super::record;
 use super::request::InferRequest;
 use super::sync::{AtomicU64, Mutex};
-use super::table::{Acts, Import, Step, Table, Told};
-use super::taken::Over;
-use super::timer::Timer;
-use super::turn;
-use super::work::Work;
+use super::table::{Actions, Import, SequenceChange, Step, Table};
+use super::timer::{Tick, Timer};
+use super::wakeups::WakeBatch;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -118,12 +115,12 @@ impl Model {
 
     // === a request ===
 
-    /// Checks a request and puts it in its queue.
+    /// Checks a request and puts it in its queue. Where its answer comes, and what it is called until then.
     pub(super) fn submit(
         self: &Arc<Self>,
         mut request: InferRequest,
         version: Option<u64>,
-    ) -> Result<Pending, Failure> {
+    ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
         };
@@ -135,10 +132,9 @@ impl Model {
             .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
-        let job = job(&load, &mut request, &accepted, now, reply);
-        let submit = self.event(&load, &request, version, &accepted, now);
-        let req = self.enqueue(job.with_inputs(accepted.inputs), submit, now)?;
-        Ok(Pending::new(receiver, Arc::clone(self), req))
+        let submit = self.event(&load, &request, version, accepted.traits, now);
+        let req = self.enqueue(Job::new(load, request, accepted, now, reply), submit, now)?;
+        Ok((receiver, req))
     }
 
     /// State memory for the sequence that this request starts. One that lives here begins anew in the memory it has.
@@ -156,14 +152,7 @@ impl Model {
         })
     }
 
-    fn event(
-        &self,
-        load: &Loaded,
-        request: &InferRequest,
-        version: Option<u64>,
-        accepted: &Accepted,
-        now: Time,
-    ) -> Submit {
+    fn event(&self, load: &Loaded, request: &InferRequest, version: Option<u64>, traits: Traits, now: Time) -> Submit {
         use crate::config::model::settings::Scheduling;
         let sequence = match &load.settings.scheduling {
             Scheduling::Sequence(sequence) => Some(sequence),
@@ -192,7 +181,7 @@ impl Model {
             queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
             idle: None,
             priority: request.priority,
-            traits: accepted.traits,
+            traits,
             origin: 0,
         }
     }
@@ -202,9 +191,9 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         Ok(req)
     }
 
@@ -212,26 +201,20 @@ impl Model {
         self.apply(Event::Cancel(req));
     }
 
-    /// Does what has come due.
-    pub(super) fn tick(self: &Arc<Self>) {
-        self.armed.store(Time::NEVER.0, Ordering::Release);
-        self.apply(Event::Tick);
-    }
-
     pub(super) fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     /// What is to be done now that the lock is about to be given back.
-    pub(super) fn settle(&self, table: &mut Table) -> Acts {
-        let mut acts = table.settle();
-        self.address(&mut acts);
-        acts
+    pub(super) fn settle(&self, table: &mut Table) -> Actions {
+        let mut actions = table.settle();
+        self.address(&mut actions);
+        actions
     }
 
     // === for operators ===
@@ -273,9 +256,9 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
@@ -284,76 +267,61 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
     /// Gives a batch's requests back and takes the next step, in one lock section.
-    pub(super) fn complete(self: &Arc<Self>, who: Instance, over: Over) -> Step {
+    pub(super) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch) -> Step {
         let now = self.now();
         let mut table = self.table.lock();
-        table.give_back(now, over);
+        table.give_back(now, finished);
         let step = table.next(now, who);
-        let acts = self.settle(&mut table);
+        let actions = self.settle(&mut table);
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
         step
     }
 
     /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
-    pub(super) fn give_back(self: &Arc<Self>, over: Over) {
+    pub(super) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
         let now = self.now();
         let mut table = self.table.lock();
-        table.give_back(now, over);
-        let acts = table.settle();
+        table.give_back(now, finished);
+        let actions = table.settle();
         drop(table);
-        self.act(acts, now);
+        self.act(actions, now);
     }
 
     // === after the lock ===
 
-    pub(super) fn act(self: &Arc<Self>, acts: Acts, now: Time) {
-        for instance in acts.wake {
+    pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+        for instance in actions.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                turn::wake(self, load, instance);
+                inline::wake(load, instance.n);
             }
         }
-        let burst = (acts.released.len() > 1).then(Burst::begin);
-        for job in acts.released {
-            let (metrics, total) = (Arc::clone(&job.load.metrics), now - job.arrived);
-            match &job.answer {
-                Some(Ok(_)) => metrics.succeeded(job.taken - job.arrived, total),
-                _ => metrics.failed(FailureReason::Backend, total),
-            }
-            if let Some(recorder) = &self.recorder {
-                record::released(recorder, &job, now);
-            }
-            job.release();
+        let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);
+        for job in actions.released {
+            job.release(now, self.recorder.as_ref());
         }
-        drop(burst);
-        for (job, refusal) in acts.refused {
-            job.load.metrics.dequeued(1);
-            if let Some(reason) = failure_reason(&refusal) {
-                job.load.metrics.failed(reason, now - job.arrived);
-            }
-            if let Some(recorder) = &self.recorder {
-                record::refused(recorder, &job, &refusal, now);
-            }
-            job.refuse(refusal, now);
+        drop(wakeups);
+        for (job, refusal) in actions.refused {
+            job.refuse(refusal, now, self.recorder.as_ref());
         }
-        for (load, told) in acts.told {
-            match told {
-                Told::Started => load.metrics.sequence_started(),
-                Told::Ended(why) => load.metrics.sequence_ended(why),
-                Told::Slotted(waited) => load.metrics.slotted(waited),
+        for (load, change) in actions.sequences {
+            match change {
+                SequenceChange::Started => load.metrics.sequence_started(),
+                SequenceChange::Ended(why) => load.metrics.sequence_ended(why),
+                SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, whom, what) in acts.policies {
+        for (load, whom, what) in actions.policies {
             self.tell_policy(load, whom, what);
         }
-        if let Some(due) = acts.due {
+        if let Some(due) = actions.due {
             self.arm(due);
         }
     }
@@ -361,64 +329,15 @@ impl Model {
     /// Tells the timer of a deadline, if it is sooner than what it knows.
     fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
-            self.timer.arm(due, self);
+            let this = Arc::downgrade(self);
+            self.timer.arm(due, this);
         }
     }
 }
 
-fn job(
-    load: &Arc<Loaded>,
-    request: &mut InferRequest,
-    accepted: &Accepted,
-    now: Time,
-    reply: oneshot::Sender<Result<super::InferAnswer, Failure>>,
-) -> Job {
-    Job {
-        load: Arc::clone(load),
-        mark: std::mem::take(&mut request.id),
-        id: request.sequence.id.clone(),
-        inputs: Vec::new(),
-        outputs: accepted.outputs.clone(),
-        rows: accepted.rows,
-        arrived: now,
-        taken: now,
-        ticket: None,
-        seq: None,
-        counted: request.sequence.step.is_some(),
-        snapshot: None,
-        facts: Facts::of(request, &accepted.traits),
-        answer: None,
-        replayed: false,
-        reply,
-    }
-}
-
-impl Job {
-    fn with_inputs(self, inputs: Vec<Option<Tensor>>) -> Job {
-        Job { inputs, ..self }
-    }
-
-    /// What its row needs to run.
-    pub(super) fn work(&mut self, row: &sequor_core::RealRow) -> Work {
-        Work {
-            inputs: std::mem::take(&mut self.inputs),
-            rows: self.rows,
-            start: row.start,
-            end: row.end,
-            id: self.id.clone(),
-            slot: row.seat.map(|(_, slot)| slot.ix),
-        }
-    }
-}
-
-/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
-fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
-    match refusal {
-        Refusal::Cancelled => Some(FailureReason::Canceled),
-        Refusal::QueueTimeout { .. } | Refusal::QueueFull { .. } | Refusal::BacklogFull { .. } | Refusal::Policy(_) => {
-            Some(FailureReason::Rejected)
-        }
-        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
-        _ => None,
+impl Tick for Model {
+    fn tick(self: Arc<Self>) {
+        self.armed.store(Time::NEVER.0, Ordering::Release);
+        self.apply(Event::Tick);
     }
 }

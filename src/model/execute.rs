@@ -1,5 +1,5 @@
 //! One instance's means of running batches: states, contexts and where outputs go. A run has two halves: all of it is asked for, its states
-//! committed among it ([`Executor::submit`]); and once the device has done it, its outputs are taken apart ([`Submitted::land`]). On the
+//! committed among it ([`Executor::submit`]); and once the device has done it, its outputs are taken apart ([`Submitted::wait`]). On the
 //! host all is done when it is asked for, and the second half follows at once. Knows no lock and no client.
 
 use std::sync::{Arc, OnceLock};
@@ -14,17 +14,17 @@ use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
 use super::loaded::Loaded;
-use super::ports::{Held, Outlets, feed};
+use super::placement::Placement;
+use super::ports::{OutputMemory, RunMemory, feed};
 use super::run_error::RunError;
-use super::site::Site;
 use super::slots::Slots;
-use super::work::{Extent, Outcome, Spent, StateNow, Work};
+use super::work::{Outcome, RunSize, RunTimes, StateNow, Work};
 
 #[derive(Debug)]
 pub(super) struct Executor {
     load: Arc<Loaded>,
     pub(super) slots: Slots,
-    outlets: Outlets,
+    outputs: OutputMemory,
     /// By the optional inputs that are there.
     contexts: Vec<(Wiring, Box<dyn Context>)>,
     graph: Arc<dyn Graph>,
@@ -45,20 +45,20 @@ pub(super) struct Submitted {
     mark: Mark,
     /// Each row of the batch: what its state is then, or padding.
     rows: Vec<Option<StateNow>>,
-    pub(super) extent: Extent,
+    pub(super) size: RunSize,
     /// What the device writes, and may still read.
-    held: Held,
+    held: RunMemory,
 }
 
 impl Executor {
-    pub(super) fn new(load: Arc<Loaded>, site: Site, slots: u32, sided: bool) -> Result<Executor, RunError> {
-        let Site { graph, device, pool, gpu } = site;
+    pub(super) fn new(load: Arc<Loaded>, placement: Placement, slots: u32, sided: bool) -> Result<Executor, RunError> {
+        let Placement { graph, device, pool, gpu } = placement;
         let store = Store::new(&device, load.states.clone(), slots, sided)?;
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];
-        let outlets = Outlets::new(&device, pool, &load.settings)?;
+        let outputs = OutputMemory::new(&device, pool, &load.settings)?;
         let (slots, lost) = (Slots::new(store, gpu), Arc::default());
-        Ok(Executor { load, slots, outlets, contexts, graph, device, lost })
+        Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
     }
 
     /// Memory to lay out the inputs of a batch in. Each batch that is under way needs one of its own.
@@ -71,9 +71,9 @@ impl Executor {
         &mut self,
         staging: &mut Staging,
         batch: &[Option<Work>],
-        spent: &mut Spent,
+        times: &mut RunTimes,
     ) -> Result<Vec<Outcome>, RunError> {
-        self.submit(staging, batch, spent)?.land(spent)
+        self.submit(staging, batch, times)?.wait(times)
     }
 
     /// Asks for a run, and for everything that belongs to it. When this returns, its states are committed as far as whatever is asked for
@@ -82,16 +82,16 @@ impl Executor {
         &mut self,
         staging: &mut Staging,
         batch: &[Option<Work>],
-        spent: &mut Spent,
+        times: &mut RunTimes,
     ) -> Result<Submitted, RunError> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone().into());
         }
-        let mut held = Held::default();
-        let asked = self.ask(staging, batch, spent, &mut held).and_then(|(at, bound)| {
+        let mut held = RunMemory::default();
+        let asked = self.ask(staging, batch, times, &mut held).and_then(|(at, bound)| {
             let ran = Instant::now();
             let rows = self.commit(at, batch, &bound, &mut held);
-            spent.state_out += ran.elapsed();
+            times.state_out += ran.elapsed();
             rows
         });
         match asked {
@@ -108,12 +108,12 @@ impl Executor {
         &self,
         batch: &[Option<Work>],
         rows: Vec<Option<StateNow>>,
-        held: Held,
+        held: RunMemory,
     ) -> Result<Submitted, RunError> {
         // Without a mark nobody learns when its states are there: they are as good as lost.
         let mark = self.device.mark().inspect_err(|error| lose(&self.lost, error))?;
         let (load, device, lost) = (Arc::clone(&self.load), Arc::clone(&self.device), Arc::clone(&self.lost));
-        Ok(Submitted { load, device, lost, mark, rows, extent: Extent::of(batch), held })
+        Ok(Submitted { load, device, lost, mark, rows, size: RunSize::of(batch), held })
     }
 
     /// Lays out, binds and runs: by which context, and with which states.
@@ -121,16 +121,16 @@ impl Executor {
         &mut self,
         staging: &mut Staging,
         batch: &[Option<Work>],
-        spent: &mut Spent,
-        held: &mut Held,
+        times: &mut RunTimes,
+        held: &mut RunMemory,
     ) -> Result<(usize, Bound), RunError> {
         let began = Instant::now();
         let bound = self.prepare(staging, batch)?;
         let at = self.context_for(batch)?;
         let ran = Instant::now();
-        spent.state_in += ran - began;
+        times.state_in += ran - began;
         self.run_context(at, staging, batch, &bound, held)?;
-        spent.run += ran.elapsed();
+        times.run += ran.elapsed();
         Ok((at, bound))
     }
 
@@ -166,7 +166,7 @@ impl Executor {
         staging: &Staging,
         batch: &[Option<Work>],
         bound: &Bound,
-        held: &mut Held,
+        held: &mut RunMemory,
     ) -> Result<(), RunError> {
         let store = &self.slots.store;
         let Some((wiring, context)) = self.contexts.get_mut(at) else { return Ok(()) };
@@ -174,10 +174,10 @@ impl Executor {
         for (source, name) in wiring.inputs.iter().zip(&wiring.input_names) {
             feeds.push(feed(staging, store, bound, *source, name)?);
         }
-        held.pooled = self.outlets.reserve(&self.load.settings, wiring, Extent::of(batch).executed)?;
+        held.pooled = self.outputs.reserve(&self.load.settings, wiring, RunSize::of(batch).executed)?;
         let mut fetches = Vec::with_capacity(wiring.outputs.len());
         for (sink, place) in wiring.outputs.iter().zip(&mut held.pooled) {
-            fetches.push(self.outlets.fetch(store, bound, *sink, place)?);
+            fetches.push(self.outputs.fetch(store, bound, *sink, place)?);
         }
         let ran = context.run(&feeds, &mut fetches);
         let produced = fetches.into_iter().map(|fetch| match fetch {
@@ -195,15 +195,15 @@ impl Executor {
         at: usize,
         batch: &[Option<Work>],
         bound: &Bound,
-        held: &mut Held,
+        held: &mut RunMemory,
     ) -> Result<Vec<Option<StateNow>>, RunError> {
         let store = &mut self.slots.store;
         let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
         let fresh = fresh(store, wiring, held);
         store.check(bound, &fresh)?;
-        self.outlets.room(store, bound, wiring, held)?;
-        held.cuts = cuts(&self.load.settings, &self.outlets, store, (wiring, bound), batch, held)?;
-        self.outlets.send(store, bound, wiring, held)?;
+        self.outputs.room(store, bound, wiring, held)?;
+        held.cuts = cuts(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
+        self.outputs.send(store, bound, wiring, held)?;
         let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
         store.commit(bound, fresh, &good)?;
         let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
@@ -219,15 +219,15 @@ impl Submitted {
     }
 
     /// Waits until the device has done it: the outcome of each request. If that fails, the device is lost.
-    pub(super) fn land(self, spent: &mut Spent) -> Result<Vec<Outcome>, RunError> {
+    pub(super) fn wait(self, times: &mut RunTimes) -> Result<Vec<Outcome>, RunError> {
         let asked = Instant::now();
-        let Submitted { load, device, lost, mark, rows, extent: _, held } = self;
+        let Submitted { load, device, lost, mark, rows, size: _, held } = self;
         let waited = device.wait(mark).inspect_err(|error| lose(&lost, error));
         let done = Instant::now();
-        spent.run += done - asked;
+        times.run += done - asked;
         waited?;
         let outcomes = outcomes(&load.settings, rows, held.cuts);
-        spent.state_out += done.elapsed();
+        times.state_out += done.elapsed();
         Ok(outcomes)
     }
 }
@@ -251,7 +251,7 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, cuts: Vec<Cut
 }
 
 /// The states that the backend allocated.
-fn fresh(store: &Store, wiring: &Wiring, held: &Held) -> Vec<Option<Fresh>> {
+fn fresh(store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {
     let mut fresh: Vec<Option<Fresh>> = store.specs().map(|_| None).collect();
     for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
         if let (Some(place), Some(p)) = (sink.state.and_then(|n| fresh.get_mut(n)), produced) {
@@ -264,18 +264,18 @@ fn fresh(store: &Store, wiring: &Wiring, held: &Held) -> Vec<Option<Fresh>> {
 /// The clients' outputs, ready to be cut, in the order of the settings.
 fn cuts(
     settings: &ModelSettings,
-    outlets: &Outlets,
+    outputs: &OutputMemory,
     store: &Store,
     (wiring, bound): (&Wiring, &Bound),
     batch: &[Option<Work>],
-    held: &mut Held,
+    held: &mut RunMemory,
 ) -> Result<Vec<Cut>, RunError> {
     let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();
     let mut cuts: Vec<Option<Cut>> = std::iter::repeat_with(|| None).take(settings.outputs.len()).collect();
     for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
         let Some(n) = sink.client else { continue };
         let (Some(output), Some(place)) = (settings.outputs.get(n), cuts.get_mut(n)) else { continue };
-        let Some((shape, data)) = outlets.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
+        let Some((shape, data)) = outputs.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
         *place = Some(match settings.max_batch_size {
             0 => Cut::whole(output.dtype, shape, data),
             _ => Cut::rows(&output.name, output.dtype, &shape, data, &parts)?,

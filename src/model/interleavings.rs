@@ -58,12 +58,12 @@ fn whole(repository: &Repository, id: u64) {
 }
 
 /// The same from a socket's thread, which does steps of the model itself.
-fn whole_in_turns(repository: &Repository, id: u64) {
-    let mut turn = Turn::begin();
+fn whole_inline(repository: &Repository, id: u64) {
+    let mut inline = InlineScope::begin();
     let sent = send(repository, id);
-    while turn.run() {}
+    while inline.run() {}
     // What came to be left to this thread in the meantime is handed on.
-    drop(turn);
+    drop(inline);
     check(id, sent);
 }
 
@@ -91,7 +91,7 @@ fn broken(repository: &Repository, id: u64) {
         Err(Failure::Refused(refused)) => assert_eq!(refused.refusal, sequor_core::Refusal::Cancelled),
         Err(other) => panic!("{other}"),
     }
-    whole_in_turns(repository, id);
+    whole_inline(repository, id);
 }
 
 /// The model's folder; it is written once and loaded for every schedule. With `GPU` before them, instances run on a stand-in for one.
@@ -121,7 +121,7 @@ fn house(folder: &Path, operator: Option<fn(&Repository)>) {
         let repository = repository.clone();
         shuttle::thread::spawn(move || run(&repository))
     };
-    let clients = [act(|r| whole(r, 1)), act(|r| broken(r, 2)), act(|r| whole_in_turns(r, 3))];
+    let clients = [act(|r| whole(r, 1)), act(|r| broken(r, 2)), act(|r| whole_inline(r, 3))];
     let time = act(|r| (0..3).for_each(|_| r.tick()));
     let operator = operator.map(act);
     for client in clients {
@@ -156,7 +156,7 @@ fn equip(repository: &Repository) {
     repository.run_plugins(Rules::default(), Box::new(make)).unwrap();
 }
 
-/// What an operator does while requests run. The keeper's work is done here too: nobody else holds what these hold.
+/// What an operator does while requests run. The maintenance thread's work is done here too: nobody else holds what these hold.
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {

@@ -1,18 +1,26 @@
 //! A request on its way through the server: what it brought, who waits for it, and what its run has left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Id, Refusal, Seq, Time};
+use sequor_core::{Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::state::budget::Ticket;
+use crate::telemetry::trace::refusal_reason;
+use crate::telemetry::{FailureReason, Recorder};
 use crate::tensor::{Named, Tensor};
 
+use super::intake::Accepted;
 use super::loaded::Loaded;
 use super::record::Facts;
-use super::request::{InferAnswer, Parameter};
+use super::request::{InferAnswer, InferRequest, Parameter};
+use super::work::Work;
+
+/// What a request is answered with.
+pub(super) type Reply = Result<InferAnswer, Failure>;
 
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
@@ -42,12 +50,65 @@ pub(super) struct Job {
     pub(super) answer: Option<Result<Vec<Tensor>, Failure>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
-    pub(super) reply: oneshot::Sender<Result<InferAnswer, Failure>>,
+    pub(super) reply: oneshot::Sender<Reply>,
 }
 
 impl Job {
-    /// Sends what the run has left.
-    pub(super) fn release(self) {
+    /// A request that was accepted, on its way to its queue.
+    pub(super) fn new(
+        load: Arc<Loaded>,
+        request: InferRequest,
+        accepted: Accepted,
+        now: Time,
+        reply: oneshot::Sender<Reply>,
+    ) -> Job {
+        Job {
+            load,
+            facts: Facts::of(&request, &accepted.traits),
+            counted: request.sequence.step.is_some(),
+            mark: request.id,
+            id: request.sequence.id,
+            inputs: accepted.inputs,
+            outputs: accepted.outputs,
+            rows: accepted.rows,
+            arrived: now,
+            taken: now,
+            ticket: None,
+            seq: None,
+            snapshot: None,
+            answer: None,
+            replayed: false,
+            reply,
+        }
+    }
+
+    /// What its row needs to run.
+    pub(super) fn work(&mut self, row: &RealRow) -> Work {
+        Work {
+            inputs: std::mem::take(&mut self.inputs),
+            rows: self.rows,
+            start: row.start,
+            end: row.end,
+            id: self.id.clone(),
+            slot: row.seat.map(|(_, slot)| slot.ix),
+        }
+    }
+
+    /// Counts, records and sends what the run has left.
+    pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
+        let total = now - self.arrived;
+        match &self.answer {
+            Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
+            _ => self.load.metrics.failed(FailureReason::Backend, total),
+        }
+        if let Some(recorder) = recorder {
+            let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
+            self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
+        }
+        self.send();
+    }
+
+    fn send(self) {
         let answer = match self.answer {
             Some(Ok(tensors)) => Ok(tensors),
             Some(Err(failure)) => Err(failure),
@@ -72,9 +133,32 @@ impl Job {
         let _ = self.reply.send(answer);
     }
 
-    /// Says why it was not run.
-    pub(super) fn refuse(self, refusal: Refusal, now: Time) {
+    fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
+        recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
+    }
+
+    /// Counts, records and says why it was not run.
+    pub(super) fn refuse(self, refusal: Refusal, now: Time, recorder: Option<&Recorder>) {
+        self.load.metrics.dequeued(1);
+        if let Some(reason) = failure_reason(&refusal) {
+            self.load.metrics.failed(reason, now - self.arrived);
+        }
+        if let Some(recorder) = recorder {
+            self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
+        }
         let refused = self.load.refused(refusal, self.id.clone(), now);
         let _ = self.reply.send(Err(refused));
+    }
+}
+
+/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
+fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
+    match refusal {
+        Refusal::Cancelled => Some(FailureReason::Canceled),
+        Refusal::QueueTimeout { .. } | Refusal::QueueFull { .. } | Refusal::BacklogFull { .. } | Refusal::Policy(_) => {
+            Some(FailureReason::Rejected)
+        }
+        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
+        _ => None,
     }
 }

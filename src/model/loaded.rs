@@ -20,10 +20,10 @@ use crate::plugin::{Attachment, Outlet};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
-use super::instance::Handle;
-use super::keep::Mailbox;
-use super::turn::Pace;
-use super::work::{Extent, Spent};
+use super::handle::Handle;
+use super::mailbox::Mailbox;
+use super::step_time::StepTime;
+use super::work::{RunSize, RunTimes};
 use super::{Metadata, TensorMetadata};
 
 #[derive(Debug)]
@@ -47,8 +47,7 @@ pub(super) struct Loaded {
     pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
-    /// How long its steps take.
-    pub(super) pace: Pace,
+    pub(super) step_time: StepTime,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
@@ -86,7 +85,7 @@ impl Loaded {
             metadata,
             metrics,
             handles: OnceLock::new(),
-            pace: Pace::default(),
+            step_time: StepTime::default(),
             hold,
             auto,
             candidates,
@@ -133,12 +132,12 @@ impl Loaded {
     }
 
     /// Notes a run.
-    pub(super) fn ran(&self, extent: Extent, spent: &Spent) {
-        self.metrics.executed(&extent.times(spent));
+    pub(super) fn ran(&self, size: RunSize, times: &RunTimes) {
+        self.metrics.executed(&size.times(times));
         self.metrics.ran_at(SystemTime::now());
     }
 
-    pub(super) fn handle(&self, instance: u16) -> Option<&Handle> {
+    fn handle(&self, instance: u16) -> Option<&Handle> {
         self.handles.get()?.get(usize::from(instance))
     }
 
@@ -146,6 +145,12 @@ impl Loaded {
         if let Some(handle) = self.handle(instance) {
             handle.thread.unpark();
         }
+    }
+
+    /// Does a step of an instance in place of its own thread, if that is at rest. Whether nothing is left for that thread.
+    pub(super) fn try_step(&self, instance: u16) -> bool {
+        let inline = self.handle(instance).and_then(|handle| handle.inline.as_ref()?.upgrade());
+        inline.is_some_and(|instance| instance.try_step())
     }
 
     pub(super) fn wake_all(&self) {
@@ -206,6 +211,17 @@ impl Loaded {
         };
         spec.limits.candidates = self.candidates.max(1);
         spec
+    }
+}
+
+/// A strategy's name, as operators and recordings read it.
+pub(super) fn strategy_name(strategy: &Strategy) -> &'static str {
+    match strategy {
+        Strategy::Stateless { batching: false, .. } => "default",
+        Strategy::Stateless { .. } => "dynamic",
+        Strategy::Direct { .. } => "direct",
+        Strategy::Oldest { .. } => "oldest",
+        Strategy::Deadline { .. } => "deadline",
     }
 }
 

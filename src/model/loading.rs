@@ -16,13 +16,14 @@ use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, GraphPort, GraphSignature, versions};
 use crate::error::LoadError;
 
-use super::crew::Crew;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
-use super::loaded::Loaded;
+use super::instance::Identity;
+use super::loaded::{Loaded, strategy_name};
+use super::placement::Placement;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
-use super::site::Site;
-use super::{site, sync};
+use super::runner::Runner;
+use super::{placement, sync};
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -32,7 +33,7 @@ type Faults = Vec<LoadError>;
 /// A load that can be taken into service.
 struct Prepared {
     load: Arc<Loaded>,
-    crews: Vec<Crew>,
+    runners: Vec<Runner>,
 }
 
 /// What is about to serve.
@@ -137,17 +138,17 @@ impl Repository {
     // === one version ===
 
     fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
-        let sites = self.sites(&draft.file(version), &draft.processors())?;
-        let Some(first) = sites.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
+        let placements = self.placements(&draft.file(version), &draft.processors())?;
+        let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
-        self.equip(version, settings, sites, auto.clone()).map_err(|e| vec![e])
+        self.equip(version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 
     fn equip(
         &self,
         version: u64,
         settings: ModelSettings,
-        sites: Vec<Site>,
+        placements: Vec<Placement>,
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
         let shared = &self.0;
@@ -157,9 +158,9 @@ impl Repository {
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
         let shown = (hold, candidates, texts, shared.options.depth);
         let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
-        let crews = sites.into_iter().map(|site| Crew::new(&load, site)).collect::<Result<_, _>>();
-        let crews = crews.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
-        Ok(Prepared { load, crews })
+        let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
+        let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
+        Ok(Prepared { load, runners })
     }
 
     /// Numbers are used once, for the core keeps what it knows of a load by it.
@@ -215,7 +216,7 @@ impl Repository {
 
     /// Takes a load into service and starts its threads.
     fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
-        let Prepared { load, crews } = prepared;
+        let Prepared { load, runners } = prepared;
         let scheduler = self.scheduler_for(model, &load)?;
         model.add(&load);
         if let Some(scheduler) = scheduler {
@@ -223,8 +224,10 @@ impl Repository {
         }
         let (mut threads, mut handles) = (Vec::new(), Vec::new());
         let mut failed = None;
-        for (n, crew) in (0u16..).zip(crews) {
-            match crew.start(model, &load, Instance { load: load.key, n }, &mut threads) {
+        for (n, runner) in (0u16..).zip(runners) {
+            let instance = Instance { load: load.key, n };
+            let identity = Identity { model: Arc::clone(model), load: Arc::clone(&load), instance };
+            match runner.start(identity, &mut threads) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
                     failed = Some(error);
@@ -291,17 +294,7 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
-        on: site::told(&load.settings.processors, &load.auto),
-    }
-}
-
-pub(super) fn strategy_name(strategy: &sequor_core::Strategy) -> &'static str {
-    match strategy {
-        sequor_core::Strategy::Stateless { batching: false, .. } => "default",
-        sequor_core::Strategy::Stateless { .. } => "dynamic",
-        sequor_core::Strategy::Direct { .. } => "direct",
-        sequor_core::Strategy::Oldest { .. } => "oldest",
-        sequor_core::Strategy::Deadline { .. } => "deadline",
+        on: placement::told(&load.settings.processors, &load.auto),
     }
 }
 

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Weak;
 
-use super::plugins::Decides;
 use super::repository::{Repository, Shared};
 use super::schedule_file;
+use super::scheduler_choice::SchedulerChoice;
 use crate::plugin::ModelFiles;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Files {
         let models = repository.0.models.read();
         let decides = |(name, entry): (&String, &super::repository::Entry)| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
-            let by_file = matches!(entry.decides, Decides::File) && at.plugin() == plugin;
+            let by_file = matches!(entry.decides, SchedulerChoice::File) && at.plugin() == plugin;
             by_file.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
         };
         models.iter().filter_map(decides).collect()

@@ -193,7 +193,7 @@ fn one_that_traps_is_made_anew_by_the_keeper() {
     rig.house.repository.attach(&attach("trap"), BY).unwrap();
     assert_eq!(rig.house.sum(1, 5, |s| s.start = true), 5);
     rig.versions.lock()["trap"].does(Does::First);
-    // The keeper needs its back-off; requests do not wait for it.
+    // Maintenance needs its back-off; requests do not wait for it.
     while rig.state("trap") != State::Active {
         rig.house.sum(2, 1, |s| s.start = true);
     }

@@ -13,21 +13,11 @@ use crate::plugin::{Attachment, MakeSource, Ready, Registry, Rules, Terms, Unfit
 
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
-use super::loaded::Loaded;
-use super::loading::strategy_name;
+use super::loaded::{Loaded, strategy_name};
 use super::plugin_files::Files;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
-
-/// Who says which plug-in decides for a model.
-#[derive(Debug, Clone, Default)]
-pub(super) enum Decides {
-    /// Its `sequor.toml`.
-    #[default]
-    File,
-    /// An operator, until the server ends: this one, or none.
-    Runtime(Option<Attach>),
-}
+use super::scheduler_choice::SchedulerChoice;
 
 impl Repository {
     /// Says where plug-ins come from. To be called once, before any model is loaded.
@@ -59,13 +49,13 @@ impl Repository {
     ) -> Result<Option<Arc<Attachment>>, LoadError> {
         let decides = self.edit(&model.name, |entry| entry.decides.clone());
         match (decides, &load.settings.scheduler) {
-            (Decides::Runtime(None), _) | (Decides::File, None) => Ok(None),
-            (Decides::Runtime(Some(how)), _) => Ok(self
+            (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
+            (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
                 .equipped()
                 .and_then(|registry| self.tried(registry, &how.plugin, self.terms(registry, &how), model, load))
                 .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
                 .ok()),
-            (Decides::File, Some(says)) => {
+            (SchedulerChoice::File, Some(says)) => {
                 let fault = |what: String| LoadError::Config { at: says.at.clone(), code: code::PLUGIN, what };
                 self.by_file(says, model, load).map(Some).map_err(|error| fault(error.to_string()))
             }
@@ -183,7 +173,7 @@ impl Repository {
         if how.save {
             registry.audit("save", &how.plugin, &how.model, by, &before, &after);
         } else {
-            self.edit(&how.model, |entry| entry.decides = Decides::Runtime(Some(how.clone())));
+            self.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
         }
         Ok(())
     }
@@ -216,7 +206,7 @@ impl Repository {
         let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
-        self.edit(&how.model, |entry| entry.decides = Decides::File);
+        self.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
         self.says_what_serves(&how.model, &directory);
         Ok(())
     }
@@ -245,7 +235,7 @@ impl Repository {
         if !any {
             return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
         }
-        self.edit(model, |entry| entry.decides = Decides::Runtime(None));
+        self.edit(model, |entry| entry.decides = SchedulerChoice::Runtime(None));
         registry.audit("detach", name, model, by, &before, "");
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(super) fn feed<'a>(
 
 /// Whatever one run writes for clients, by the graph's outputs. It stays until the run is over, also if that fails.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct RunMemory {
     /// Host memory, where the size is known or was learnt from the run.
     pub(super) pooled: Vec<Option<(Shape, Pooled)>>,
     /// What the backend allocated.
@@ -46,7 +46,7 @@ pub(super) struct Held {
 
 /// Where outputs for clients are written.
 #[derive(Debug)]
-pub(super) struct Outlets {
+pub(super) struct OutputMemory {
     device: Arc<dyn Device>,
     pool: Pool,
     /// On an accelerator, by their place in the settings: where outputs lie before they are sent. One of each is enough, for what is sent
@@ -54,12 +54,16 @@ pub(super) struct Outlets {
     written: Vec<Buffer>,
 }
 
-impl Outlets {
-    pub(super) fn new(device: &Arc<dyn Device>, pool: Pool, settings: &ModelSettings) -> Result<Outlets, RunError> {
+impl OutputMemory {
+    pub(super) fn new(
+        device: &Arc<dyn Device>,
+        pool: Pool,
+        settings: &ModelSettings,
+    ) -> Result<OutputMemory, RunError> {
         let away = device.place() != Place::Host;
         let outputs = settings.outputs.iter().filter(|_| away);
         let written = outputs.map(|_| Buffer::new(device, 0)).collect::<Result<_, _>>()?;
-        Ok(Outlets { device: Arc::clone(device), pool, written })
+        Ok(OutputMemory { device: Arc::clone(device), pool, written })
     }
 
     /// Memory for the outputs whose size is known; `None` where the backend shall allocate, or a state is written.
@@ -109,7 +113,13 @@ impl Outlets {
     }
 
     /// On an accelerator, takes host memory for what the run has shown the size of, and for states that clients are sent as well.
-    pub(super) fn room(&self, store: &Store, bound: &Bound, wiring: &Wiring, held: &mut Held) -> Result<(), RunError> {
+    pub(super) fn room(
+        &self,
+        store: &Store,
+        bound: &Bound,
+        wiring: &Wiring,
+        held: &mut RunMemory,
+    ) -> Result<(), RunError> {
         if self.written.is_empty() {
             return Ok(());
         }
@@ -133,7 +143,7 @@ impl Outlets {
         store: &mut Store,
         bound: &Bound,
         wiring: &Wiring,
-        held: &mut Held,
+        held: &mut RunMemory,
     ) -> Result<(), RunError> {
         for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
             let Some((n, buffer)) = sink.client.and_then(|n| Some((n, self.written.get_mut(n)?))) else { continue };

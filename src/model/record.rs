@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, LoadSpec, Refusal, Strategy, Time, Traits};
+use sequor_core::{Expiry, LoadSpec, Strategy, Time, Traits};
 
-use crate::telemetry::Recorder;
 use crate::telemetry::record::Through;
-use crate::telemetry::trace::{self, refusal_reason};
+use crate::telemetry::trace;
 
-use super::job::Job;
-use super::loaded::Loaded;
+use super::loaded::{Loaded, strategy_name};
 use super::request::InferRequest;
 
 /// What is known of a request when it is admitted, and the size of its batch.
@@ -38,6 +36,32 @@ impl Facts {
             batch: 0,
         }
     }
+
+    /// What a recording is told of a request once it is through: how long it waited and ran, and what became of it.
+    pub(super) fn through(
+        &self,
+        load: &Loaded,
+        arrived: Time,
+        (queue, run): (Duration, Duration),
+        outcome: &'static str,
+    ) -> Through {
+        let Facts { start, end, bytes, shape, priority, timeout, batch } = *self;
+        Through {
+            arrived_us: micros(arrived - Time::ZERO),
+            model: load.settings.name.as_str().into(),
+            version: load.version,
+            start,
+            end,
+            bytes,
+            shape,
+            priority,
+            timeout_us: timeout.map(micros),
+            queue_us: micros(queue),
+            run_us: micros(run),
+            batch,
+            outcome,
+        }
+    }
 }
 
 pub(super) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
@@ -53,44 +77,13 @@ pub(super) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
     trace::Load {
         load: load.settings.name.clone().into(),
         version: load.version,
-        strategy: super::loading::strategy_name(&spec.strategy).into(),
+        strategy: strategy_name(&spec.strategy).into(),
         instances: spec.instances,
         slots: spec.slots(),
         max_batch: spec.max_batch,
         delay_us: micros(delay),
         idle_us: idle,
     }
-}
-
-/// A request is about to be answered.
-pub(super) fn released(recorder: &Recorder, job: &Job, now: Time) {
-    let outcome = if matches!(job.answer, Some(Ok(_))) { "ok" } else { "failed" };
-    tell(recorder, job, job.taken - job.arrived, now - job.taken, outcome);
-}
-
-/// A request is about to be refused.
-pub(super) fn refused(recorder: &Recorder, job: &Job, refusal: &Refusal, now: Time) {
-    tell(recorder, job, now - job.arrived, Duration::ZERO, refusal_reason(refusal));
-}
-
-fn tell(recorder: &Recorder, job: &Job, queue: Duration, run: Duration, outcome: &'static str) {
-    let Facts { start, end, bytes, shape, priority, timeout, batch } = job.facts;
-    let through = Through {
-        arrived_us: micros(job.arrived - Time::ZERO),
-        model: job.load.settings.name.as_str().into(),
-        version: job.load.version,
-        start,
-        end,
-        bytes,
-        shape,
-        priority,
-        timeout_us: timeout.map(micros),
-        queue_us: micros(queue),
-        run_us: micros(run),
-        batch,
-        outcome,
-    };
-    recorder.request(&job.id, through);
 }
 
 fn micros(span: Duration) -> u64 {

@@ -24,11 +24,11 @@ use super::clock::Clock;
 use super::control::Control;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
-use super::keep::KeepError;
 use super::loaded::Loaded;
-use super::plugins::Decides;
+use super::scheduler_choice::SchedulerChoice;
+use super::state_transfer::TransferError;
 use super::timer::Timer;
-use super::{InferRequest, Metadata, Pending, site, sync};
+use super::{InferRequest, Metadata, Pending, placement, sync};
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) control: OnceLock<Control>,
     /// Threads of instances, to be waited for at the end.
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
-    pub(super) gpus: Mutex<site::InUse>,
+    pub(super) gpus: Mutex<placement::InUse>,
     pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
     /// Names of the headers that features come from.
@@ -126,7 +126,7 @@ pub(super) struct Entry {
     pub(super) served: Option<Fingerprint>,
     pub(super) tried: Option<Fingerprint>,
     /// Who says which plug-in decides for it.
-    pub(super) decides: Decides,
+    pub(super) decides: SchedulerChoice,
     /// Held while the model is loaded or unloaded: one after the other.
     pub(super) gate: Arc<Mutex<()>>,
 }
@@ -300,7 +300,7 @@ impl Repository {
     pub(super) fn tick(&self) {
         // Nothing is held where others may come in between.
         let models: Vec<_> = self.0.models.read().values().filter_map(|entry| entry.model.clone()).collect();
-        models.iter().for_each(|model| model.tick());
+        models.into_iter().for_each(super::timer::Tick::tick);
     }
 
     /// Live sequences of all models.
@@ -369,16 +369,17 @@ impl Served {
     }
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
-        self.model.submit(request, self.version)
+        let (answer, req) = self.model.submit(request, self.version)?;
+        Ok(Pending::new(answer, Arc::clone(&self.model), req))
     }
 
     /// The state of a live sequence as a `.safetensors` file. Waits until no batch of its instance runs.
-    pub fn export(&self, id: &Id) -> Result<Vec<u8>, KeepError> {
+    pub fn export(&self, id: &Id) -> Result<Vec<u8>, TransferError> {
         self.model.export(id, self.version)
     }
 
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
-    pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), KeepError> {
+    pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
         self.model.import(&self.load, id, file)
     }
 }

@@ -14,9 +14,9 @@ use crate::plugin::Attachment;
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
+use super::batch_run::{FinishedBatch, TakenBatch};
 use super::job::Job;
 use super::loaded::Loaded;
-use super::taken::Over;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -28,7 +28,7 @@ pub(super) struct Table {
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
     effects: Vec<Effect>,
-    acts: Acts,
+    actions: Actions,
 }
 
 /// A live sequence: its load, its state memory, and its last answer where the client counts its steps.
@@ -51,7 +51,7 @@ pub(super) struct Import {
 
 /// What happened to a sequence, for the metrics.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum SequenceChange {
     Started,
     Ended(Why),
     Slotted(Duration),
@@ -59,7 +59,7 @@ pub(super) enum Told {
 
 /// What a load's external policy is told, or what is counted of it.
 #[derive(Debug)]
-pub(super) enum ToPolicy {
+pub(super) enum PolicyNotice {
     /// What happened, from this serial number on, and whether some before it were dropped.
     News(u64, Vec<Observed>, bool),
     Fallback,
@@ -68,30 +68,22 @@ pub(super) enum ToPolicy {
 
 /// What is to be done after the lock is given back.
 #[derive(Debug, Default)]
-pub(super) struct Acts {
+pub(super) struct Actions {
     pub(super) refused: Vec<(Box<Job>, Refusal)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     pub(super) released: Vec<Box<Job>>,
     pub(super) wake: Vec<Instance>,
-    pub(super) told: Vec<(Arc<Loaded>, Told)>,
+    pub(super) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
     /// For whoever decides for a load: who that is, is said once all is known.
-    pub(super) policies: Vec<(Load, Option<Arc<Attachment>>, ToPolicy)>,
+    pub(super) policies: Vec<(Load, Option<Arc<Attachment>>, PolicyNotice)>,
     /// When something is due next.
     pub(super) due: Option<Time>,
-}
-
-/// A batch with the requests it runs.
-#[derive(Debug)]
-pub(super) struct Task {
-    pub(super) batch: Batch,
-    /// One for each row; `None` is padding.
-    pub(super) jobs: Vec<Option<(Req, Box<Job>)>>,
 }
 
 /// What an instance's thread does next.
 #[derive(Debug)]
 pub(super) enum Step {
-    Run(Task),
+    Run(TakenBatch),
     /// A question to the load's external policy.
     Ask(Box<Round>),
     Tidy(Vec<SlotOp>),
@@ -102,7 +94,7 @@ pub(super) enum Step {
 impl Table {
     pub(super) fn apply(&mut self, now: Time, event: Event) {
         self.core.apply(now, event, &mut self.effects);
-        self.digest();
+        self.take_effects();
     }
 
     /// Enters a request and puts it in its queue.
@@ -138,8 +130,8 @@ impl Table {
     }
 
     /// Takes back a batch that is over, with its requests.
-    pub(super) fn give_back(&mut self, now: Time, over: Over) {
-        let Over { batch, jobs, rows } = over;
+    pub(super) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
+        let FinishedBatch { batch, jobs, rows } = finished;
         for (req, job) in jobs {
             if let Some(place) = self.jobs.get_mut(req) {
                 *place = Some(job);
@@ -163,13 +155,13 @@ impl Table {
         if planned {
             return self.step(now, who, next);
         }
-        self.digest();
+        self.take_effects();
         self.next(now, who)
     }
 
     fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
         // Before requests are lent: what the effects say of a request is noted in it.
-        self.digest();
+        self.take_effects();
         match next {
             Next::Run(batch) => Step::Run(self.lend(now, batch)),
             Next::Tidy(ops) => Step::Tidy(ops),
@@ -181,11 +173,11 @@ impl Table {
     }
 
     /// What is to be done now that the lock is about to be given back.
-    pub(super) fn settle(&mut self) -> Acts {
-        Acts { due: self.core.due(), ..std::mem::take(&mut self.acts) }
+    pub(super) fn settle(&mut self) -> Actions {
+        Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 
-    fn lend(&mut self, now: Time, batch: Batch) -> Task {
+    fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
         let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &Row| match row {
             Row::Pad => None,
@@ -198,23 +190,23 @@ impl Table {
             }
         };
         let jobs = batch.rows.iter().map(lend).collect();
-        Task { batch, jobs }
+        TakenBatch { batch, jobs }
     }
 
-    fn digest(&mut self) {
+    fn take_effects(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Refuse(req, refusal) => {
-                    self.acts.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal)));
+                    self.actions.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal)));
                 }
                 Effect::Release(req) => self.release(req),
                 Effect::Replay(req, seq) => self.replay(req, seq),
-                Effect::Wake(instance) => self.acts.wake.push(instance),
-                Effect::Note(note) => self.hear(note),
+                Effect::Wake(instance) => self.actions.wake.push(instance),
+                Effect::Note(note) => self.take_note(note),
                 Effect::Tell(load) => {
                     let (first, news, lost) = self.core.observed(load);
-                    self.acts.policies.push((load, None, ToPolicy::News(first, news, lost)));
+                    self.actions.policies.push((load, None, PolicyNotice::News(first, news, lost)));
                 }
                 // The threads of the load find the question before their next step. No load names the stages that the others belong to.
                 Effect::Consult(_) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
@@ -230,7 +222,7 @@ impl Table {
         {
             live.kept = Some(tensors.clone());
         }
-        self.acts.released.push(job);
+        self.actions.released.push(job);
     }
 
     /// Answers a repeated step with the answer that was kept of it.
@@ -240,44 +232,44 @@ impl Table {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
                 job.replayed = true;
-                self.acts.released.push(job);
+                self.actions.released.push(job);
             }
-            None => self.acts.refused.push((job, Refusal::StepGone { want: 0 })),
+            None => self.actions.refused.push((job, Refusal::StepGone { want: 0 })),
         }
     }
 
-    fn hear(&mut self, note: Note) {
-        let told = match note {
+    fn take_note(&mut self, note: Note) {
+        let change = match note {
             // It begins anew, in the memory it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
                 live.kept = None;
-                (Arc::clone(&live.load), Told::Ended(why))
+                (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, _) if self.live_mut(seq).is_some() => {
-                self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Started))
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Started))
             }
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(Option::as_mut) else { return };
                 let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
                 self.put(seq, Some(Live { load: Arc::clone(&load), ticket, kept: None }));
-                Some((load, Told::Started))
+                Some((load, SequenceChange::Started))
             }
-            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, Told::Ended(why))),
+            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, SequenceChange::Ended(why))),
             Note::Slotted(seq, _, _, waited) => {
-                self.live_mut(seq).map(|live| (Arc::clone(&live.load), Told::Slotted(waited)))
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
             }
             Note::Fallback(load) => {
-                self.acts.policies.push((load, None, ToPolicy::Fallback));
+                self.actions.policies.push((load, None, PolicyNotice::Fallback));
                 None
             }
             Note::Stale(load, n) => {
-                self.acts.policies.push((load, None, ToPolicy::Stale(n)));
+                self.actions.policies.push((load, None, PolicyNotice::Stale(n)));
                 None
             }
             // Whoever asked has checked the answer too, and knows more of it.
             Note::Fault(..) => None,
         };
-        self.acts.told.extend(told);
+        self.actions.sequences.extend(change);
     }
 
     fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {

@@ -2,13 +2,19 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 use sequor_core::Time;
 
 use super::clock::Clock;
-use super::driver::Model;
+
+/// Whoever does what has come due.
+pub(super) trait Tick: Debug + Send + Sync {
+    #[cfg_attr(feature = "shuttle", allow(dead_code, reason = "ticks come from the test"))]
+    fn tick(self: Arc<Self>);
+}
 
 /// Clones share the thread. It ends when the last of them is dropped.
 #[derive(Debug, Clone)]
@@ -23,7 +29,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     due: BinaryHeap<Reverse<(Time, u64)>>,
-    models: std::collections::BTreeMap<u64, Weak<Model>>,
+    models: std::collections::BTreeMap<u64, Weak<dyn Tick>>,
     serial: u64,
 }
 
@@ -43,11 +49,11 @@ impl Timer {
     }
 
     /// Ticks the model at this time.
-    pub(super) fn arm(&self, at: Time, model: &Arc<Model>) {
+    pub(super) fn arm(&self, at: Time, model: Weak<dyn Tick>) {
         let mut queue = self.0.queue.lock();
         queue.serial += 1;
         let serial = queue.serial;
-        queue.models.insert(serial, Arc::downgrade(model));
+        queue.models.insert(serial, model);
         queue.due.push(Reverse((at, serial)));
         drop(queue);
         self.0.changed.notify_one();

@@ -41,13 +41,13 @@ pub(super) struct StateNow {
 
 /// How long the parts of one run took.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Spent {
+pub(super) struct RunTimes {
     pub(super) state_in: Duration,
     pub(super) run: Duration,
     pub(super) state_out: Duration,
 }
 
-impl Spent {
+impl RunTimes {
     pub(super) fn total(&self) -> Duration {
         self.state_in + self.run + self.state_out
     }
@@ -55,23 +55,23 @@ impl Spent {
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct RunSize {
     requests: u64,
     rows: u64,
     /// Padding included.
     pub(super) executed: u64,
 }
 
-impl Extent {
-    pub(super) fn of(batch: &[Option<Work>]) -> Extent {
+impl RunSize {
+    pub(super) fn of(batch: &[Option<Work>]) -> RunSize {
         let requests = batch.iter().flatten().count() as u64;
         let rows = batch.iter().flatten().map(|w| w.rows).sum();
-        Extent { requests, rows, executed: rows + batch.len() as u64 - requests }
+        RunSize { requests, rows, executed: rows + batch.len() as u64 - requests }
     }
 
-    pub(super) fn times(&self, spent: &Spent) -> BatchTimes {
+    pub(super) fn times(&self, times: &RunTimes) -> BatchTimes {
         let as_u32 = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let Spent { state_in, run, state_out } = *spent;
+        let RunTimes { state_in, run, state_out } = *times;
         let (requests, rows, executed) = (as_u32(self.requests), as_u32(self.rows), as_u32(self.executed));
         BatchTimes { requests, rows, executed, state_in, run, state_out }
     }

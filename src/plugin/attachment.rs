@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use sequor_core::{Asked, Decision, Fault, Hooks, Live, Load, Observed, Req, Round, Said, Time};
+use sequor_core::{Asked, Decision, Fault, Hooks, Load, Observed, Portion, Req, Round, Said, Time};
 
 use super::guest::{Limits, ModelFacts, Source, Struck};
 use super::health::{Health, Verdict};
+use super::invalid_answer;
 use super::journal::{Journal, Level};
 use super::lane::Lane;
 use super::meter::Meter;
-use super::nonsense;
 use super::outlet::Outlet;
 use super::recent::Recent;
 use super::report::LastFault;
@@ -40,8 +40,8 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Whether the load is there still.
     fn is_there(&self, load: Load) -> bool;
 
-    /// Who lives on this load; `None` once it is gone.
-    fn live(&self, load: Load) -> Option<Live>;
+    /// Who lives on this load, from this place of the table on, as far as there is room ([`sequor_core::Core::live`]); `None` once it is gone.
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion>;
 
     /// The client's id of a live sequence.
     fn sequence_text(&self, handle: u64) -> Option<String>;
@@ -231,7 +231,7 @@ impl Attachment {
     /// Holds an answer against what was shown.
     fn heed(&self, lane: &Arc<Lane>, round: &mut Round, said: Said) -> Answer {
         if let Err(fault) = round.check(&said) {
-            let what = nonsense::sentence(round, &said, fault);
+            let what = invalid_answer::sentence(round, &said, fault);
             let struck = Struck { fault, what };
             self.record(round, Some(&said), &struck);
             self.strike(Some(lane), &struck);
@@ -290,7 +290,7 @@ impl Attachment {
             return;
         }
         drop(serves);
-        self.metrics.struck(nonsense::word(struck.fault));
+        self.metrics.struck(invalid_answer::word(struck.fault));
         let now = self.clock.now();
         let lost = lane.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
         let (verdict, strikes) = {
@@ -298,7 +298,7 @@ impl Attachment {
             (health.struck(now, lost), health.strikes(now))
         };
         *self.last_fault.lock() = Some(LastFault {
-            kind: nonsense::word(struck.fault).to_owned(),
+            kind: invalid_answer::word(struck.fault).to_owned(),
             what: struck.what.clone(),
             at: std::time::SystemTime::now(),
         });
@@ -328,7 +328,7 @@ impl Attachment {
              sequor plugin show {name}; then unpark or rollback.",
             self.facts.name,
             super::health::WINDOW.as_secs(),
-            nonsense::word(struck.fault),
+            invalid_answer::word(struck.fault),
             struck.what,
             self.facts.strategy,
         )

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::{Memory, Timer};
+use super::clock_random::ClockAndRandom;
 use super::contract::sequor::plugin::{host, identity, types};
-use super::grants::Stock;
 use super::guest::{Limits, Services};
 
 /// Bytes of a line, at most.
@@ -27,7 +27,7 @@ pub(super) struct Held {
     pub(super) memory: Memory,
     /// The last error it logged during this call: what it says of itself if it then falls.
     pub(super) cried: Option<String>,
-    pub(super) stock: Stock,
+    pub(super) clock_random: ClockAndRandom,
     /// When the second began in which lines are counted.
     second: Option<Duration>,
     lines: u32,
@@ -36,10 +36,20 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(services: Arc<dyn Services>, limits: Limits, stock: Stock) -> Held {
+    pub(super) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> Held {
         let memory = Memory::new(limits.memory);
         let (second, counters) = (None, BTreeSet::new());
-        Held { services, timer: Timer::default(), memory, cried: None, stock, second, lines: 0, dropped: 0, counters }
+        Held {
+            services,
+            timer: Timer::default(),
+            memory,
+            cried: None,
+            clock_random,
+            second,
+            lines: 0,
+            dropped: 0,
+            counters,
+        }
     }
 
     /// Whether a line may still be written in this second, which `now` lies in.
@@ -71,7 +81,7 @@ impl Held {
 impl host::Host for Held {
     fn log(&mut self, level: u32, message: String) {
         let message = cut(message);
-        if self.may_write(self.stock.monotonic()) {
+        if self.may_write(self.clock_random.monotonic()) {
             self.services.log(level, &message);
         }
         if level == ERROR {
@@ -122,7 +132,7 @@ mod tests {
 
     fn held() -> (Held, Arc<Heard>) {
         let heard = Arc::new(Heard::default());
-        (Held::new(heard.clone(), Limits::default(), Stock::default()), heard)
+        (Held::new(heard.clone(), Limits::default(), ClockAndRandom::default()), heard)
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What a component asks for, held against what its world and the operator's grants give. Everything that is refused is named at once.
 
-use super::component::Refused;
 use super::contract;
 use super::grants::Grants;
 use super::outline::{Interface, Outline};
+use super::refused::Refused;
 
 /// The interfaces it imports; or a sentence that names all that it may not.
 pub(super) fn check(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, Refused> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sequor_core::Observed;
+use sequor_core::{Observed, Roster};
 
 use super::guest::Events;
 
@@ -15,11 +15,31 @@ pub(super) struct Inbox {
     /// Pieces by the serial number of their first.
     pieces: BTreeMap<u64, Vec<Observed>>,
     kept: usize,
-    /// Whoever reads, and the serial number it goes on from: what is before all of them is thrown away.
-    readers: BTreeMap<u64, u64>,
+    /// Whoever reads: what is before all of them is thrown away.
+    readers: BTreeMap<u64, Place>,
     next_reader: u64,
     /// How often something went missing for good.
     losses: u64,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// The serial number it goes on from.
+    next: u64,
+    /// Whom it knows already, of a newcomer that is not through yet with what happened while it was told who lives.
+    roster: Option<Roster>,
+}
+
+impl Place {
+    /// Whether this, which comes next, is to be told.
+    fn passes(&mut self, one: &Observed) -> bool {
+        let serial = self.next;
+        self.next += 1;
+        if self.roster.as_ref().is_some_and(|roster| serial >= roster.until()) {
+            self.roster = None;
+        }
+        self.roster.as_mut().is_none_or(|roster| roster.is_news(serial, one))
+    }
 }
 
 impl Inbox {
@@ -43,7 +63,7 @@ impl Inbox {
     pub(super) fn enter(&mut self) -> (u64, u64) {
         let reader = self.next_reader;
         self.next_reader += 1;
-        self.readers.insert(reader, 0);
+        self.readers.insert(reader, Place::default());
         (reader, self.losses)
     }
 
@@ -52,10 +72,10 @@ impl Inbox {
         self.forget();
     }
 
-    /// What is before this serial number this one is not to be told.
-    pub(super) fn goes_on_from(&mut self, reader: u64, next: u64) {
+    /// This one knows who lives, and is to be told what happens beyond that.
+    pub(super) fn goes_on_from(&mut self, reader: u64, roster: Roster) {
         if let Some(place) = self.readers.get_mut(&reader) {
-            *place = next;
+            *place = Place { next: roster.first(), roster: Some(roster) };
         }
     }
 
@@ -63,18 +83,17 @@ impl Inbox {
     pub(super) fn read(&mut self, reader: u64, keys: usize, most: usize, into: &mut Events) {
         let Some(place) = self.readers.get_mut(&reader) else { return };
         while into.len() < most {
-            let Some((first, piece)) = self.pieces.range(..=*place).next_back() else { break };
-            let skip = usize::try_from(*place - first).unwrap_or(usize::MAX);
+            let Some((first, piece)) = self.pieces.range(..=place.next).next_back() else { break };
+            let skip = usize::try_from(place.next - first).unwrap_or(usize::MAX);
             let Some(rest) = piece.get(skip..).filter(|rest| !rest.is_empty()) else { break };
-            rest.iter().for_each(|one| into.add(one, keys));
-            *place += rest.len() as u64;
+            rest.iter().filter(|one| place.passes(one)).for_each(|one| into.add(one, keys));
         }
         self.forget();
     }
 
     /// Throws away what everybody was told; everything, if nobody reads.
     fn forget(&mut self) {
-        let before = self.readers.values().min().copied().unwrap_or(u64::MAX);
+        let before = self.readers.values().map(|place| place.next).min().unwrap_or(u64::MAX);
         while let Some(piece) = self.pieces.first_entry() {
             if piece.key().saturating_add(piece.get().len() as u64) > before {
                 break;
@@ -87,10 +106,17 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sequor_core::What;
+    use sequor_core::{Portion, What};
 
     fn news(from: u64, n: u64) -> Vec<Observed> {
         (from..from + n).map(|seq| Observed { seq, what: What::Done { rows: 1 }, keys: [9; 4] }).collect()
+    }
+
+    /// Of who was told that nobody lives, as of this serial number.
+    fn from(next: u64) -> Roster {
+        let mut roster = Roster::default();
+        roster.add(Portion { next, ..Portion::default() });
+        roster
     }
 
     fn read(inbox: &mut Inbox, reader: u64) -> Vec<u64> {
@@ -104,7 +130,7 @@ mod tests {
     fn pieces_out_of_order_are_told_in_order_and_once() {
         let mut inbox = Inbox::default();
         let (one, _) = inbox.enter();
-        inbox.goes_on_from(one, 10);
+        inbox.goes_on_from(one, from(10));
         inbox.put(12, news(12, 2), false);
         assert!(read(&mut inbox, one).is_empty());
         inbox.put(10, news(10, 2), false);
@@ -118,12 +144,32 @@ mod tests {
         let ((old, _), (new, _)) = (inbox.enter(), inbox.enter());
         inbox.put(0, news(0, 4), false);
         assert_eq!(read(&mut inbox, old), [0, 1, 2, 3]);
-        inbox.goes_on_from(new, 2);
+        inbox.goes_on_from(new, from(2));
         assert_eq!(read(&mut inbox, new), [2, 3]);
         assert_eq!(inbox.kept, 0);
         inbox.put(4, news(4, 2), false);
         inbox.leave(old);
         assert_eq!((inbox.kept, read(&mut inbox, new)), (2, vec![4, 5]));
+    }
+
+    #[test]
+    fn a_newcomer_is_told_what_it_was_not_shown_already() {
+        let began = |seq| (seq, Observed { seq, what: What::Began { steps: 0 }, keys: [0; 4] });
+        let mut roster = Roster::default();
+        roster.add(Portion { began: vec![began(1)], next: 2, more: Some(256) });
+        roster.add(Portion { began: vec![began(7)], next: 5, more: None });
+        assert_eq!(roster.in_order().len(), 2);
+        let mut inbox = Inbox::default();
+        let (one, _) = inbox.enter();
+        inbox.put(2, [1, 7, 9].map(|seq| news(seq, 1)).concat(), false);
+        inbox.goes_on_from(one, roster);
+        inbox.put(5, [7, 9].map(|seq| news(seq, 1)).concat(), false);
+        assert_eq!(
+            read(&mut inbox, one),
+            [1, 7, 9],
+            "that 7 had run was in what it was shown, and 9 nobody had told it of"
+        );
+        assert!(inbox.readers[&one].roster.is_none(), "once it is through, whom it knew is nothing to it");
     }
 
     #[test]

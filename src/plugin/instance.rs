@@ -10,12 +10,12 @@ use wasmtime::Store;
 
 use super::blame::{Asked, blame};
 use super::budget::FUEL_A_NANO;
+use super::clock_random::ClockAndRandom;
 use super::columns::{self, Micros};
 use super::component::Component;
 use super::contract::sequor::plugin::types;
 use super::contract::{SchedulerPlugin, scheduler};
 use super::engine::{Engine, Mode};
-use super::grants::Stock;
 use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
 use super::host::Held;
 use super::settings::Settings;
@@ -44,7 +44,7 @@ pub struct Instance {
 impl Instance {
     pub(super) fn start(of: &Component, services: Arc<dyn Services>, limits: Limits) -> Result<Instance, Struck> {
         let engine = Arc::clone(&of.engine);
-        let mut store = Store::new(engine.wasmtime(), Held::new(services, limits, Stock::of(engine.mode())));
+        let mut store = Store::new(engine.wasmtime(), Held::new(services, limits, ClockAndRandom::of(engine.mode())));
         store.limiter(|held| &mut held.memory);
         if engine.mode() == Mode::Serving {
             store.epoch_deadline_callback(|mut store| Ok(store.data_mut().timer.tick()));
@@ -138,7 +138,7 @@ impl Guest for Instance {
     }
 
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
-        self.store.data_mut().stock.ask_at(see.now);
+        self.store.data_mut().clock_random.ask_at(see.now);
         let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
         let said = self.call(asked, self.limit, |guest, store, micros, _| {
             guest.call_plan(store, columns::round(instance, see), micros.lend(see))
@@ -153,7 +153,7 @@ impl Guest for Instance {
     }
 
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
-        self.store.data_mut().stock.ask_at(see.now);
+        self.store.data_mut().clock_random.ask_at(see.now);
         let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
         let said = self.call(asked, self.limit, |guest, store, micros, of_victims| {
             guest.call_admit(store, columns::round(0, see), micros.lend(see), room, of_victims.lend(victims))

@@ -1,5 +1,5 @@
 //! How a guest comes into its lane, off the way of requests: started, configured, given what the last one saved, told who lives and what has
-//! happened since, all of which may fail; then one instant lets it decide. And what the keeper does for an attachment: new instances, saves,
+//! happened since, all of which may fail; then one instant lets it decide. And what the maintenance thread does for an attachment: new instances, saves,
 //! parking.
 
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use sequor_core::{Hooks, Time};
 
 use super::attachment::{Attachment, Saved};
 use super::guest::{Events, Source, Struck};
+use super::guest_services::GuestServices;
+use super::invalid_answer;
 use super::journal::Level;
 use super::lane::{AT_ONCE, Lane, Occupant};
-use super::nonsense;
 use super::outlet::Ear;
 use super::report::State;
-use super::voice::Voice;
 use crate::telemetry::Hook;
 
 /// A guest is asked so often what it would hand on.
@@ -137,7 +137,7 @@ impl Attachment {
         for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
             let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
             let said = occupant.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
-            round.check(&said).map_err(|fault| Unfit::Nonsense(nonsense::sentence(&round, &said, fault)))?;
+            round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;
         }
         Ok(())
     }
@@ -148,8 +148,8 @@ impl Attachment {
         if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
             return Err(Unfit::Feature { feature: feature.clone(), has });
         }
-        let voice = Voice::new(self);
-        let guest = source.start(Arc::new(voice), self.terms.limits).map_err(failed("start"))?;
+        let services = GuestServices::new(self);
+        let guest = source.start(Arc::new(services), self.terms.limits).map_err(failed("start"))?;
         let mut occupant = Occupant::new(guest, self.facts.keys.len());
         let began = self.clock.now();
         let configured = occupant.call(|guest| guest.configure(&self.terms.config, &self.facts));
@@ -180,13 +180,15 @@ impl Attachment {
         // From here on whatever happens is told, and kept for it.
         let reader = self.outlet.reader();
         let ear = self.outlet.listen();
-        let live = self.outlet.live().ok_or(Unfit::Gone)?;
-        reader.goes_on_from(live.next);
+        let mut roster = self.outlet.live().ok_or(Unfit::Gone)?;
+        let live = roster.in_order();
+        reader.goes_on_from(roster);
         occupant.reads(reader);
-        for some in live.in_order().chunks(AT_ONCE) {
+        for some in live.chunks(AT_ONCE) {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
             occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+            std::thread::yield_now();
         }
         occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(ear)
@@ -243,7 +245,7 @@ impl Attachment {
         self.saved.lock().bytes.clone()
     }
 
-    // === the keeper ===
+    // === the maintenance thread ===
 
     /// Does what is due; when something is due next.
     pub fn tend(&self) -> Option<Time> {

@@ -6,18 +6,18 @@
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
-//!   decides there · `inbox`: what it has told · `health`: strikes and parking · `nonsense`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
+//!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
 //! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
-//! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `keeper`: the
-//!   thread that looks after them · `files`, `watch`: their folder.
-//! - `journal`, `voice`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
+//! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `maintenance`:
+//!   the thread that looks after them · `files`, `watch`: their folder · `model_files`: where models name them.
+//! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
 //!
 //! - [`engine`]: one a process and mode. Its clock is `ticker`.
 //! - [`component`]: one version of a plug-in, compiled and checked; `contract` is the WIT, `outline` what is seen of it from outside, `imports`
 //!   what may be asked for, [`grants`] what
-//!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
+//!   operators add (`clock_random` is behind some), `refused` why a file is none, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
@@ -26,6 +26,7 @@ mod attachment;
 mod blame;
 mod budget;
 pub mod cache;
+mod clock_random;
 mod columns;
 pub mod component;
 mod contract;
@@ -33,6 +34,7 @@ pub mod engine;
 mod files;
 pub mod grants;
 pub mod guest;
+mod guest_services;
 mod health;
 mod host;
 mod imports;
@@ -40,17 +42,19 @@ mod imports;
 pub(crate) mod in_text;
 mod inbox;
 pub mod instance;
+mod invalid_answer;
 mod journal;
-mod keeper;
 mod lane;
 pub mod loader;
+mod maintenance;
 mod making;
 pub mod manifest;
 mod meter;
-mod nonsense;
+mod model_files;
 mod outlet;
 mod outline;
 mod recent;
+mod refused;
 mod registry;
 pub mod report;
 pub mod round_file;
@@ -65,7 +69,6 @@ mod tests;
 pub mod texts;
 mod ticker;
 mod versions;
-mod voice;
 mod watch;
 mod when;
 
@@ -73,12 +76,13 @@ pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};
 pub use component::Component;
 pub use contract::{VERSION, WORLD};
 pub use engine::{Engine, Mode};
-pub use files::ModelFiles;
 pub use grants::Grants;
+pub use invalid_answer::{sentence, word};
 pub use journal::Journal;
 pub use loader::Loader;
 pub use making::{Ready, Unfit};
-pub use nonsense::{sentence, word};
+pub use model_files::ModelFiles;
 pub use outlet::Outlet;
+pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

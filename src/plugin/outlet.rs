@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use sequor_core::{Hooks, Live, Load, Observed};
+use sequor_core::{Hooks, Load, Observed, Roster};
 
 use super::attachment::Driver;
 use super::guest::Events;
 use super::inbox::Inbox;
+
+/// Places of the core's table of sequences that are looked at while it is held: some microseconds.
+const PORTION: usize = 256;
 
 #[derive(Debug)]
 pub struct Outlet {
@@ -68,8 +71,15 @@ impl Outlet {
         self.driver.is_there(self.load)
     }
 
-    pub(super) fn live(&self) -> Option<Live> {
-        self.driver.live(self.load)
+    /// Who lives, portion by portion: requests go on between two of them. `None`: the load is gone.
+    pub(super) fn live(&self) -> Option<Roster> {
+        let (mut roster, mut room) = (Roster::default(), Vec::with_capacity(PORTION));
+        while let Some(place) = roster.place() {
+            room = roster.add(self.driver.live(self.load, place, room)?);
+            // Nobody waits for this, and somebody may for the processor.
+            std::thread::yield_now();
+        }
+        Some(roster)
     }
 
     /// Has the core call for these hooks, and does `with` in the same instant: no question is made for the one and put to the other. Who was
@@ -121,9 +131,9 @@ impl Drop for Ear {
 }
 
 impl Reader {
-    /// What is before this serial number it is not to be told.
-    pub(super) fn goes_on_from(&self, next: u64) {
-        self.outlet.inbox.lock().goes_on_from(self.number, next);
+    /// It knows who lives, and is to be told what happens beyond that.
+    pub(super) fn goes_on_from(&self, roster: Roster) {
+        self.outlet.inbox.lock().goes_on_from(self.number, roster);
     }
 
     /// Appends at most about `most` of what comes next.

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use sequor_core::Time;
 
 use super::attachment::{Attachment, Bell as _, Clock, Terms};
-use super::files::ModelFiles;
 use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
-use super::keeper::Keeper;
+use super::maintenance::Maintenance;
 use super::making::Ready;
+use super::model_files::ModelFiles;
 use super::outlet::Outlet;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
@@ -61,7 +61,7 @@ pub(super) struct Inner {
     loader: Box<MakeSource>,
     shared: Shared,
     metrics: Metrics,
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
     pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
     /// Held by whoever changes something.
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.keeper.ring();
+        self.maintenance.ring();
     }
 }
 
@@ -123,16 +123,20 @@ impl Registry {
         metrics: Metrics,
         keeps: bool,
     ) -> std::io::Result<Registry> {
-        let keeper = Arc::new(Keeper::default());
-        let shared =
-            Shared { clock, bell: keeper.clone(), texts: Arc::new(Texts::default()), rounds: rules.rounds.clone() };
+        let maintenance = Arc::new(Maintenance::default());
+        let shared = Shared {
+            clock,
+            bell: maintenance.clone(),
+            texts: Arc::new(Texts::default()),
+            rounds: rules.rounds.clone(),
+        };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
         let named = OnceLock::new();
-        let inner = Inner { rules, loader, shared, metrics, keeper, plugins, attachments, changing, named };
+        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, attachments, changing, named };
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
-            inner.keeper.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+            inner.maintenance.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
     }
@@ -243,7 +247,7 @@ impl Registry {
         all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
         all.push(attachment);
         drop(all);
-        self.0.keeper.ring();
+        self.0.maintenance.ring();
     }
 
     /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.

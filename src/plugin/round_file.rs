@@ -11,7 +11,7 @@ use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Pick
 use serde::{Deserialize, Serialize};
 
 use super::guest::{Guest, Limits, Manifest, ModelFacts, Struck};
-use super::nonsense;
+use super::invalid_answer;
 use super::shown::Shown;
 
 /// The format's number.
@@ -126,7 +126,7 @@ impl RoundFile {
             config: config.to_owned(),
             time_us: u64::try_from(limits.time.as_micros()).unwrap_or(u64::MAX),
             memory: limits.memory,
-            fault: nonsense::word(wrong.fault).to_owned(),
+            fault: invalid_answer::word(wrong.fault).to_owned(),
             what: wrong.what.to_owned(),
             question: Question::of(round),
             answer: said.and_then(|said| Answer::of(said, &round.picks)),
@@ -178,7 +178,7 @@ impl RoundFile {
             Err(struck) => return Again::Struck(struck),
         };
         let verdict =
-            round.check(&said).map_err(|fault| Struck { fault, what: nonsense::sentence(&round, &said, fault) });
+            round.check(&said).map_err(|fault| Struck { fault, what: invalid_answer::sentence(&round, &said, fault) });
         Again::Answered(Answer::of(&said, &round.picks).unwrap_or(Answer::Default), verdict)
     }
 }

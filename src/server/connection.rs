@@ -18,14 +18,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
 
-use super::House;
 use super::front::Front;
+use super::shutdown::Shutdown;
 use super::tasks::Tasks;
 use super::tls::{self, Tls};
 use crate::api::admin::Caller;
 use crate::api::kserve::STREAM_INFER;
 use crate::api::{Beside, Upgrades};
-use crate::model::Turn;
+use crate::model::InlineScope;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -49,24 +49,29 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
 
 /// What the connections of one listener are served with.
 #[derive(Debug, Clone)]
-pub(crate) struct Serving {
-    pub(crate) front: Front,
-    pub(crate) keepalive: Duration,
-    pub(crate) tls: Option<Tls>,
+pub(super) struct Serving {
+    pub(super) front: Front,
+    pub(super) keepalive: Duration,
+    pub(super) tls: Option<Tls>,
     /// Whether it is told who calls.
-    pub(crate) for_operators: bool,
-    pub(crate) house: House,
+    pub(super) for_operators: bool,
+    pub(super) shutdown: Shutdown,
 }
 
 /// Lends the connection to the requests that outlive their handler.
-fn lend(mut request: Request<Incoming>, beside: &Beside, house: &House, caller: Option<&Caller>) -> Request<Incoming> {
+fn lend(
+    mut request: Request<Incoming>,
+    beside: &Beside,
+    shutdown: &Shutdown,
+    caller: Option<&Caller>,
+) -> Request<Incoming> {
     if let Some(caller) = caller {
         request.extensions_mut().insert(caller.clone());
     }
     if request.uri().path() == STREAM_INFER {
         request.extensions_mut().insert(beside.clone());
     } else if request.headers().contains_key(UPGRADE) {
-        let upgrades = Upgrades { open: house.connections.clone(), cut: house.cut.clone() };
+        let upgrades = Upgrades { open: shutdown.connections.clone(), cut: shutdown.cut.clone() };
         request.extensions_mut().insert(upgrades);
     }
     request
@@ -89,7 +94,7 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
 }
 
 /// Serves a connection until either side ends it.
-pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving) {
+pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
@@ -103,7 +108,7 @@ pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving)
     };
     let shaken = tokio::select! {
         shaken = tls.accept(stream) => shaken,
-        () = serving.house.closing.cancelled() => return,
+        () = serving.shutdown.closing.cancelled() => return,
     };
     match shaken {
         Ok(stream) => {
@@ -119,13 +124,13 @@ async fn talk<S>(stream: S, peer: SocketAddr, caller: Option<Caller>, serving: S
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Serving { front, keepalive, house, .. } = serving;
+    let Serving { front, keepalive, shutdown, .. } = serving;
     let (builder, beside) = builder(keepalive);
-    let (lender, lent) = (house.clone(), beside.clone());
+    let (lender, lent) = (shutdown.clone(), beside.clone());
     let service = service_fn(move |request| front.call(lend(request, &lent, &lender, caller.as_ref())));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
-    let mut closing = pin!(house.closing.cancelled());
+    let mut closing = pin!(shutdown.closing.cancelled());
     let mut told = false;
     let served = poll_fn(|cx| {
         if !told && closing.as_mut().poll(cx).is_ready() {
@@ -133,7 +138,7 @@ where
             connection.as_mut().graceful_shutdown();
             tasks.waker().wake_by_ref();
         }
-        let mut turn = Turn::begin();
+        let mut inline = InlineScope::begin();
         for _ in 0..ROUNDS {
             // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
             if !has_budget_remaining() {
@@ -147,7 +152,7 @@ where
             }
             beside.take().into_iter().for_each(|work| tasks.begin(work));
             // Models last: everything that came in is in their queues.
-            if tasks.is_idle() && !turn.run() && tasks.rest(cx.waker()) {
+            if tasks.is_idle() && !inline.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
             }
         }
@@ -158,7 +163,7 @@ where
         end = served => if let Err(error) = end {
             tracing::debug!(%peer, %error, "connection ended");
         },
-        () = house.cut.cancelled() => {}
+        () = shutdown.cut.cancelled() => {}
     }
 }
 
@@ -185,9 +190,14 @@ mod tests {
         let listener = TcpListener::bind(local(0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
-        let house = House { connections: TaskTracker::new(), closing, cut };
-        let serving =
-            Serving { front: Front::new(None, app), keepalive: Duration::ZERO, tls: None, for_operators: false, house };
+        let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
+        let serving = Serving {
+            front: Front::new(None, app),
+            keepalive: Duration::ZERO,
+            tls: None,
+            for_operators: false,
+            shutdown,
+        };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
                 tokio::spawn(serve(stream, peer, serving.clone()));

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::House;
+use super::shutdown::Shutdown;
 use crate::api::{Api, Phase};
 
 /// How often a server that waits for its sequences to end looks whether they have.
@@ -70,10 +70,10 @@ pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
 }
 
 /// Waits for a wish to stop, then takes the server out of service.
-pub(crate) async fn run(
+pub(super) async fn run(
     api: Api,
     options: DrainOptions,
-    house: House,
+    shutdown: Shutdown,
     mut stop: mpsc::Receiver<Stop>,
     asked: Arc<Notify>,
 ) -> Drained {
@@ -87,19 +87,19 @@ pub(crate) async fn run(
     tracing::info!(?wish, "stopping");
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
     api.set_phase(Phase::Closing);
-    house.closing.cancel();
-    house.connections.close();
+    shutdown.closing.cancel();
+    shutdown.connections.close();
     let limit = if hurried { limit.min(Instant::now() + NOW) } else { limit };
     let drained = tokio::select! {
-        () = house.connections.wait() => Drained::Clean,
+        () = shutdown.connections.wait() => Drained::Clean,
         () = sleep_until(limit) => Drained::Cut,
         _ = next(&mut stop) => Drained::Cut,
     };
     if drained == Drained::Cut {
         tracing::warn!(in_flight = api.metrics().in_flight().get(), "connections are cut");
-        house.cut.cancel();
+        shutdown.cut.cancel();
         // What was cut ends at its next step; a task that never gets there does not hold the server up.
-        let _ = timeout(NOW, house.connections.wait()).await;
+        let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
     tracing::info!(?drained, seconds = begun.elapsed().as_secs_f64(), "stopped");
     drained

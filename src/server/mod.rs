@@ -5,7 +5,7 @@
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `front`: where they go.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `changed`: files that are read again.
-//! - [`drain`]: the phases of going out, and the signals that ask for it.
+//! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again.
 
 mod changed;
@@ -17,6 +17,7 @@ pub mod holder;
 pub mod keys;
 pub mod listeners;
 pub mod poll;
+mod shutdown;
 mod tasks;
 pub mod tls;
 
@@ -30,8 +31,6 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use drain::{DrainOptions, Drained, Stop};
 pub use keys::Keys;
@@ -45,6 +44,7 @@ use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
 use connection::Serving;
 use guard::Guard;
+use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -98,8 +98,7 @@ pub fn start(
 ) -> Running {
     let addresses = listeners.addresses();
     let api = Api::new(repository, metrics, options.limits);
-    let house =
-        House { connections: TaskTracker::new(), closing: CancellationToken::new(), cut: CancellationToken::new() };
+    let shutdown = Shutdown::default();
     let ServerOptions { drain, keepalive, tls, admin, .. } = options;
     let drain_asked = Arc::new(Notify::new());
     let for_operators = {
@@ -108,16 +107,16 @@ pub fn start(
     };
     let clients = Front::new(Some(api::kserve::grpc::service(&api)), app(&api));
     let scrapes = Front::new(None, metrics_app(api.clone()));
-    let plain = Serving { front: scrapes, keepalive, tls: None, for_operators: false, house: house.clone() };
+    let plain = Serving { front: scrapes, keepalive, tls: None, for_operators: false, shutdown: shutdown.clone() };
     let public = Serving { front: clients, tls, ..plain.clone() };
     let operators = Serving { front: Front::new(None, for_operators), for_operators: true, ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
-            house.connections.spawn(accept(listener, serving));
+            shutdown.connections.spawn(accept(listener, serving));
         }
     }
-    let drained = tokio::spawn(drain::run(api, drain, house, stop, drain_asked));
+    let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
     Running { addresses, drained }
 }
 
@@ -162,27 +161,16 @@ fn metrics_app(api: Api) -> Router {
     Router::new().route("/metrics", get(scrape))
 }
 
-/// What all connections of a server share.
-#[derive(Debug, Clone)]
-pub(crate) struct House {
-    /// Listeners and connections that still live.
-    pub(crate) connections: TaskTracker,
-    /// No new connections; old ones end when what is on them is answered.
-    pub(crate) closing: CancellationToken,
-    /// Connections end now.
-    pub(crate) cut: CancellationToken,
-}
-
 async fn accept(listener: TcpListener, serving: Serving) {
-    let house = serving.house.clone();
+    let shutdown = serving.shutdown.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = house.closing.cancelled() => return,
+            () = shutdown.closing.cancelled() => return,
         };
         match accepted {
             Ok((stream, peer)) => {
-                house.connections.spawn(connection::serve(stream, peer, serving.clone()));
+                shutdown.connections.spawn(connection::serve(stream, peer, serving.clone()));
             }
             Err(error) => refuse_a_while(&error).await,
         }

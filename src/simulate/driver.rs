@@ -10,7 +10,7 @@ use sequor_core::{
     Said, Slab, Submit, Time, Traits,
 };
 
-use super::contender::Decider;
+use super::decider::Decider;
 use super::random::Random;
 use super::serving::{Expire, Serving};
 use super::tally::Tally;

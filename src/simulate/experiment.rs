@@ -1,7 +1,8 @@
 //! Every contender on every number of instances, with the same requests.
 
-use super::contender::{Contender, Decider};
+use super::contender::Contender;
 use super::cost::Costs;
+use super::decider::Decider;
 use super::driver::{self, Setup};
 use super::outcome::Outcome;
 use super::report::Report;
@@ -22,7 +23,8 @@ impl Experiment {
     pub fn run(&self) -> Report {
         let runs = self.serving.instances.iter().flat_map(|n| self.contenders.iter().map(|c| (*n, c)));
         let outcomes = runs.map(|(instances, contender)| self.one(instances, contender)).collect();
-        Report::new(self, outcomes)
+        let Experiment { workload, serving, costs, seed, .. } = self;
+        Report::new(workload, serving, costs, *seed, outcomes)
     }
 
     fn one(&self, instances: u16, contender: &Contender) -> Outcome {

@@ -8,7 +8,7 @@
 //! - [`file`]: a workload described in a TOML file.
 //! - [`cost`]: how long a batch runs.
 //! - [`serving`]: what serves them: instances, slots, limits.
-//! - [`contender`]: what decides · [`plugged`]: a plug-in that does.
+//! - [`contender`], [`decider`]: what decides · [`plugged`]: a plug-in that does.
 //! - [`driver`]: the loop over events.
 //! - [`tally`]: what is counted during a run · [`outcome`]: what it comes to.
 //! - [`expect`]: what a case of a plug-in expects.
@@ -17,6 +17,7 @@
 
 pub mod contender;
 pub mod cost;
+pub mod decider;
 pub mod driver;
 pub mod error;
 pub mod expect;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
-use super::contender::Decider;
+use super::decider::Decider;
 use crate::plugin::cache::Cache;
 use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck, is_full};
 use crate::plugin::instance::Instance;

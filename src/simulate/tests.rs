@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy, Time};
 
-use super::contender::Decider;
+use super::decider::Decider;
 use super::file::File;
 use super::serving::{Expire, Serving};
 use super::{Arrival, Contender, Costs, Experiment, Plug, Report, Workload};

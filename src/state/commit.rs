@@ -4,10 +4,11 @@ use sequor_core::{Dim, Shape};
 
 use crate::device::{Moves, Spot};
 
+use super::error::StateError;
 use super::growing::Growth;
 use super::loose::{self, Loose};
-use super::run::{Bound, Fresh, view_of};
-use super::store::{Kind, StateError, Store};
+use super::run::{Bound, Fresh};
+use super::store::{Kind, Store, view_of};
 use super::way::Way;
 
 impl Store {

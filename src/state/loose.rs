@@ -5,8 +5,8 @@ use sequor_core::{DataType, Shape};
 use crate::device::Owned;
 use crate::tensor::rows;
 
+use super::error::StateError;
 use super::spec::StateSpec;
-use super::store::StateError;
 
 /// One sequence's value of such a state.
 #[derive(Debug, Clone)]

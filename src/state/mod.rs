@@ -14,6 +14,7 @@
 mod arena;
 pub mod budget;
 mod commit;
+mod error;
 mod growing;
 mod loose;
 mod run;
@@ -24,8 +25,9 @@ mod store;
 mod tests;
 mod way;
 
+pub use error::StateError;
 pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{Initial, StateSpec};
-pub use store::{StateError, Store};
+pub use store::Store;
 pub use way::{SlotView, Way, choose};

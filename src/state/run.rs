@@ -5,9 +5,10 @@ use sequor_core::Shape;
 use crate::device::{Buffer, DeviceError, Moves, Owned, Span, SpanMut, Spot};
 use crate::tensor::rows;
 
+use super::error::StateError;
 use super::loose::{self, Loose};
 use super::spec::Layout;
-use super::store::{Kind, State, StateError, Store};
+use super::store::{Kind, State, Store, view_of};
 use super::way::{SlotView, Way, choose};
 
 /// How a batch was bound; to be handed back to [`Store::commit`].
@@ -271,8 +272,4 @@ fn gather_growing<'a>(states: &'a [State], rows: &[Option<u32>], moves: &mut Mov
         }
     }
     Ok(())
-}
-
-pub(super) fn view_of(slots: &[SlotView], slot: u32) -> SlotView {
-    slots.get(slot as usize).copied().unwrap_or_default()
 }

@@ -7,9 +7,10 @@ use sequor_core::{DataType, Shape};
 
 use crate::device::Owned;
 
+use super::error::StateError;
 use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
-use super::store::{Kind, StateError, Store};
+use super::store::{Kind, Store};
 use super::way::Way;
 
 /// Why a snapshot is not made or not taken.

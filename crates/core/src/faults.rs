@@ -50,6 +50,7 @@ faults! {
     ConsultForgotten,
     DoneUntold,
     HalvesTaken,
+    NewcomerToldTwice,
 }
 
 #[cfg(feature = "planted")]

@@ -9,7 +9,7 @@
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out.
-//! - [`policy`], [`round`], [`observed`]: the contract with what decides, built in or not: what it answers, is asked and is told.
+//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
 mod core;
 pub mod dtype;
@@ -29,6 +29,7 @@ mod plan;
 pub mod policies;
 pub mod policy;
 mod request;
+pub mod roster;
 pub mod round;
 mod rounds;
 mod seat;
@@ -50,8 +51,9 @@ pub use event::{
 };
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 pub use moves::Moves;
-pub use observed::{Live, Observed, What};
+pub use observed::{Observed, What};
 pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
+pub use roster::{Portion, Roster};
 pub use round::{Asked, Round, Said};
 pub use seen::Seen;
 pub use sequence::Stage;

@@ -39,15 +39,6 @@ pub enum What {
     Ended(Why),
 }
 
-/// Who lives on a load, as a policy that comes now is to be told.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Live {
-    /// One [`What::Began`] each, behind a number that is higher the later it began. In no order: to sort them is not for whoever holds the core.
-    pub began: Vec<(u64, Observed)>,
-    /// The serial number of the next thing that happens.
-    pub next: u64,
-}
-
 /// What is kept of a load for its policy.
 #[derive(Debug, Default)]
 pub(crate) struct Diary {
@@ -81,27 +72,15 @@ impl Diary {
     }
 }
 
-impl Live {
-    /// Oldest first.
-    pub fn in_order(mut self) -> Vec<Observed> {
-        self.began.sort_unstable_by_key(|(born, _)| *born);
-        self.began.into_iter().map(|(_, one)| one).collect()
-    }
-}
-
 impl Core {
     /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
     pub fn observed(&mut self, load: Load) -> (u64, Vec<Observed>, bool) {
         self.load_mut(load).map(|l| l.diary.take()).unwrap_or_default()
     }
 
-    /// Who lives on a load now.
-    pub fn live(&self, load: Load) -> Live {
-        let (many, next) = self.load(load).map_or((0, 0), |l| (l.live as usize, l.diary.next));
-        let here = self.seqs.iter().filter(|(_, s)| s.load == load && s.announced);
-        let mut all = Vec::with_capacity(many);
-        all.extend(here.map(|(seq, s)| (s.born, began(seq, s.step, s.keys))));
-        Live { began: all, next }
+    /// The serial number of the next thing that happens to a load.
+    pub(crate) fn next_observed(&self, load: Load) -> u64 {
+        self.load(load).map_or(0, |l| l.diary.next)
     }
 
     /// A note for the driver, and what the load's policy is told of it.
@@ -164,7 +143,7 @@ fn of(seq: Seq, what: What) -> Observed {
     Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
 }
 
-fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
+pub(crate) fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
     Observed { keys, ..of(seq, What::Began { steps }) }
 }
 

@@ -13,7 +13,7 @@ use crate::api::kserve::control::aside;
 use crate::api::kserve::refusal;
 use crate::api::{Code, Status};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, KeepError, LiveSequence};
+use crate::model::{EndedSequence, LiveSequence, TransferError};
 
 /// Rows that are told of if nobody says how many.
 const ROWS: usize = 100;
@@ -256,17 +256,21 @@ fn absent(model: &str, id: &Id) -> Status {
 }
 
 /// Waits for the thread that has the state, where no socket waits for it.
-async fn kept<T: Send + 'static>(work: impl FnOnce() -> Result<T, KeepError> + Send + 'static) -> Result<T, Status> {
+async fn kept<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(work).await;
     let done =
         done.map_err(|e| Status::new(Code::Internal, "internal", format!("it was not brought to its end: {e}")))?;
     done.map_err(|error| {
         let text = error.to_string();
         match error {
-            KeepError::Unknown { .. } | KeepError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
-            KeepError::Live { .. } | KeepError::NoState { .. } => Status::new(Code::Conflict, "conflict", text),
-            KeepError::Other { .. } | KeepError::Snapshot(_) => Status::new(Code::InvalidArgument, "invalid", text),
-            KeepError::NoRoom(_) => {
+            TransferError::Unknown { .. } | TransferError::Gone { .. } => Status::new(Code::NotFound, "absent", text),
+            TransferError::Live { .. } | TransferError::NoState { .. } => Status::new(Code::Conflict, "conflict", text),
+            TransferError::Other { .. } | TransferError::Snapshot(_) => {
+                Status::new(Code::InvalidArgument, "invalid", text)
+            }
+            TransferError::NoRoom(_) => {
                 Status::new(Code::Unavailable, "state_memory", text).retry_after(refusal::RETRY_AFTER)
             }
         }

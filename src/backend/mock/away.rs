@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sequor_core::{DataType, Shape};
 
+use super::context::{MockContext, in_place, misfit};
 use super::rows::{self, Inputs, check_poison};
-use super::{MockContext, in_place, misfit};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
 use crate::device::{Buffer, Device, Owned, Place, Span, SpanMut, stand_in};
 

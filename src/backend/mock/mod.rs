@@ -5,6 +5,7 @@
 //! spans of any other place are refused.
 
 mod away;
+mod context;
 mod program;
 mod rows;
 #[cfg(test)]
@@ -14,15 +15,13 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use sequor_core::{DataType, Dim, Dims, Shape};
+use sequor_core::{Dim, Dims};
 
+pub use self::context::Hook;
+use self::context::MockContext;
 pub use self::program::{Program, What};
-use self::rows::{Inputs, check_poison};
-use super::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Port, Produced, Signature, select};
-use crate::device::{Device, Owned, SpanMut};
-
-/// What a test may do, or wait for, on the running thread before a batch is computed. It is told the shape of INPUT.
-pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
+use super::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Port, Signature, select};
+use crate::device::Device;
 
 /// Loads [`Program`]s.
 #[derive(Clone, Default)]
@@ -134,20 +133,6 @@ impl Graph for MockGraph {
     }
 }
 
-struct MockContext {
-    program: Arc<Program>,
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
-    hook: Option<Hook>,
-    device: Option<Arc<dyn Device>>,
-}
-
-impl fmt::Debug for MockContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MockContext").field("program", &self.program).finish_non_exhaustive()
-    }
-}
-
 impl Context for MockContext {
     fn run(&mut self, inputs: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
         if outputs.len() != self.outputs.len() {
@@ -162,50 +147,4 @@ impl Context for MockContext {
             Some(device) => away::run(self, device, inputs, outputs),
         }
     }
-}
-
-impl MockContext {
-    fn run_here(&self, feeds: &[Feed<'_>], outputs: &mut [Fetch<'_>]) -> Result<(), BackendError> {
-        let inputs = Inputs::check(&self.inputs, feeds)?;
-        self.begin(&inputs)?;
-        std::thread::sleep(self.program.cost);
-        check_poison(&self.program, inputs.get("INPUT")?.1)?;
-        let (shape, result) = (rows::shape(&self.program, &inputs)?, rows::compute(&self.program, &inputs)?);
-        self.outputs
-            .iter()
-            .zip(outputs)
-            .try_for_each(|(port, fetch)| put(port, &shape, &result, self.program.dtype, fetch))
-    }
-
-    fn begin(&self, inputs: &Inputs<'_>) -> Result<(), BackendError> {
-        let (shape, _) = inputs.get("INPUT")?;
-        if let Some(hook) = &self.hook {
-            hook(shape);
-        }
-        Ok(())
-    }
-}
-
-fn put(port: &Port, shape: &Shape, result: &[u8], dtype: DataType, fetch: &mut Fetch<'_>) -> Result<(), BackendError> {
-    match fetch {
-        Fetch::New(answer) => {
-            *answer = Some(Produced { dtype, shape: shape.clone(), data: Owned::from_vec(result.to_vec()) });
-            Ok(())
-        }
-        Fetch::Into { .. } if dtype == DataType::Bytes => Err(in_place(port)),
-        Fetch::Into { shape: room, data } => {
-            let error = misfit(port, shape, room, data);
-            let slice = data.as_host_mut().filter(|slice| *room == shape && slice.len() == result.len());
-            slice.ok_or(error)?.copy_from_slice(result);
-            Ok(())
-        }
-    }
-}
-
-fn in_place(port: &Port) -> BackendError {
-    BackendError(format!("output '{}' is BYTES and cannot be written in place", port.name))
-}
-
-fn misfit(port: &Port, shape: &Shape, room: &Shape, data: &SpanMut<'_>) -> BackendError {
-    BackendError(format!("output '{}' is {shape}, but the room for it is {room} at {data:?}", port.name))
 }

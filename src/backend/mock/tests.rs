@@ -2,6 +2,8 @@
 
 use parking_lot::Mutex;
 
+use sequor_core::{DataType, Shape};
+
 use super::*;
 use crate::device::{Span, SpanMut};
 

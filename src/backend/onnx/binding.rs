@@ -7,10 +7,11 @@ use ort::AsPointer;
 use ort::memory::MemoryInfo;
 use ort::sys::{OrtIoBinding, OrtValue};
 
+use super::allocator::default_allocator;
 use super::names::Names;
 use super::session::Session;
 use super::status::check;
-use super::value::{Value, default_allocator, memory_info};
+use super::value::{Value, memory_info};
 use crate::backend::BackendError;
 use crate::device::Place;
 

@@ -8,6 +8,7 @@
 //! - `session`, `signature`: a loaded graph, and what it takes and gives · `cuda`: the provider for GPUs.
 //! - `context`: a run, `binding`: one that leaves its outputs on an accelerator; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
 
+mod allocator;
 mod binding;
 mod cache;
 mod context;

@@ -6,10 +6,10 @@ use std::ptr::{self, NonNull};
 use ort::sys::{ONNXType, OrtAllocator, OrtSession, OrtStatusPtr, OrtTensorTypeAndShapeInfo, OrtTypeInfo};
 use sequor_core::Dims;
 
+use super::allocator::default_allocator;
 use super::element::{foreign_name, from_onnx};
 use super::session::Session;
 use super::status::check;
-use super::value::default_allocator;
 use crate::backend::{BackendError, Port, Signature};
 
 /// The C API's calls for one side of a graph.

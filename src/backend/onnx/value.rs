@@ -5,9 +5,10 @@ use std::ptr::{self, NonNull};
 
 use ort::AsPointer;
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
-use ort::sys::{OrtAllocator, OrtMemoryInfoDeviceType, OrtValue};
+use ort::sys::{OrtMemoryInfoDeviceType, OrtValue};
 use sequor_core::{DataType, Shape};
 
+use super::allocator::default_allocator;
 use super::element::to_onnx;
 use super::signature::tensor_type;
 use super::status::{check, describe};
@@ -138,12 +139,4 @@ pub(super) fn memory_info(place: Place) -> Result<MemoryInfo<'static>, BackendEr
 fn wire_dims(shape: &Shape) -> Result<Vec<i64>, BackendError> {
     let dims = shape.0.iter().map(|dim| i64::try_from(*dim)).collect::<Result<Vec<i64>, _>>();
     dims.map_err(|_| BackendError(format!("no tensor has the shape {shape}")))
-}
-
-/// ONNX Runtime's own allocator for host memory. It belongs to the process and is never released.
-pub(super) fn default_allocator() -> Result<*mut OrtAllocator, BackendError> {
-    let mut allocator = ptr::null_mut();
-    // SAFETY: `allocator` may be written to.
-    check(unsafe { (ort::api().GetAllocatorWithDefaultOptions)(&raw mut allocator) })?;
-    Ok(allocator)
 }

@@ -8,13 +8,14 @@ mod dev;
 mod doctor;
 mod file;
 mod inspect;
+mod machine;
 mod new;
 mod test;
 
 use clap::{ArgMatches, Command};
 
 use super::{Failed, remote};
-use crate::author::{Machine, Problem};
+use machine::{failed, machine};
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 
@@ -46,18 +47,5 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     match verbs().into_iter().find(|(command, _)| command.get_name() == verb) {
         Some((_, run)) => run(matches),
         None => Ok(()),
-    }
-}
-
-/// This machine, whose news go to standard error.
-fn machine() -> Machine {
-    Machine::new(super::variable, |line| eprintln!("{line}"))
-}
-
-/// What is wrong with a file is its author's to mend; the rest did not work out.
-fn failed(problem: Problem) -> Failed {
-    match problem {
-        Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
-        other => Failed::Failed(other.to_string()),
     }
 }

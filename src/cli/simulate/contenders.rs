@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::files::{file_name, unreadable};
 use crate::cli::equip::cache;
 use crate::plugin::guest::Limits;
 use crate::simulate::{Contender, Plug, Problem, Serving, Workload};
@@ -17,18 +18,13 @@ pub(super) fn contender(
         return Contender::named(name).map_err(Problem::Given);
     }
     let path = Path::new(name);
-    let bytes = std::fs::read(path).map_err(|e| super::unreadable(path, &e))?;
+    let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let file = file_name(path);
     let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(Problem::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&workload.facts(serving.facts(instances)))
         .map_err(|what| Problem::Given(format!("{file}: {what}")))?;
     Ok(Contender::plugin(&file, plug))
-}
-
-/// A file as it is called in a sentence: without its folders.
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// `burst=4`, `weights.gold=4`, `name=anna` as a table in JSON.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Failed;
-use super::contenders::file_name;
+use super::files::file_name;
 use crate::cli::equip::cache;
 use crate::plugin::guest::{Services, Source as _, Struck};
 use crate::plugin::round_file::{Again, Answer, Question, RoundFile};

@@ -38,5 +38,5 @@ pub mod versions;
 mod tests;
 
 pub use draft::{ConfigSource, Draft, Options, Sources, read};
-pub use features::is_name as is_plugin_name;
+pub use sequor_toml::is_plugin_name;
 pub use signature::{GraphPort, GraphSignature};

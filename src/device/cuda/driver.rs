@@ -6,6 +6,7 @@ use cudarc::driver::result::{self, device};
 use cudarc::driver::sys::{self, CUresult};
 
 use super::gpu::Gpu;
+use super::primary::uuid_text;
 use super::text;
 use crate::device::{Accelerator, Accelerators, Device, DeviceError, NoAccelerator, Place};
 
@@ -76,21 +77,6 @@ fn describe(ordinal: u16) -> Option<Accelerator> {
     Some(Accelerator { ordinal, name, uuid: uuid_text(&uuid.bytes), total_bytes: total as u64 })
 }
 
-/// `GPU-8-4-4-4-12` in hexadecimal.
-pub(super) fn uuid_text<T: Copy>(bytes: &[T; 16]) -> String
-where
-    i32: From<T>,
-{
-    let mut out = String::from("GPU");
-    for (n, byte) in bytes.iter().enumerate() {
-        if matches!(n, 0 | 4 | 6 | 8 | 10) {
-            out.push('-');
-        }
-        out.push_str(&format!("{:02x}", i32::from(*byte) & 0xff));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,12 +86,6 @@ mod tests {
         assert!(recent(12040).is_ok() && recent(13000).is_ok());
         insta::assert_snapshot!(recent(12020).unwrap_err(), @"the NVIDIA driver is too old: it speaks CUDA 12.2, and 12.4 is needed; install driver 550 or newer");
         assert!(recent(11080).is_err());
-    }
-
-    #[test]
-    fn uuids_read_as_nvidia_smi_has_them() {
-        let bytes: [i8; 16] = [-1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-        assert_eq!(uuid_text(&bytes), "GPU-ff010203-0405-0607-0809-0a0b0c0d0e0f");
     }
 
     /// On a machine with a driver this says nothing.

@@ -7,55 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::result::stream::StreamKind;
-use cudarc::driver::result::{self, ctx, device, event, module, primary_ctx, stream};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUevent, CUevent_flags, CUfunction, CUmodule, CUresult, CUstream};
+use cudarc::driver::result::{self, event, module, stream};
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUfunction, CUmodule, CUresult, CUstream};
 use parking_lot::Mutex;
 
-use super::driver::uuid_text;
 use super::pinned::Pinned;
+use super::primary::Primary;
 use super::{failed, kernels, nvml};
 use crate::device::{Device, DeviceError, Mark, Place, RawRow, RawSet, Reading, formula};
 
 /// How long a wait looks again and again before it goes to sleep: the steps of small models are over by then, and to be woken costs as much.
 const EAGER: Duration = Duration::from_micros(50);
-
-/// The context that all users of a GPU in this process share, ONNX Runtime among them.
-#[derive(Debug)]
-pub(super) struct Primary {
-    pub(super) ordinal: u16,
-    /// As the maker's tools have it.
-    uuid: Option<String>,
-    device: CUdevice,
-    context: CUcontext,
-}
-
-// SAFETY: a context may be used from any thread that has made it its current one.
-unsafe impl Send for Primary {}
-// SAFETY: as above; the driver locks what has to be.
-unsafe impl Sync for Primary {}
-
-impl Primary {
-    fn retain(ordinal: u16) -> Result<Primary, DeviceError> {
-        let device = device::get(i32::from(ordinal)).map_err(failed(ordinal, "be opened"))?;
-        // SAFETY: the device was just got.
-        let context = unsafe { primary_ctx::retain(device) }.map_err(failed(ordinal, "be opened"))?;
-        let uuid = device::get_uuid(device).ok().map(|uuid| uuid_text(&uuid.bytes));
-        Ok(Primary { ordinal, uuid, device, context })
-    }
-
-    /// Makes it the current one of this thread.
-    pub(super) fn bind(&self) -> Result<(), DeviceError> {
-        // SAFETY: the context is retained until this is dropped.
-        unsafe { ctx::set_current(self.context) }.map_err(failed(self.ordinal, "be used"))
-    }
-}
-
-impl Drop for Primary {
-    fn drop(&mut self) {
-        // SAFETY: retained once, released once.
-        let _ = unsafe { primary_ctx::release(self.device) };
-    }
-}
 
 /// A GPU and a stream.
 pub(super) struct Gpu {

@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
-//! - `gpu`: one GPU with a stream of its own: memory, copies, moves of rows, marks · `pinned`: host memory that it reads and writes itself.
+//! - `gpu`: one GPU with a stream of its own: memory, copies, moves of rows, marks · `primary`: its context · `pinned`: host memory that it reads and writes itself.
 //! - `nvml`: what the maker's own tools tell of a GPU.
 //! - `kernels.cu`, `kernels.ptx`: what runs on it; `cargo xtask ptx` makes the second of the first · `kernels`: what is known of them here.
 
@@ -13,6 +13,7 @@ mod gpu;
 pub mod kernels;
 mod nvml;
 mod pinned;
+mod primary;
 
 use cudarc::driver::DriverError;
 

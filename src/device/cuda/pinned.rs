@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::result;
 use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 
-use super::gpu::Primary;
+use super::primary::Primary;
 use crate::device::{Device, DeviceError, Host, Mark, Place, RawRow, RawSet};
 
 /// The host, as a GPU likes it.

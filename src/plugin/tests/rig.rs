@@ -66,8 +66,8 @@ impl Driver for Desk {
         true
     }
 
-    fn live(&self, load: Load) -> Option<Live> {
-        Some(self.core.lock().live(load))
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+        Some(self.core.lock().live(load, from, room))
     }
 
     fn sequence_text(&self, handle: u64) -> Option<String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
 
-use crate::plugin::component::Refused;
+use crate::plugin::Refused;
 use crate::plugin::guest::{Events, Guest as _, Limits, ModelFacts, Source as _, Struck};
 use crate::plugin::in_text::{Guest, Heard, LOG};
 use crate::plugin::instance::Instance;

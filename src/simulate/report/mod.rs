@@ -11,8 +11,10 @@ mod words;
 
 use serde::Serialize;
 
-use super::experiment::Experiment;
+use super::cost::Costs;
 use super::outcome::{Outcome, Quantiles};
+use super::serving::{Expire, Serving};
+use super::workload::{Live, Workload};
 
 /// Everything a reader may want to know.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,8 +63,7 @@ pub struct LiveFacts {
 }
 
 impl Report {
-    pub(super) fn new(experiment: &Experiment, runs: Vec<Outcome>) -> Report {
-        let Experiment { workload, serving, costs, seed, .. } = experiment;
+    pub(super) fn new(workload: &Workload, serving: &Serving, costs: &Costs, seed: u64, runs: Vec<Outcome>) -> Report {
         let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let live = workload.live.as_ref();
         Report {
@@ -75,7 +76,7 @@ impl Report {
                 seconds: workload.span.as_secs_f64(),
             },
             costs: costs.origin.clone(),
-            seed: *seed,
+            seed,
             serving: ServingFacts {
                 slots: serving.slots,
                 max_batch: serving.max_batch,
@@ -83,7 +84,7 @@ impl Report {
                 idle_us: serving.idle.map(micros),
                 backlog_timeout_us: serving.backlog_timeout.map(micros),
                 max_wait_us: micros(serving.max_wait),
-                rejects_expired: serving.expire == super::serving::Expire::Reject,
+                rejects_expired: serving.expire == Expire::Reject,
             },
             live: live.filter(|l| !l.waits.is_empty()).map(|live| LiveFacts::new(live, &runs)),
             notes: live.map(|l| l.notes.clone()).unwrap_or_default(),
@@ -96,21 +97,6 @@ impl Report {
         serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
     }
 
-    /// One line: what was simulated.
-    pub fn head(&self) -> String {
-        table::head(self)
-    }
-
-    /// The table, and what there is to say below it.
-    pub fn table(&self) -> String {
-        table::table(self)
-    }
-
-    /// The page.
-    pub fn html(&self) -> String {
-        page::page(self)
-    }
-
     /// What a run is called: its policy, and the instances if several numbers were tried.
     fn name(&self, run: &Outcome) -> String {
         let several = self.runs.iter().any(|r| r.instances != run.instances);
@@ -119,7 +105,7 @@ impl Report {
 }
 
 impl LiveFacts {
-    fn new(live: &super::workload::Live, runs: &[Outcome]) -> LiveFacts {
+    fn new(live: &Live, runs: &[Outcome]) -> LiveFacts {
         let wait = Quantiles::of(&live.waits);
         let plain = |name: &str| if name == "edf" { "deadline".to_owned() } else { name.to_owned() };
         let alike = |run: &Outcome| {

@@ -19,7 +19,14 @@ figure{margin:1.2rem 0}svg{width:100%;height:auto;font:12px system-ui,sans-serif
 border-bottom:1px solid var(--grid);white-space:nowrap}th:first-child,td:first-child{text-align:left}\
 .key{display:inline-block;width:1.6em;height:.3em;vertical-align:middle;margin-right:.5em}";
 
-pub(super) fn page(report: &Report) -> String {
+impl Report {
+    /// The page.
+    pub fn html(&self) -> String {
+        page(self)
+    }
+}
+
+fn page(report: &Report) -> String {
     let title = escape(&report.head());
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     out.push_str(

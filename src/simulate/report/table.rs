@@ -6,8 +6,20 @@ use super::Report;
 use super::words::{count, fine_percent, long_span, percent, some, span};
 use crate::simulate::outcome::Outcome;
 
+impl Report {
+    /// One line: what was simulated.
+    pub fn head(&self) -> String {
+        head(self)
+    }
+
+    /// The table, and what there is to say below it.
+    pub fn table(&self) -> String {
+        table(self)
+    }
+}
+
 /// `poisson 120,000 requests, 200 sequences, 60 s; cost table 7 points; seed 1`.
-pub(super) fn head(report: &Report) -> String {
+fn head(report: &Report) -> String {
     let w = &report.workload;
     let sequences = some(u64::from(w.sequences), "sequence");
     format!(
@@ -20,7 +32,7 @@ pub(super) fn head(report: &Report) -> String {
     )
 }
 
-pub(super) fn table(report: &Report) -> String {
+fn table(report: &Report) -> String {
     let several = report.runs.windows(2).any(|pair| matches!(pair, [a, b] if a.instances != b.instances));
     let mut rows = vec![titles(several)];
     rows.extend(report.runs.iter().map(|run| row(run, several)));

@@ -26,7 +26,7 @@ struct Person {
 
 impl People {
     pub(super) fn new(common: Common, into: &mut Workload) -> People {
-        let picker = Picker::new(&common, into);
+        let picker = Picker::new(common.tenant.as_deref(), common.tenants, &mut into.tenants);
         let seats = vec![None; common.sequences as usize];
         People { common, picker, seats }
     }

@@ -2,8 +2,6 @@
 
 use serde::Deserialize;
 
-use super::Workload;
-use super::flow::Common;
 use crate::simulate::random::Random;
 
 /// Tenants `t1`, `t2`, …: the n-th has 1/n^zipf of what the first has.
@@ -54,14 +52,14 @@ pub(super) struct Picker {
 }
 
 impl Picker {
-    /// Enters the flow's tenants into the workload's list. A name that is there already is the same tenant.
-    pub(super) fn new(common: &Common, into: &mut Workload) -> Picker {
-        let (names, sums) = match (&common.tenant, common.tenants) {
+    /// Enters a flow's tenants, one or many, into the workload's list. A name that is there already is the same tenant.
+    pub(super) fn new(one: Option<&str>, many: Option<Many>, names: &mut Vec<String>) -> Picker {
+        let (its_names, sums) = match (one, many) {
             (_, Some(many)) => ((1..=many.count).map(|n| format!("t{n}")).collect(), many.sums()),
-            (Some(name), None) => (vec![name.clone()], vec![1.0]),
+            (Some(name), None) => (vec![name.to_owned()], vec![1.0]),
             (None, None) => (Vec::new(), Vec::new()),
         };
-        Picker { places: names.into_iter().map(|name| place_of(name, &mut into.tenants)).collect(), sums }
+        Picker { places: its_names.into_iter().map(|name| place_of(name, names)).collect(), sums }
     }
 
     pub(super) fn pick(&self, random: &mut Random) -> u16 {

@@ -20,6 +20,46 @@ pub struct News {
     next: u64,
     /// Who lives, as far as it was told.
     knows: BTreeMap<u64, [u64; FEATURES]>,
+    /// Somebody who is told who lives a few at a time, while things happen.
+    newcomer: Newcomer,
+}
+
+/// Looks now and then; and what has happened since its first look.
+#[derive(Debug, Default)]
+struct Newcomer {
+    roster: Roster,
+    /// With serial numbers.
+    happened: Vec<(u64, Observed)>,
+}
+
+impl Newcomer {
+    /// Who lives, once it was told everything.
+    fn knows(mut self) -> Result<BTreeMap<u64, [u64; FEATURES]>, super::Broken> {
+        let first = self.roster.first();
+        let mut knows: BTreeMap<_, _> = self.roster.in_order().into_iter().map(|one| (one.seq, one.keys)).collect();
+        for (serial, one) in self.happened.iter().filter(|(serial, _)| *serial >= first) {
+            if self.roster.is_news(*serial, one) {
+                learn(&mut knows, one)?;
+            }
+        }
+        Ok(knows)
+    }
+}
+
+/// What is told must fit to who lives.
+fn learn(knows: &mut BTreeMap<u64, [u64; FEATURES]>, one: &Observed) -> Checked {
+    let known = one.seq == 0 || knows.contains_key(&one.seq);
+    match one.what {
+        What::Began { .. } => {
+            hold!(!known, "a policy is told in order", "{one:?} lives already");
+            knows.insert(one.seq, one.keys);
+        }
+        What::Ended(_) => {
+            hold!(known && knows.remove(&one.seq).is_some(), "a policy is told in order", "{one:?} is unknown");
+        }
+        _ => hold!(known, "a policy is told in order", "{one:?} is unknown"),
+    }
+    Ok(())
 }
 
 /// The key features of a request, whatever it is.
@@ -99,32 +139,18 @@ impl World {
         };
         let (got, want) = (sorted(news.iter().filter(runs).copied().collect()), sorted(std::mem::take(&mut mine.runs)));
         hold!(got == want, "a policy is told what ran", "{got:?}, but {want:?} has");
-        for one in news {
-            self.learns(load, one)?;
+        for (serial, one) in (first..).zip(news) {
+            learn(&mut mine.knows, one)?;
+            mine.newcomer.happened.push((serial, *one));
         }
+        self.a_newcomer_looks(load)?;
         // Slow, and what is wrong stays wrong.
         if self.counts.calls.is_multiple_of(4) { self.knows_who_lives(load) } else { Ok(()) }
     }
 
-    fn learns(&mut self, load: usize, one: &Observed) -> Checked {
-        let knows = &mut self.news[load].knows;
-        let known = one.seq == 0 || knows.contains_key(&one.seq);
-        match one.what {
-            What::Began { .. } => {
-                hold!(!known, "a policy is told in order", "{one:?} lives already");
-                knows.insert(one.seq, one.keys);
-            }
-            What::Ended(_) => {
-                hold!(known && knows.remove(&one.seq).is_some(), "a policy is told in order", "{one:?} is unknown");
-            }
-            _ => hold!(known, "a policy is told in order", "{one:?} is unknown"),
-        }
-        Ok(())
-    }
-
     /// Whoever has been told everything knows whom [`Core::live`] names, and with the same key features.
     fn knows_who_lives(&self, load: usize) -> Checked {
-        let live = self.core.live(Load(load as u16));
+        let live = self.core.live(Load(load as u16), 0, Vec::with_capacity(10_000));
         let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         let knows = &self.news[load].knows;
         hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
@@ -137,13 +163,28 @@ impl World {
         Ok(())
     }
 
+    /// Whoever is told who lives three at a time, and then what has happened meanwhile, knows what everybody knows.
+    fn a_newcomer_looks(&mut self, load: usize) -> Checked {
+        let mine = &mut self.news[load];
+        if let Some(place) = mine.newcomer.roster.place() {
+            mine.newcomer.roster.add(self.core.live(Load(load as u16), place, Vec::with_capacity(3)));
+            return Ok(());
+        }
+        if mine.next < mine.newcomer.roster.until() {
+            return Ok(());
+        }
+        let got = std::mem::take(&mut mine.newcomer).knows()?;
+        hold!(got == mine.knows, "a newcomer knows who lives", "{got:?}, told {:?}", mine.knows);
+        Ok(())
+    }
+
     /// A policy that comes now is told who lives, and then what happens.
     pub fn comes_anew(&mut self, load: usize) -> Checked {
         self.overhear_runs();
         if self.refer.loads[load].gone {
             return Ok(());
         }
-        let live = self.core.live(Load(load as u16));
+        let live = self.core.live(Load(load as u16), 0, Vec::with_capacity(10_000));
         // What nobody was told yet is told to whoever listens now, and is in what lives already.
         let (first, news, _) = self.core.observed(Load(load as u16));
         hold!(first + news.len() as u64 == live.next, "nothing is told twice", "{first} + {}", news.len());

@@ -1,5 +1,6 @@
 //! A model's own `sequor.toml`: what config.pbtxt cannot say. What is not served yet is refused by name, at its line.
 
+mod features;
 mod keys;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use crate::config::toml_file;
 use crate::config::units::SpanOrNever;
 use crate::error::At;
 
+pub use features::is_name as is_plugin_name;
 pub use keys::{
     Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rules, Sequence, State, Storage,
     WhenExpired,
@@ -29,7 +31,7 @@ impl SequorToml {
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
         let mut faults = file.refused();
         faults.extend(file.out_of_range());
-        faults.extend(super::features::wrong(&file));
+        faults.extend(features::wrong(&file.keys, |key| file.at(key)));
         if faults.is_empty() { Ok(file) } else { Err(faults) }
     }
 

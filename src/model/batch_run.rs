@@ -11,21 +11,28 @@ use super::job::Job;
 use super::loaded::Loaded;
 use super::run_error::RunError;
 use super::slots::Slots;
-use super::table::Task;
-use super::work::{Extent, Outcome, Spent, StateNow, Work};
+use super::work::{Outcome, RunSize, RunTimes, StateNow, Work};
 
-/// A batch that was taken. It is given back once, by [`Taken::end`].
+/// A batch as it was taken, with the requests it runs.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenBatch {
+    pub(super) batch: Batch,
+    /// One for each row; `None` is padding.
+    pub(super) jobs: Vec<Option<(Req, Box<Job>)>>,
+}
+
+/// A batch whose rows run. It is given back once, by [`BatchRun::end`].
+#[derive(Debug)]
+pub(super) struct BatchRun {
     batch: Batch,
     jobs: Vec<Option<(Req, Box<Job>)>>,
     /// What becomes of each real row.
     fates: Vec<Fate>,
 }
 
-/// A batch that is over: its requests, and how each of its rows ended.
+/// A batch whose run is over: its requests, and how each of its rows ended.
 #[derive(Debug)]
-pub(super) struct Over {
+pub(super) struct FinishedBatch {
     pub(super) batch: Batch,
     pub(super) jobs: Vec<(Req, Box<Job>)>,
     /// In the order of the batch's real rows.
@@ -40,10 +47,10 @@ enum Fate {
     Fails(RunError),
 }
 
-impl Taken {
+impl BatchRun {
     /// Does what must be done to slots, and says which rows are to be run.
-    pub(super) fn begin(load: &Loaded, slots: &mut Slots, task: Task) -> (Taken, Vec<Option<Work>>) {
-        let Task { batch, mut jobs } = task;
+    pub(super) fn begin(load: &Loaded, slots: &mut Slots, taken: TakenBatch) -> (BatchRun, Vec<Option<Work>>) {
+        let TakenBatch { batch, mut jobs } = taken;
         let work = work(&batch, &mut jobs);
         let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
         let requests = batch.real().count();
@@ -52,12 +59,12 @@ impl Taken {
             Err(error) => ((0..requests).map(|_| Fate::Fails(error.clone())).collect(), Vec::new()),
             Ok(()) => (work.iter().flatten().map(|w| fate(load, slots, w)).collect(), runnable(load, slots, work)),
         };
-        (Taken { batch, jobs, fates }, runnable)
+        (BatchRun { batch, jobs, fates }, runnable)
     }
 
     /// Answers every request. `ran` has one result for each row that was to be run.
-    pub(super) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> Over {
-        let Taken { batch, jobs, fates } = self;
+    pub(super) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
+        let BatchRun { batch, jobs, fates } = self;
         let mut ran = ran.into_iter();
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
         let mut rows = Vec::with_capacity(fates.len());
@@ -78,7 +85,7 @@ impl Taken {
             job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
             back.push((req, job));
         }
-        Over { batch, jobs: back, rows }
+        FinishedBatch { batch, jobs: back, rows }
     }
 }
 
@@ -95,9 +102,9 @@ pub(super) fn one_by_one(
         return vec![Err(error.clone())];
     }
     let alone = |row: Work| {
-        let (row, mut spent) = ([Some(row)], Spent::default());
-        let result = executor.run(staging, &row, &mut spent);
-        load.ran(Extent::of(&row), &spent);
+        let (row, mut times) = ([Some(row)], RunTimes::default());
+        let result = executor.run(staging, &row, &mut times);
+        load.ran(RunSize::of(&row), &times);
         result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
     };
     real.into_iter().map(alone).collect()

@@ -1,9 +1,7 @@
-//! Where an instance runs and with what: a graph, a device, memory for answers. A model that asks for a GPU gets one or is refused, with
-//! everything that is missing said at once.
+//! Puts the instances of a model where they run. One that asks for a GPU gets one or is refused, with everything that is missing said at once.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::backend::Graph;
 use crate::config::model::Draft;
@@ -13,21 +11,8 @@ use crate::device::{Device, Host, Pool};
 use crate::error::LoadError;
 use crate::telemetry::{GpuMetrics, GpuReading};
 
+use super::placement::Placement;
 use super::repository::Repository;
-
-/// An instance's place and means.
-#[derive(Debug)]
-pub(super) struct Site {
-    pub(super) graph: Arc<dyn Graph>,
-    pub(super) device: Arc<dyn Device>,
-    /// Memory for answers, of the host.
-    pub(super) pool: Pool,
-    /// Of the GPU, if it is one.
-    pub(super) gpu: Option<GpuMetrics>,
-}
-
-/// The GPUs that instances run on, by ordinal, to be looked at.
-pub(super) type InUse = BTreeMap<u16, (GpuMetrics, Vec<Weak<dyn Device>>)>;
 
 impl Repository {
     /// Brings the gauges of the GPUs in use up to date.
@@ -87,21 +72,21 @@ impl Repository {
         Ok(there)
     }
 
-    /// A site for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
-    pub(super) fn sites(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Site>, Vec<LoadError>> {
+    /// A placement for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
+    pub(super) fn placements(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Placement>, Vec<LoadError>> {
         let mut on_cpu: Option<Arc<dyn Graph>> = None;
-        let mut sites = Vec::with_capacity(processors.len());
+        let mut placements = Vec::with_capacity(processors.len());
         for processor in processors {
-            let site = match processor {
-                Processor::Gpu(ordinal) => self.gpu_site(file, *ordinal),
-                Processor::Cpu => self.cpu_site(file, &mut on_cpu),
+            let placement = match processor {
+                Processor::Gpu(ordinal) => self.gpu_placement(file, *ordinal),
+                Processor::Cpu => self.cpu_placement(file, &mut on_cpu),
             };
-            sites.push(site.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
+            placements.push(placement.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
         }
-        Ok(sites)
+        Ok(placements)
     }
 
-    fn cpu_site(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Site, String> {
+    fn cpu_placement(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Placement, String> {
         let graph = match shared {
             Some(graph) => Arc::clone(graph),
             None => {
@@ -109,10 +94,10 @@ impl Repository {
                 Arc::clone(shared.insert(graph))
             }
         };
-        Ok(Site { graph, device: Arc::new(Host), pool: self.0.pool.clone(), gpu: None })
+        Ok(Placement { graph, device: Arc::new(Host), pool: self.0.pool.clone(), gpu: None })
     }
 
-    fn gpu_site(&self, file: &Path, ordinal: u16) -> Result<Site, String> {
+    fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
         let device = self.0.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
         let graph = self.0.backend.load_on(file, &self.0.options.load, &device).map_err(|e| e.0)?;
         let pool = match device.staging() {
@@ -120,24 +105,6 @@ impl Repository {
             None => self.0.pool.clone(),
         };
         let gpu = Some(self.note(ordinal, &device)?);
-        Ok(Site { graph, device, pool, gpu })
-    }
-}
-
-/// Where instances run, as operators read it; `None` where nothing else could be.
-pub(super) fn told(processors: &[Processor], auto: &Auto) -> Option<String> {
-    let mut gpus: Vec<String> = Vec::new();
-    for processor in processors {
-        if let Processor::Gpu(ordinal) = processor
-            && !gpus.contains(&ordinal.to_string())
-        {
-            gpus.push(ordinal.to_string());
-        }
-    }
-    let cpu = processors.contains(&Processor::Cpu);
-    match (gpus.is_empty(), auto) {
-        (false, _) => Some(format!("GPU {}{}", gpus.join(" "), if cpu { " and CPU" } else { "" })),
-        (true, Auto::Cpu(why)) => Some(format!("CPU: {why}")),
-        (true, _) => None,
+        Ok(Placement { graph, device, pool, gpu })
     }
 }

@@ -9,16 +9,16 @@ use super::texts::Texts;
 use crate::telemetry::PluginMetrics;
 
 #[derive(Debug)]
-pub(super) struct Voice {
+pub(super) struct GuestServices {
     journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
     driver: Arc<dyn Driver>,
     texts: Arc<Texts>,
 }
 
-impl Voice {
-    pub(super) fn new(of: &Attachment) -> Voice {
-        Voice {
+impl GuestServices {
+    pub(super) fn new(of: &Attachment) -> GuestServices {
+        GuestServices {
             journal: Arc::clone(&of.journal),
             metrics: Arc::clone(&of.metrics),
             driver: Arc::clone(of.outlet.driver()),
@@ -27,7 +27,7 @@ impl Voice {
     }
 }
 
-impl Services for Voice {
+impl Services for GuestServices {
     fn log(&self, level: u32, message: &str) {
         self.journal.write(Level::of(level), message);
     }

@@ -8,31 +8,31 @@ use sequor_core::Time;
 use super::attachment::Bell;
 
 #[derive(Debug, Default)]
-pub(super) struct Keeper {
+pub(super) struct Maintenance {
     rung: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell for Keeper {
+impl Bell for Maintenance {
     fn ring(&self) {
         *self.rung.lock() = true;
         self.changed.notify_one();
     }
 }
 
-impl Keeper {
+impl Maintenance {
     /// Starts the thread. `tend` does what is due and says when something is due next and what time it is; it ends with `None`.
     pub(super) fn start(
         self: &Arc<Self>,
         tend: impl Fn() -> Option<(Option<Time>, Time)> + Send + 'static,
     ) -> std::io::Result<()> {
-        let keeper = Arc::clone(self);
+        let maintenance = Arc::clone(self);
         let run = move || {
             while let Some((due, now)) = tend() {
-                keeper.sleep(due.map(|due| due - now));
+                maintenance.sleep(due.map(|due| due - now));
             }
         };
-        std::thread::Builder::new().name("sequor-keeper".to_owned()).spawn(run).map(drop)
+        std::thread::Builder::new().name("sequor-plugins".to_owned()).spawn(run).map(drop)
     }
 
     /// Until it is rung for, or for this long.

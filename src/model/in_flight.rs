@@ -2,36 +2,33 @@
 //! back, while the instance's own asks for the next.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-
-use sequor_core::Instance;
 
 use crate::batch::Staging;
 
-use super::driver::Model;
+use super::batch_run::{BatchRun, FinishedBatch};
 use super::execute::Submitted;
+use super::instance::Identity;
 use super::loaded::Loaded;
 use super::sync::{self, Mutex};
-use super::taken::{Over, Taken};
-use super::work::Spent;
+use super::work::RunTimes;
 
 /// A batch that is under way.
 #[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) taken: Taken,
+pub(super) struct InFlight {
+    pub(super) run: BatchRun,
     pub(super) submitted: Submitted,
-    pub(super) spent: Spent,
+    pub(super) times: RunTimes,
     /// Where its inputs were laid out, which nobody touches before it is done.
     pub(super) staging: Staging,
 }
 
 /// Those of one instance.
 #[derive(Debug)]
-pub(super) struct Flights(Mutex<Queue>);
+pub(super) struct InFlightQueue(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    under_way: VecDeque<Flight>,
+    under_way: VecDeque<InFlight>,
     /// How many were begun and are not given back yet.
     open: usize,
     /// Memory for inputs that no batch under way reads.
@@ -44,14 +41,14 @@ struct Queue {
 
 /// What the waiting thread does next.
 enum Next {
-    Land(Box<Flight>),
+    Complete(Box<InFlight>),
     Sleep,
     End,
 }
 
-impl Flights {
-    pub(super) fn new(idle: Vec<Staging>) -> Flights {
-        Flights(Mutex::new(Queue { idle, ..Queue::default() }))
+impl InFlightQueue {
+    pub(super) fn new(idle: Vec<Staging>) -> InFlightQueue {
+        InFlightQueue(Mutex::new(Queue { idle, ..Queue::default() }))
     }
 
     /// Memory to lay out the inputs of a batch in.
@@ -60,14 +57,14 @@ impl Flights {
     }
 
     /// Gives back memory that nothing under way reads.
-    pub(super) fn lay_by(&self, staging: Staging) {
+    pub(super) fn give_back(&self, staging: Staging) {
         self.0.lock().idle.push(staging);
     }
 
-    pub(super) fn begin(&self, flight: Flight) {
+    pub(super) fn begin(&self, batch: InFlight) {
         let mut queue = self.0.lock();
         queue.open += 1;
-        queue.under_way.push_back(flight);
+        queue.under_way.push_back(batch);
     }
 
     /// Waits until every batch that was begun is given back. For the instance's own thread alone.
@@ -90,14 +87,14 @@ impl Flights {
     fn next(&self) -> Next {
         let mut queue = self.0.lock();
         match queue.under_way.pop_front() {
-            Some(flight) => Next::Land(Box::new(flight)),
+            Some(batch) => Next::Complete(Box::new(batch)),
             None if queue.closed => Next::End,
             None => Next::Sleep,
         }
     }
 
     /// Notes that one was given back. Whether somebody waits for that.
-    fn landed(&self) -> bool {
+    fn completed(&self) -> bool {
         let mut queue = self.0.lock();
         queue.open = queue.open.saturating_sub(1);
         queue.open == 0 && std::mem::take(&mut queue.awaited)
@@ -105,16 +102,17 @@ impl Flights {
 }
 
 /// Waits for one batch after the other and gives it back, until there will be no more.
-pub(super) fn land(model: &Arc<Model>, load: &Loaded, who: Instance, flights: &Flights) {
+pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
+    let Identity { model, load, instance } = identity;
     loop {
-        match flights.next() {
-            Next::Land(flight) => {
-                let (over, staging) = flight.land(load);
+        match in_flight.next() {
+            Next::Complete(batch) => {
+                let (finished, staging) = batch.wait(load);
                 // Before the core hears of it: it may hand out the next batch at once.
-                flights.lay_by(staging);
-                model.give_back(over);
-                if flights.landed() {
-                    load.wake(who.n);
+                in_flight.give_back(staging);
+                model.give_back(finished);
+                if in_flight.completed() {
+                    load.wake(instance.n);
                 }
             }
             Next::Sleep => sync::park(None),
@@ -123,17 +121,17 @@ pub(super) fn land(model: &Arc<Model>, load: &Loaded, who: Instance, flights: &F
     }
 }
 
-impl Flight {
+impl InFlight {
     /// Waits for it. What became of its rows, and the memory that it does not need any more.
-    fn land(self, load: &Loaded) -> (Over, Staging) {
-        let Flight { taken, submitted, mut spent, staging } = self;
-        let (extent, requests) = (submitted.extent, submitted.requests());
-        let ran = match submitted.land(&mut spent) {
+    fn wait(self, load: &Loaded) -> (FinishedBatch, Staging) {
+        let InFlight { run, submitted, mut times, staging } = self;
+        let (size, requests) = (submitted.size, submitted.requests());
+        let ran = match submitted.wait(&mut times) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // The device is lost, and with it every state there: none of its rows could go on, alone or not.
             Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
         };
-        load.ran(extent, &spent);
-        (taken.end(load, ran), staging)
+        load.ran(size, &times);
+        (run.end(load, ran), staging)
     }
 }

@@ -10,30 +10,30 @@ use super::sync;
 
 /// Whom the answers wake that this thread is sending.
 #[derive(Debug, Default)]
-struct Held {
+struct Collected {
     open: bool,
     wakers: Vec<Waker>,
     runtime: Option<Handle>,
 }
 
 sync::thread_local! {
-    static HELD: RefCell<Held> = RefCell::default();
+    static COLLECTED: RefCell<Collected> = RefCell::default();
 }
 
 /// As long as it lives, this thread wakes nobody by [`wake`].
 #[derive(Debug)]
-pub(super) struct Burst(());
+pub(super) struct WakeBatch(());
 
-impl Burst {
-    pub(super) fn begin() -> Burst {
-        HELD.with(|held| held.borrow_mut().open = true);
-        Burst(())
+impl WakeBatch {
+    pub(super) fn begin() -> WakeBatch {
+        COLLECTED.with(|collected| collected.borrow_mut().open = true);
+        WakeBatch(())
     }
 }
 
-impl Drop for Burst {
+impl Drop for WakeBatch {
     fn drop(&mut self) {
-        let Held { mut wakers, runtime, .. } = HELD.with(RefCell::take);
+        let Collected { mut wakers, runtime, .. } = COLLECTED.with(RefCell::take);
         let all = match runtime {
             Some(runtime) if wakers.len() > 1 && Handle::try_current().is_err() => runtime,
             _ => return wakers.drain(..).for_each(Waker::wake),
@@ -44,13 +44,13 @@ impl Drop for Burst {
 
 /// Wakes a task of this runtime: at once, or with the others if this thread is sending answers.
 pub fn wake(waker: Waker, runtime: &Handle) {
-    let waker = HELD.with(|held| {
-        let mut held = held.borrow_mut();
-        if !held.open {
+    let waker = COLLECTED.with(|collected| {
+        let mut collected = collected.borrow_mut();
+        if !collected.open {
             return Some(waker);
         }
-        held.wakers.push(waker);
-        held.runtime.get_or_insert_with(|| runtime.clone());
+        collected.wakers.push(waker);
+        collected.runtime.get_or_insert_with(|| runtime.clone());
         None
     });
     if let Some(waker) = waker {
@@ -84,11 +84,11 @@ mod tests {
                 }))
             })
             .collect();
-        let burst = Burst::begin();
+        let wakeups = WakeBatch::begin();
         wakers.iter().take(3).for_each(|waker| wake(waker, runtime.handle()));
-        assert_eq!(HELD.with(|held| held.borrow().wakers.len()), 3);
+        assert_eq!(COLLECTED.with(|collected| collected.borrow().wakers.len()), 3);
         assert!(tasks.iter().all(|task| !task.is_finished()));
-        drop(burst);
+        drop(wakeups);
         let all = async { tokio::time::timeout(Duration::from_secs(20), futures_util::future::join_all(tasks)).await };
         let ended = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(all);
         assert!(ended.expect("woken").into_iter().all(|task| task.is_ok()));

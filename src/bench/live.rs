@@ -1,0 +1,85 @@
+//! How a run stands, for all its senders: warming up, measuring or over.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What all senders of a run look at.
+#[derive(Debug)]
+pub(super) struct Live {
+    phase: AtomicU8,
+    /// Begin and end of the measured span, as far as they are known.
+    span: RwLock<(Option<Instant>, Option<Instant>)>,
+    answered: AtomicU64,
+    wanted: u64,
+    enough: Notify,
+    gave_up: CancellationToken,
+}
+
+const WARMING_UP: u8 = 0;
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+impl Live {
+    pub(super) fn new(wanted: Option<u64>) -> Live {
+        Live {
+            phase: AtomicU8::new(WARMING_UP),
+            span: RwLock::default(),
+            answered: AtomicU64::new(0),
+            wanted: wanted.unwrap_or(u64::MAX),
+            enough: Notify::new(),
+            gave_up: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn begin(&self) {
+        self.span.write().0 = Some(Instant::now());
+        self.phase.store(MEASURING, Ordering::Release);
+    }
+
+    pub(super) fn end(&self) {
+        self.phase.store(OVER, Ordering::Release);
+        self.span.write().1 = Some(Instant::now());
+    }
+
+    pub(super) fn measuring(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == MEASURING
+    }
+
+    pub(super) fn over(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == OVER
+    }
+
+    /// Whether what was due then counts.
+    pub(super) fn measures(&self, due: Instant) -> bool {
+        let (begin, end) = *self.span.read();
+        begin.is_some_and(|begin| due >= begin) && end.is_none_or(|end| due < end)
+    }
+
+    pub(super) fn answered(&self) {
+        if self.answered.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted {
+            self.enough.notify_one();
+        }
+    }
+
+    /// Waits until as many were answered as were wanted.
+    pub(super) async fn has_enough(&self) {
+        self.enough.notified().await;
+    }
+
+    /// Nobody waits for answers any longer.
+    pub(super) fn give_up(&self) {
+        self.gave_up.cancel();
+    }
+
+    pub(super) fn has_given_up(&self) -> bool {
+        self.gave_up.is_cancelled()
+    }
+
+    pub(super) async fn gave_up(&self) {
+        self.gave_up.cancelled().await;
+    }
+}

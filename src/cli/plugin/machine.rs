@@ -1,0 +1,18 @@
+//! This machine as authors' tools have it, and what comes of it when they fail.
+
+use super::Failed;
+use crate::author::{Machine, Problem};
+use crate::cli::variable;
+
+/// This machine, whose news go to standard error.
+pub(super) fn machine() -> Machine {
+    Machine::new(variable, |line| eprintln!("{line}"))
+}
+
+/// What is wrong with a file is its author's to mend; the rest did not work out.
+pub(super) fn failed(problem: Problem) -> Failed {
+    match problem {
+        Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
+        other => Failed::Failed(other.to_string()),
+    }
+}

@@ -1,0 +1,18 @@
+//! The files of a simulation.
+
+use std::path::Path;
+
+use crate::simulate::Problem;
+
+pub(super) fn text(path: &Path) -> Result<String, Problem> {
+    std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))
+}
+
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::File { path: path.to_owned(), what: error.to_string() }
+}
+
+/// A file as it is called in a sentence: without its folders.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}

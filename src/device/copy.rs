@@ -1,0 +1,26 @@
+//! A piece of a device's memory copied to another place in it.
+
+use super::{Convert, Device, DeviceError, RawRow, RawSet, Span, SpanMut, formula};
+
+/// Asks for bytes of a device to be copied within it.
+///
+/// # Safety
+/// Both must stay, and be left alone, until that is done; they must not overlap.
+pub unsafe fn copy(device: &dyn Device, from: &Span<'_>, to: &SpanMut<'_>) -> Result<(), DeviceError> {
+    let (want, len) = (device.place(), to.len());
+    if let Some(got) = [from.place(), to.place()].into_iter().find(|place| *place != want) {
+        return Err(DeviceError::WrongPlace { got, want });
+    }
+    if from.len() != len {
+        return Err(DeviceError::OutOfBounds { at: 0, len, size: from.len() });
+    }
+    if len == 0 {
+        return Ok(());
+    }
+    let (from, to) = (from.address(), to.address());
+    let unit = formula::unit(from | len as u64, to | len as u64, Convert::No);
+    let (inner, convert) = (len as u64, Convert::No);
+    let set = RawSet { from_stride: 0, to_stride: 0, outer: 1, inner, first: 0, count: 1, convert, unit };
+    // SAFETY: as long as both; the rest is the caller's promise.
+    unsafe { device.run(&[set], &[RawRow { from, to }]) }
+}

@@ -1,0 +1,71 @@
+//! The context of a GPU that all its users in this process share.
+
+use cudarc::driver::result::{ctx, device, primary_ctx};
+use cudarc::driver::sys::{CUcontext, CUdevice};
+
+use super::failed;
+use crate::device::DeviceError;
+
+/// The context that all users of a GPU in this process share, ONNX Runtime among them.
+#[derive(Debug)]
+pub(super) struct Primary {
+    pub(super) ordinal: u16,
+    /// As the maker's tools have it.
+    pub(super) uuid: Option<String>,
+    device: CUdevice,
+    context: CUcontext,
+}
+
+// SAFETY: a context may be used from any thread that has made it its current one.
+unsafe impl Send for Primary {}
+// SAFETY: as above; the driver locks what has to be.
+unsafe impl Sync for Primary {}
+
+impl Primary {
+    pub(super) fn retain(ordinal: u16) -> Result<Primary, DeviceError> {
+        let device = device::get(i32::from(ordinal)).map_err(failed(ordinal, "be opened"))?;
+        // SAFETY: the device was just got.
+        let context = unsafe { primary_ctx::retain(device) }.map_err(failed(ordinal, "be opened"))?;
+        let uuid = device::get_uuid(device).ok().map(|uuid| uuid_text(&uuid.bytes));
+        Ok(Primary { ordinal, uuid, device, context })
+    }
+
+    /// Makes it the current one of this thread.
+    pub(super) fn bind(&self) -> Result<(), DeviceError> {
+        // SAFETY: the context is retained until this is dropped.
+        unsafe { ctx::set_current(self.context) }.map_err(failed(self.ordinal, "be used"))
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once.
+        let _ = unsafe { primary_ctx::release(self.device) };
+    }
+}
+
+/// `GPU-8-4-4-4-12` in hexadecimal.
+pub(super) fn uuid_text<T: Copy>(bytes: &[T; 16]) -> String
+where
+    i32: From<T>,
+{
+    let mut out = String::from("GPU");
+    for (n, byte) in bytes.iter().enumerate() {
+        if matches!(n, 0 | 4 | 6 | 8 | 10) {
+            out.push('-');
+        }
+        out.push_str(&format!("{:02x}", i32::from(*byte) & 0xff));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_read_as_nvidia_smi_has_them() {
+        let bytes: [i8; 16] = [-1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        assert_eq!(uuid_text(&bytes), "GPU-ff010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}

@@ -1,0 +1,81 @@
+//! A socket's thread does a short step itself: what came in on its connection in one go is in the queues, the instance that is to be woken
+//! sleeps, and to wake its thread for a step of some microseconds, and to be woken by it, costs more than the step.
+//!
+//! Only for models whose steps are short; one step a time; and never in place of an instance's thread that is at work. Whatever is not done
+//! here is left to that thread.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::loaded::Loaded;
+use super::sync;
+
+/// What became of a wake-up that this thread was to give.
+#[derive(Debug, Default)]
+enum Deferred {
+    /// It is given at once.
+    #[default]
+    Never,
+    /// The next one is kept back.
+    Next,
+    /// It was kept back, for this instance of the load.
+    WakeUp(Arc<Loaded>, u16),
+}
+
+sync::thread_local! {
+    static DEFERRED: RefCell<Deferred> = RefCell::default();
+}
+
+/// As long as it lives, an instance that this thread is to wake may be left to [`InlineScope::run`].
+#[derive(Debug)]
+pub struct InlineScope(PhantomData<*const ()>);
+
+impl InlineScope {
+    pub fn begin() -> InlineScope {
+        put(Deferred::Next);
+        InlineScope(PhantomData)
+    }
+
+    /// Does the step that was left to this thread. Whether one was.
+    pub fn run(&mut self) -> bool {
+        // What is to be woken by the step itself has its own thread for that.
+        let left = put(Deferred::Never);
+        if let Deferred::WakeUp(load, instance) = &left
+            && !load.try_step(*instance)
+        {
+            load.wake(*instance);
+        }
+        put(Deferred::Next);
+        matches!(left, Deferred::WakeUp(..))
+    }
+}
+
+impl Drop for InlineScope {
+    fn drop(&mut self) {
+        if let Deferred::WakeUp(load, instance) = put(Deferred::Never) {
+            load.wake(instance);
+        }
+    }
+}
+
+fn put(deferred: Deferred) -> Deferred {
+    DEFERRED.with(|was| was.replace(deferred))
+}
+
+/// Wakes an instance, or leaves it to the scope that this thread is in.
+pub(super) fn wake(load: &Arc<Loaded>, instance: u16) {
+    let keep_back = |deferred: &RefCell<Deferred>| {
+        let mut deferred = deferred.borrow_mut();
+        let next = matches!(*deferred, Deferred::Next);
+        if next {
+            *deferred = Deferred::WakeUp(Arc::clone(load), instance);
+        }
+        next
+    };
+    // No plug-in is asked on a socket's thread.
+    let kept_back = load.step_time.is_short() && load.attachment.load().is_none() && DEFERRED.with(keep_back);
+    if !kept_back {
+        load.wake(instance);
+    }
+}

@@ -1,0 +1,90 @@
+//! An instance on an accelerator that has its next batch asked for while one runs. Its thread pulls and asks; another waits ([`in_flight`]).
+//! What is asked for stands in one order on the device, so that a batch finds the states that those before it leave.
+//!
+//! [`in_flight`]: super::in_flight
+
+use std::sync::Arc;
+
+use super::batch_run::{BatchRun, TakenBatch, one_by_one};
+use super::execute::Executor;
+use super::in_flight::{InFlight, InFlightQueue};
+use super::instance::Identity;
+use super::run_error::RunError;
+use super::sync::Thread;
+use super::table::Step;
+use super::work::{RunSize, RunTimes};
+
+/// What a pipelined instance runs with.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    executor: Executor,
+    pub(super) in_flight: Arc<InFlightQueue>,
+}
+
+impl Pipeline {
+    /// With so many batches under way at once.
+    pub(super) fn new(executor: Executor, depth: u8) -> Result<Pipeline, RunError> {
+        let idle = (0..depth).map(|_| executor.staging()).collect::<Result<_, _>>()?;
+        Ok(Pipeline { executor, in_flight: Arc::new(InFlightQueue::new(idle)) })
+    }
+
+    /// Pulls until the load is gone. `completion` is the thread that waits.
+    pub(super) fn run(mut self, identity: &Identity, completion: &Thread) {
+        let mailbox = identity.mailbox();
+        let mut step = identity.next();
+        loop {
+            if let Some(mailbox) = mailbox.filter(|mailbox| mailbox.is_full()) {
+                // A state is let out as of a step that was answered.
+                self.in_flight.drain();
+                mailbox.serve(|seq| identity.model.state_now(seq), &mut self.executor.slots);
+                // Whoever woke this thread meanwhile was not heard.
+                if matches!(step, Step::Sleep(_)) {
+                    step = identity.next();
+                }
+            }
+            step = match step {
+                Step::Run(taken) => self.begin(identity, completion, taken),
+                Step::Tidy(ops) => identity.tidy(&mut self.executor.slots, &ops),
+                Step::Ask(round) => identity.ask(round),
+                Step::Sleep(until) => {
+                    identity.sleep(until);
+                    identity.next()
+                }
+                Step::Gone => break,
+            }
+        }
+        self.in_flight.close();
+        completion.unpark();
+        identity.end();
+    }
+
+    /// Asks for a batch and leaves it to the thread that waits. One that fails at once is tried again row by row, and given back here.
+    fn begin(&mut self, identity: &Identity, completion: &Thread, taken: TakenBatch) -> Step {
+        let load = &identity.load;
+        let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);
+        if work.iter().flatten().next().is_none() {
+            return identity.complete(run.end(load, Vec::new()));
+        }
+        let mut staging = match self.in_flight.staging().map_or_else(|| self.executor.staging(), Ok) {
+            Ok(staging) => staging,
+            Err(error) => {
+                let ran = work.iter().flatten().map(|_| Err(error.clone())).collect();
+                return identity.complete(run.end(load, ran));
+            }
+        };
+        let mut times = RunTimes::default();
+        match self.executor.submit(&mut staging, &work, &mut times) {
+            Ok(submitted) => {
+                self.in_flight.begin(InFlight { run, submitted, times, staging });
+                completion.unpark();
+                identity.next()
+            }
+            Err(error) => {
+                load.ran(RunSize::of(&work), &times);
+                let ran = one_by_one(load, &mut self.executor, &mut staging, work, &error);
+                self.in_flight.give_back(staging);
+                identity.complete(run.end(load, ran))
+            }
+        }
+    }
+}

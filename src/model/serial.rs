@@ -1,0 +1,125 @@
+//! An instance that runs each batch to its end before it takes the next: slot operations in the order given, the run, its commit, the report.
+
+use std::sync::Arc;
+
+use super::batch_run::{BatchRun, TakenBatch, one_by_one};
+use super::execute::Executor;
+use super::handle::InlineStep;
+use super::instance::Identity;
+use super::run_error::RunError;
+use super::sync::Mutex;
+use super::table::Step;
+use super::work::{Outcome, RunSize, RunTimes, Work};
+
+use crate::batch::Staging;
+
+/// Who holds its lock is the instance: its own thread, or for one step a socket's.
+#[derive(Debug)]
+pub(super) struct SerialInstance {
+    identity: Identity,
+    running: Mutex<Running>,
+}
+
+/// What an instance runs with.
+#[derive(Debug)]
+pub(super) struct Running {
+    executor: Executor,
+    staging: Staging,
+    /// What was taken and left to its own thread.
+    step: Option<Step>,
+}
+
+impl Running {
+    pub(super) fn new(executor: Executor) -> Result<Running, RunError> {
+        let staging = executor.staging()?;
+        Ok(Running { executor, staging, step: None })
+    }
+}
+
+impl SerialInstance {
+    pub(super) fn new(identity: Identity, running: Running) -> Arc<SerialInstance> {
+        Arc::new(SerialInstance { identity, running: Mutex::new(running) })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.identity.name()
+    }
+
+    /// Pulls until the load is gone.
+    pub(super) fn run(&self) {
+        let identity = &self.identity;
+        let mailbox = identity.mailbox();
+        loop {
+            let mut running = self.running.lock();
+            let mut step = running.step.take().unwrap_or_else(|| identity.next());
+            let rest = loop {
+                if let Some(mailbox) = mailbox {
+                    mailbox.serve(|seq| identity.model.state_now(seq), &mut running.executor.slots);
+                }
+                step = match step {
+                    Step::Run(taken) => self.run_batch(&mut running, taken),
+                    Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
+                    Step::Ask(round) => identity.ask(round),
+                    Step::Sleep(until) => break Some(until),
+                    Step::Gone => break None,
+                }
+            };
+            drop(running);
+            let Some(until) = rest else { break };
+            identity.sleep(until);
+        }
+        identity.end();
+    }
+
+    /// Both halves of a run, one after the other.
+    fn run_batch(&self, running: &mut Running, taken: TakenBatch) -> Step {
+        let Running { executor, staging, .. } = running;
+        let load = &self.identity.load;
+        let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
+        let ran = self.attempt(executor, staging, work);
+        self.identity.complete(run.end(load, ran))
+    }
+
+    /// Runs a batch; if that fails, its rows one by one. One result for each real row.
+    fn attempt(
+        &self,
+        executor: &mut Executor,
+        staging: &mut Staging,
+        work: Vec<Option<Work>>,
+    ) -> Vec<Result<Outcome, RunError>> {
+        if work.iter().flatten().next().is_none() {
+            return Vec::new();
+        }
+        let load = &self.identity.load;
+        let mut times = RunTimes::default();
+        let whole = executor.run(staging, &work, &mut times);
+        load.ran(RunSize::of(&work), &times);
+        load.step_time.note(times.total());
+        match whole {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(error) => one_by_one(load, executor, staging, work, &error),
+        }
+    }
+}
+
+impl InlineStep for SerialInstance {
+    fn try_step(&self) -> bool {
+        let Some(mut running) = self.running.try_lock() else { return false };
+        if !matches!(running.step, None | Some(Step::Sleep(_))) {
+            return false;
+        }
+        running.step = None;
+        let mut step = self.identity.next();
+        if let Step::Tidy(ops) = &step {
+            step = self.identity.tidy(&mut running.executor.slots, ops);
+        }
+        if let Step::Run(taken) = step {
+            step = self.run_batch(&mut running, taken);
+        }
+        let done = matches!(step, Step::Sleep(None));
+        if !done {
+            running.step = Some(step);
+        }
+        done
+    }
+}

@@ -1,0 +1,47 @@
+//! How long the steps of a load take, lately.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Steps that a socket's thread may be held up for.
+const SHORT: Duration = Duration::from_micros(100);
+
+/// A moving mean.
+#[derive(Debug, Default)]
+pub(super) struct StepTime(AtomicU64);
+
+impl StepTime {
+    /// Notes a step. One that was held up by something else does not outweigh many that were not.
+    pub(super) fn note(&self, step: Duration) {
+        let step = u64::try_from(step.min(4 * SHORT).as_nanos()).unwrap_or(u64::MAX);
+        let was = self.0.load(Ordering::Relaxed);
+        let is = if was == 0 { step } else { was - was / 8 + step / 8 };
+        self.0.store(is.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether steps are known to be short.
+    pub(super) fn is_short(&self) -> bool {
+        let mean = self.0.load(Ordering::Relaxed);
+        // Where every interleaving is tried, time is not asked.
+        cfg!(feature = "shuttle") || (mean > 0 && u128::from(mean) <= SHORT.as_nanos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_short_once_they_were_and_one_long_one_is_forgiven() {
+        let time = StepTime::default();
+        assert!(!time.is_short(), "nothing is known");
+        (0..2).for_each(|_| time.note(Duration::from_micros(20)));
+        assert!(time.is_short());
+        time.note(Duration::from_secs(1));
+        assert!(time.is_short());
+        (0..3).for_each(|_| time.note(Duration::from_secs(1)));
+        assert!(!time.is_short());
+        (0..20).for_each(|_| time.note(Duration::from_micros(20)));
+        assert!(time.is_short());
+    }
+}

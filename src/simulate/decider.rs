@@ -1,0 +1,21 @@
+//! A policy from outside of the core, as a run asks it.
+
+use sequor_core::{Fault, Policy, Time};
+
+/// A policy from outside of the core, and what a run wants to know of it besides its answers.
+pub trait Decider: Policy {
+    /// Instructions it has taken since this was asked last; none where they are not counted.
+    fn spent(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Its answer was no good.
+    fn faulted(&mut self, now: Time, fault: Fault) {
+        let _ = (now, fault);
+    }
+
+    /// What is to be said of it at the end.
+    fn told(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
