@@ -68,6 +68,8 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     sdk::write(sdk::PYTHON, &kit)?;
     let world = sdk::write_wit(&wit, sdk::names(&folder.join("plugin.py"), "sequence_text")?)?;
     let mut command = Command::new(tool);
+    // Else what plugin.py raises stands above pages of the tool's own frames.
+    command.env("RUST_BACKTRACE", "0").env_remove("RUST_LIB_BACKTRACE");
     command.arg("--quiet").arg("-d").arg(wit).args(["-w", world, "componentize"]);
     // Without WASI: a plug-in has no files, clock or network, and a component that asks for none needs no stand-ins.
     command.arg("--stub-wasi");

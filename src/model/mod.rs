@@ -47,6 +47,10 @@ mod pending;
 mod pipelined;
 mod placement;
 mod placing;
+mod plugin_files;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_files_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod plugin_swap_tests;

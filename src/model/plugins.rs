@@ -1,6 +1,7 @@
 //! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
 //! audit line a change.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::fault::code;
@@ -13,6 +14,7 @@ use crate::plugin::{Attachment, MakeSource, Ready, Registry, Rules, Terms, Unfit
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::loaded::{Loaded, strategy_name};
+use super::plugin_files::Files;
 use super::repository::Repository;
 use super::schedule_file::{self, Says};
 use super::scheduler_choice::SchedulerChoice;
@@ -23,6 +25,7 @@ impl Repository {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
         let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
+        registry.knows_files(Box::new(Files(Arc::downgrade(&self.0))));
         self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 
@@ -135,7 +138,7 @@ impl Repository {
     // === what operators say ===
 
     /// Every load of a model that takes new sequences, and what keeps it from being loaded or unloaded meanwhile.
-    fn serving(&self, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
+    pub(super) fn serving(&self, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
         let models = self.0.models.read();
         let entry = models.get(name).filter(|entry| entry.open);
         let absent = || PluginError::Absent(format!("no model \"{name}\" is served"));
@@ -203,14 +206,18 @@ impl Repository {
         let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
-        // What the file says now is what serves: it is not loaded anew for that.
-        let print = Fingerprint::of(&directory, None).ok();
-        self.edit(&how.model, |entry| {
-            entry.decides = SchedulerChoice::File;
+        self.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
+        self.says_what_serves(&how.model, &directory);
+        Ok(())
+    }
+
+    /// What the model's file says now is what serves: it is not loaded anew for that.
+    pub(super) fn says_what_serves(&self, model: &str, directory: &Path) {
+        let print = Fingerprint::of(directory, None).ok();
+        self.edit(model, |entry| {
             entry.tried.clone_from(&print);
             entry.served = print;
         });
-        Ok(())
     }
 
     fn detach_now(&self, name: &str, model: &str, by: By<'_>) -> Result<(), PluginError> {

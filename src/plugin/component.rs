@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{ComponentNamedList, HasSelf, Lift, Linker, Lower};
 
+use super::background::give_way;
 use super::cache::Cache;
 use super::contract::sequor::plugin::host;
 use super::contract::{self, SchedulerPluginPre};
@@ -47,12 +48,15 @@ impl Component {
         let outline = Outline::read(bytes).map_err(damaged)?;
         let imports = imports::check(file, &outline, grants)?;
         check_world(file, &outline)?;
+        give_way();
         let sha256 = hex(&Sha256::digest(bytes));
+        give_way();
         let compiled = match cache {
             Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
         let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
+        give_way();
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::guest::Source;
 use super::journal::Level;
-use super::registry::{Print, Registry};
+use super::registry::{Print, Registry, Version, short};
 use super::report::{By, PluginError};
 
 impl Registry {
@@ -34,26 +34,44 @@ impl Registry {
 
     /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
     pub fn keep(&self, name: &str) -> Result<(), PluginError> {
-        let component = self.with(name, |p| Arc::clone(&p.current.component))?;
+        let current = self.with(name, |p| p.current.clone())?;
+        self.lay(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
+    }
+
+    /// Has the plug-in folder and the files of models say of a plug-in that this version of it decides, for the next start. If one of them
+    /// cannot, all are as they were. The models whose file is another now.
+    pub(super) fn set_down(&self, name: &str, old: &Version, new: &Version) -> Result<Vec<String>, String> {
+        // What came over the wire to a server without a folder was not there after the next start before, either.
+        if self.file(name).is_none() {
+            return Ok(Vec::new());
+        }
+        self.lay(name, new)?;
+        let pinned = self.0.named.get().map_or(Ok(Vec::new()), |files| files.pin(name, new.source.sha256()));
+        pinned.inspect_err(|_| {
+            if let Err(why) = self.lay(name, old) {
+                tracing::error!(plugin = name, "{why}");
+            }
+        })
+    }
+
+    /// Sees to it that this version is the file of the plug-in folder; or says why the next start would not find it.
+    fn lay(&self, name: &str, version: &Version) -> Result<(), String> {
         let Some(path) = self.file(name) else {
-            return Err(PluginError::Denied(format!(
-                "not saved: the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
-            )));
+            return Err(format!(
+                "the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
+            ));
         };
-        if fs_err::read(&path).is_ok_and(|there| component.is(&there)) {
+        if fs_err::read(&path).is_ok_and(|there| version.component.is(&there)) {
             return Ok(());
         }
-        component.read().and_then(|component| write(&path, &component)).map_err(|e| {
+        version.component.read().and_then(|component| write(&path, &component)).map_err(|e| {
             let path = path.display();
-            PluginError::Denied(format!(
-                "not saved: the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put \
-                 the file there"
-            ))
+            format!(
+                "the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put the file there"
+            )
         })?;
         let print = self.print(name);
-        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
-            plugin.print = print;
-        }
+        self.edit(name, |plugin| plugin.print = print);
         Ok(())
     }
 
@@ -68,17 +86,19 @@ impl Registry {
         Some((file.modified().ok()?, file.len()))
     }
 
-    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version. A bad one is logged.
+    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version, unless a model's file names
+    /// another hash; then it waits for that to change. A bad one is logged.
     pub fn look(&self) {
         let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
         for name in names {
             let print = self.print(&name);
-            let changed = {
+            let (changed, awaits) = {
                 let mut plugins = self.0.plugins.lock();
                 let Some(plugin) = plugins.get_mut(&name) else { continue };
-                std::mem::replace(&mut plugin.print, print) != print
+                (std::mem::replace(&mut plugin.print, print) != print, plugin.awaits.clone())
             };
-            if changed && print.is_some() {
+            let is_awaited = || awaits.is_some_and(|sha256| self.other_pin(&name, &sha256).is_none());
+            if print.is_some() && (changed || is_awaited()) {
                 self.look_at(&name);
             }
         }
@@ -87,9 +107,31 @@ impl Registry {
     fn look_at(&self, name: &str) {
         let Some(file) = self.file(name) else { return };
         let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        if let Err(error) = read.and_then(|component| self.replace(name, component, By("plugins.dir"))) {
+        let taken = read.and_then(|component| {
+            let _changing = self.0.changing.lock();
+            self.replace_if(name, component, By("plugins.dir"), |new| self.unpinned(name, new))
+        });
+        if let Err(error) = taken {
             let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
         }
+    }
+
+    /// A file of a model that names another hash of this plug-in.
+    fn other_pin(&self, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
+        self.0.named.get()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
+    }
+
+    /// That no model's file names another hash than this version's; else it waits until none does.
+    fn unpinned(&self, name: &str, new: &Version) -> Result<(), PluginError> {
+        let is = new.source.sha256();
+        let other = self.other_pin(name, is);
+        self.edit(name, |plugin| plugin.awaits = other.as_ref().map(|_| is.to_owned()));
+        let Some((file, pinned)) = other else { return Ok(()) };
+        let (is, pinned, file) = (short(is), short(&pinned), file.display());
+        Err(PluginError::Conflict(format!(
+            "not replaced: {name}.wasm of plugins.dir has changed ({is}), and {file} names {pinned}, which goes on serving. sequor plugin replace \
+             {name} --from FILE changes both"
+        )))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use sequor_core::{Hooks, Load, Observed, Roster};
 
+use super::background::give_way;
 use super::driver::Driver;
 use super::guest::Events;
 use super::inbox::Inbox;
@@ -76,8 +77,7 @@ impl LoadLink {
         let (mut roster, mut room) = (Roster::default(), Vec::with_capacity(PORTION));
         while let Some(place) = roster.place() {
             room = roster.add(self.driver.live(self.load, place, room)?);
-            // Nobody waits for this, and somebody may for the processor.
-            std::thread::yield_now();
+            give_way();
         }
         Some(roster)
     }

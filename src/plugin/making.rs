@@ -10,6 +10,7 @@ use sequor_core::policy::columns;
 use sequor_core::{Hooks, Time};
 
 use super::attachment::{Attachment, Saved};
+use super::background::give_way;
 use super::guest::{Events, Source, Struck};
 use super::guest_services::GuestServices;
 use super::invalid_answer;
@@ -136,6 +137,7 @@ impl Attachment {
         let mut occupant = self.started(source)?;
         for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
             let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
+            give_way();
             let said = occupant.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
             round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;
         }
@@ -150,6 +152,7 @@ impl Attachment {
         }
         let services = GuestServices::new(self);
         let guest = source.start(Arc::new(services), self.terms.limits).map_err(failed("start"))?;
+        give_way();
         let mut occupant = Occupant::new(guest, self.facts.keys.len());
         let began = self.clock.now();
         let configured = occupant.call(|guest| guest.configure(&self.terms.config, &self.facts));
@@ -188,7 +191,7 @@ impl Attachment {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
             occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-            std::thread::yield_now();
+            give_way();
         }
         occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(subscription)

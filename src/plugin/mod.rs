@@ -7,9 +7,10 @@
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `load_link`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
-//! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
-//! - `registry`: the named plug-ins with their versions, and where they are attached · `stored`: the bytes of these · `maintenance`: the thread
-//!   that looks after them · `files`, `watch`: their folder.
+//! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `recent`: questions to try a
+//!   new version on.
+//! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `maintenance`:
+//!   the thread that looks after them · `files`, `watch`: their folder · `model_files`: where models name them.
 //! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
@@ -23,6 +24,7 @@
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
+mod background;
 mod blame;
 mod budget;
 pub mod cache;
@@ -52,6 +54,7 @@ mod maintenance;
 mod making;
 pub mod manifest;
 mod meter;
+mod model_files;
 mod outline;
 mod recent;
 mod refused;
@@ -69,6 +72,7 @@ mod stored;
 mod tests;
 pub mod texts;
 mod ticker;
+mod versions;
 mod watch;
 mod when;
 
@@ -83,6 +87,7 @@ pub use journal::Journal;
 pub use load_link::LoadLink;
 pub use loader::Loader;
 pub use making::{Ready, Unfit};
+pub use model_files::ModelFiles;
 pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

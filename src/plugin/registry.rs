@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -15,7 +15,8 @@ use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
 use super::load_link::LoadLink;
 use super::maintenance::Maintenance;
-use super::making::{Ready, Unfit};
+use super::making::Ready;
+use super::model_files::ModelFiles;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::stored::Stored;
@@ -65,7 +66,9 @@ pub(super) struct Inner {
     pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     attachments: Mutex<Vec<Arc<Attachment>>>,
     /// Held by whoever changes something.
-    changing: Mutex<()>,
+    pub(super) changing: Mutex<()>,
+    /// The files in which models name plug-ins, once somebody knows them.
+    pub(super) named: OnceLock<Box<dyn ModelFiles>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -90,11 +93,13 @@ pub(super) struct Version {
 #[derive(Debug)]
 pub(super) struct Plugin {
     pub(super) current: Version,
-    previous: Option<Version>,
+    pub(super) previous: Option<Version>,
     pub(super) journal: Arc<Journal>,
-    metrics: Arc<PluginMetrics>,
+    pub(super) metrics: Arc<PluginMetrics>,
     /// Its file in the plug-in folder, as it was when it was looked at last.
     pub(super) print: Option<Print>,
+    /// The hash of that file, if it is not taken because a model's file names another.
+    pub(super) awaits: Option<String>,
 }
 
 /// When a file was written, and its size.
@@ -127,13 +132,19 @@ impl Registry {
             rounds: rules.rounds.clone(),
         };
         let (plugins, attachments, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, attachments, changing };
+        let named = OnceLock::new();
+        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, attachments, changing, named };
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
             inner.maintenance.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
         }
         Ok(Registry(inner))
+    }
+
+    /// Says where the files are in which models name plug-ins. To be called once.
+    pub fn knows_files(&self, named: Box<dyn ModelFiles>) {
+        let _ = self.0.named.set(named);
     }
 
     pub fn rules(&self) -> &Rules {
@@ -169,66 +180,8 @@ impl Registry {
         })
     }
 
-    /// Takes a component in. The same once more changes nothing.
-    pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
-        let version = self.make(name, component)?;
-        let known = self.with(name, |p| p.source().sha256().to_owned());
-        match known {
-            Ok(sha256) if sha256 == version.source.sha256() => return self.show(name),
-            Ok(sha256) => {
-                let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
-                return Err(PluginError::Conflict(what));
-            }
-            Err(_) => self.take_in(name, version, self.print(name), by),
-        }
-        self.show(name)
-    }
-
     pub(super) fn downgrade(&self) -> WeakRegistry {
         WeakRegistry(Arc::downgrade(&self.0))
-    }
-
-    /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
-    pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
-        let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
-        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
-        if old.sha256() == new.source.sha256() {
-            return self.show(name);
-        }
-        self.put("replace", name, &new, by).inspect_err(|_| metrics.replaced(false))?;
-        metrics.replaced(true);
-        self.show(name)
-    }
-
-    pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
-        let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
-        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.put("rollback", name, &previous.ok_or_else(nothing)?, by)?;
-        self.show(name)
-    }
-
-    /// Lets a version decide everywhere; the current one goes on everywhere if it fails anywhere.
-    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>) -> Result<(), PluginError> {
-        let old = self.with(name, |p| Arc::clone(p.source()))?;
-        let (before, after) = (old.sha256(), new.source.sha256());
-        let refused = |at: &Attachment, unfit: &Unfit| {
-            let (version, new) = (short(before), short(after));
-            let failed = format!("{name} ({new}) failed its dry run on {} ({unfit})", at.model());
-            PluginError::Invalid(format!("not replaced: {failed}. {version} goes on serving."))
-        };
-        let attachments = self.of(name);
-        let ready = open_all(&attachments, &new.source).map_err(|(at, unfit)| refused(&at, &unfit));
-        let ready = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
-        // From here on nothing can fail.
-        ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
-        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
-            plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
-        }
-        self.audit(what, name, "", by, before, after);
-        Ok(())
     }
 
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
@@ -254,7 +207,8 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
         if let Some(at) = self.of(name).first() {
-            let what = format!("{name} is attached to {}; sequor plugin detach {name} first", at.model());
+            let model = at.model();
+            let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
             return Err(PluginError::Conflict(what));
         }
         self.0.plugins.lock().remove(name);
@@ -346,6 +300,13 @@ impl Registry {
         self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
     }
 
+    /// Nothing, if there is none of this name any more.
+    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut Plugin)) {
+        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
+            change(plugin);
+        }
+    }
+
     pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Version, PluginError> {
         if !crate::config::model::is_plugin_name(name) {
             let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
@@ -358,7 +319,7 @@ impl Registry {
     pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) {
         let after = version.source.sha256().to_owned();
         let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
-        let plugin = Plugin { current: version, previous: None, journal, metrics, print };
+        let plugin = Plugin { current: version, previous: None, journal, metrics, print, awaits: None };
         self.0.plugins.lock().insert(name.to_owned(), plugin);
         self.audit("load", name, "", by, "", &after);
     }
@@ -369,22 +330,6 @@ impl Plugin {
     pub(super) fn source(&self) -> &Arc<dyn Source> {
         &self.current.source
     }
-}
-
-type Opened = (Arc<Attachment>, Option<Ready>);
-
-/// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
-fn open_all(at: &[Arc<Attachment>], new: &Arc<dyn Source>) -> Result<Vec<Opened>, (Arc<Attachment>, Unfit)> {
-    let mut opened = Vec::new();
-    for at in at {
-        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new)) {
-            Ok(instance) => opened.push((Arc::clone(at), instance)),
-            // Its load was unloaded meanwhile.
-            Err(Unfit::Gone) => {}
-            Err(unfit) => return Err((Arc::clone(at), unfit)),
-        }
-    }
-    Ok(opened)
 }
 
 impl Inner {

@@ -173,3 +173,70 @@ fn what_came_over_the_wire_and_was_saved_decides_after_a_restart_too() {
     assert_eq!((&at["state"], &at["from_file"], &is["sha256"]), (&json!("active"), &json!(true), &was["sha256"]));
     assert!(at["calls"].as_u64().unwrap() >= 2, "{is}");
 }
+
+/// A plug-in that was saved, and its server's folder of plug-ins and repository.
+fn with_one_saved(home: &std::path::Path) -> (Server, String) {
+    let (repository, folder) = (home.join("repository"), home.join("plugins"));
+    copy(&models().join("accumulator_int32"), &repository.join("accumulator_int32"));
+    fs::create_dir(&folder).unwrap();
+    let in_folder = format!("--plugins-dir={}", folder.display());
+    let server = Call::serve(&repository).arguments(["--admin-upload=true", &in_folder]).start();
+    crate::operator::load(&server, "mine", &fs::read(guest("single")).unwrap());
+    told(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32", "--save"]);
+    (server, in_folder)
+}
+
+#[test]
+fn a_version_that_takes_the_place_of_a_saved_one_decides_after_a_restart_too() {
+    let home = tempfile::tempdir().unwrap();
+    let (repository, file) = (home.path().join("repository"), home.path().join("plugins/mine.wasm"));
+    let (server, in_folder) = with_one_saved(home.path());
+    let again = |server: Server| {
+        server.stop();
+        Call::serve(&repository).arguments(["--admin-upload=true", &in_folder]).start()
+    };
+    let is = |server: &Server, name: &str| {
+        assert_eq!(step(server.http, 7, 1, true), 1);
+        let (shown, component) = (shown(server, "mine"), fs::read(guest(name)).unwrap());
+        let at = &shown["attached"][0];
+        assert_eq!((&at["state"], &at["from_file"]), (&json!("active"), &json!(true)), "{shown}");
+        assert_eq!(fs::read(&file).unwrap(), component, "{name}");
+        let toml = fs::read_to_string(repository.join("accumulator_int32/sequor.toml")).unwrap();
+        assert!(toml.contains(shown["sha256"].as_str().unwrap()), "{toml}");
+    };
+    // Over the wire.
+    crate::operator::replace(&server, "mine", &fs::read(guest("edf")).unwrap());
+    is(&server, "edf");
+    let server = again(server);
+    is(&server, "edf");
+    // By a file that is laid beside, and back.
+    let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
+    assert!(said.ends_with("has taken over, and the sequor.toml of accumulator_int32 says so\n"), "{said}");
+    let server = again(server);
+    is(&server, "lru-evict");
+    told(&server, &["plugin", "replace", "mine", "--from", &guest("single")]);
+    told(&server, &["plugin", "rollback", "mine"]);
+    is(&server, "lru-evict");
+    let server = again(server);
+    is(&server, "lru-evict");
+    let said = told(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
+    assert!(
+        said.ends_with("is detached from accumulator_int32 until the next start: its sequor.toml names it\n"),
+        "{said}"
+    );
+    is(&again(server), "lru-evict");
+}
+
+#[test]
+fn a_changed_file_is_not_taken_where_its_hash_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let (server, _) = with_one_saved(home.path());
+    let was = shown(&server, "mine")["sha256"].clone();
+    fs::copy(guest("edf"), home.path().join("plugins/mine.wasm")).unwrap();
+    let line = "not replaced: mine.wasm of plugins.dir has changed (";
+    while !told(&server, &["plugin", "logs", "mine"]).contains(line) {
+        std::thread::yield_now();
+    }
+    assert_eq!(shown(&server, "mine")["sha256"], was);
+    assert_eq!(step(server.http, 7, 1, true), 1);
+}

@@ -6,6 +6,7 @@
 mod admin;
 mod control;
 mod forms;
+mod headers;
 mod house;
 mod limits;
 mod memory;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -32,6 +33,8 @@ pub(crate) struct Client {
     runtime: Runtime,
     host: String,
     port: u16,
+    /// Who said that it is there.
+    said: &'static str,
     tls: Option<Arc<ClientConfig>>,
     key: Option<String>,
 }
@@ -67,7 +70,12 @@ impl Client {
         let key = path("key-file").map(key).transpose()?;
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))?;
-        Ok(Client { runtime, host, port, tls, key })
+        let said = match matches.value_source("server") {
+            Some(ValueSource::CommandLine) => "from --server",
+            Some(ValueSource::EnvVariable) => "from SEQUOR_SERVER",
+            _ => "the default",
+        };
+        Ok(Client { runtime, host, port, said, tls, key })
     }
 
     /// Whether it is on this machine, so that files can be handed over by name.
@@ -142,8 +150,8 @@ impl Client {
         let connecting = TcpStream::connect((self.host.trim_matches(['[', ']']), self.port));
         match tokio::time::timeout(CONNECT, connecting).await {
             Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(self.unreachable(&error.to_string())),
-            Err(_) => Err(self.unreachable(&format!("no connection within {} s", CONNECT.as_secs()))),
+            Ok(Err(error)) => Err(self.nobody_there(&error.to_string())),
+            Err(_) => Err(self.nobody_there(&format!("no connection within {} s", CONNECT.as_secs()))),
         }
     }
 
@@ -172,9 +180,16 @@ impl Client {
         Ok((status, body.to_bytes()))
     }
 
+    fn nobody_there(&self, why: &str) -> Failed {
+        self.unreachable(&format!(
+            "{why}. `sequor serve` may not be running, or have its admin listener elsewhere (its start line says where): --server \
+             HOST:PORT, or SEQUOR_SERVER"
+        ))
+    }
+
     fn unreachable(&self, why: &str) -> Failed {
-        let (host, port) = (&self.host, self.port);
-        Failed::Unreachable(format!("no answer from the admin listener {host}:{port}: {why} (--server HOST:PORT)"))
+        let (host, port, said) = (&self.host, self.port, self.said);
+        Failed::Unreachable(format!("no answer from the admin listener {host}:{port} ({said}): {why}"))
     }
 }
 

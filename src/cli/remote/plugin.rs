@@ -157,6 +157,20 @@ fn done(matches: &ArgMatches, answer: &Value, what: &str) -> Result<(), Failed> 
     })
 }
 
+/// The models whose file names a plug-in that is shown.
+fn named(plugin: &Value) -> impl Iterator<Item = &str> {
+    let attached = plugin.get("attached").and_then(Value::as_array).into_iter().flatten();
+    let is_named = |at: &&Value| at.get("from_file").and_then(Value::as_bool).unwrap_or_default();
+    attached.filter(is_named).filter_map(|at| at.get("model")?.as_str())
+}
+
+/// What is so at the next start, too.
+fn lasting(plugin: &Value) -> String {
+    let mut models: Vec<&str> = named(plugin).collect();
+    models.dedup();
+    if models.is_empty() { String::new() } else { format!(", and the sequor.toml of {} says so", models.join(", ")) }
+}
+
 fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
     let answer = component::bring(&Client::of(matches)?, &path(matches, ""), text(matches, "name"), file)?;
@@ -166,7 +180,7 @@ fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
     let answer = component::bring(&Client::of(matches)?, &path(matches, "replace"), text(matches, "name"), file)?;
-    done(matches, &answer, "has taken over")
+    done(matches, &answer, &format!("has taken over{}", lasting(&answer)))
 }
 
 fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
@@ -189,13 +203,18 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn detach(matches: &ArgMatches) -> Result<(), Failed> {
     let model = text(matches, "model");
-    let answer = Client::of(matches)?.post(&path(matches, "detach"), Body::Json(json!({ "model": model })))?;
-    done(matches, &answer, &format!("is detached from {model}"))
+    let client = Client::of(matches)?;
+    // Once it is detached, nothing says any more that the file names it.
+    let before = client.get(&path(matches, "")).ok();
+    let is_named = before.is_some_and(|before| named(&before).any(|name| name == model));
+    let answer = client.post(&path(matches, "detach"), Body::Json(json!({ "model": model })))?;
+    let hint = if is_named { " until the next start: its sequor.toml names it" } else { "" };
+    done(matches, &answer, &format!("is detached from {model}{hint}"))
 }
 
 fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = Client::of(matches)?.post(&path(matches, "rollback"), Body::Nothing)?;
-    done(matches, &answer, "is back")
+    done(matches, &answer, &format!("is back{}", lasting(&answer)))
 }
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {

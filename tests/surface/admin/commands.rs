@@ -64,7 +64,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
     let asked = house.fake.asked("fair-share").unwrap();
     assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
     let said = house.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
-    assert_eq!(said, "fair-share 0.2.0 (0061736) has taken over\n");
+    assert_eq!(said, "fair-share 0.2.0 (0061736) has taken over, and the sequor.toml of vad says so\n");
     assert!(house.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
     house.told(&["plugin", "park", "fair-share"]).await;
     house.told(&["plugin", "unpark", "fair-share"]).await;
@@ -97,8 +97,9 @@ async fn what_the_server_refuses_and_where_it_is_not_have_their_own_exit_codes()
 
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (code, _, err) = run(&free.to_string(), &["plugin", "list"]).await;
-    let begin = format!("sequor: no answer from the admin listener {free}: ");
+    let begin = format!("sequor: no answer from the admin listener {free} (from SEQUOR_SERVER): ");
     assert!(code == 4 && err.starts_with(&begin), "{code} {err}");
+    assert!(err.contains("`sequor serve` may not be running, or have its admin listener elsewhere"), "{err}");
 }
 
 #[tokio::test]

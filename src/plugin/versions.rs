@@ -1,0 +1,108 @@
+//! Versions of a plug-in: how one takes the place of another, wherever it is attached, or nowhere; and where it is named, the files say so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::attachment::Attachment;
+use super::guest::Source;
+use super::making::{Ready, Unfit};
+use super::registry::{Registry, Version, short};
+use super::report::{By, PluginError, Summary};
+
+impl Registry {
+    /// Takes a component in. The same once more changes nothing.
+    pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let version = self.make(name, component)?;
+        let known = self.with(name, |p| p.source().sha256().to_owned());
+        match known {
+            Ok(sha256) if sha256 == version.source.sha256() => return self.show(name),
+            Ok(sha256) => {
+                let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
+                return Err(PluginError::Conflict(what));
+            }
+            Err(_) => self.take_in(name, version, self.print(name), by),
+        }
+        self.show(name)
+    }
+
+    /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
+    pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        self.replace_if(name, component, by, |_| Ok(()))
+    }
+
+    /// The same, of a version that nothing is against. By whoever holds what is held by who changes something.
+    pub(super) fn replace_if(
+        &self,
+        name: &str,
+        component: Vec<u8>,
+        by: By<'_>,
+        fits: impl FnOnce(&Version) -> Result<(), PluginError>,
+    ) -> Result<Summary, PluginError> {
+        let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
+        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
+        if old.sha256() == new.source.sha256() {
+            self.edit(name, |plugin| plugin.awaits = None);
+            return self.show(name);
+        }
+        fits(&new).inspect_err(|_| metrics.replaced(false))?;
+        self.put("replace", name, &new, by).inspect_err(|_| metrics.replaced(false))?;
+        metrics.replaced(true);
+        self.show(name)
+    }
+
+    pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
+        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
+        self.put("rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        self.show(name)
+    }
+
+    /// Lets a version decide everywhere, and has the files say so that name the plug-in; the current one goes on everywhere if anything fails.
+    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>) -> Result<(), PluginError> {
+        let old = self.with(name, |p| p.current.clone())?;
+        let (before, after) = (old.source.sha256(), new.source.sha256());
+        let (attachments, goes_on) = (self.of(name), format!("{} goes on serving", short(before)));
+        let unfit = |(at, unfit): (Arc<Attachment>, Unfit)| {
+            let failed = format!("{name} ({}) failed its dry run on {} ({unfit})", short(after), at.model());
+            PluginError::Invalid(format!("not replaced: {failed}. {goes_on}."))
+        };
+        let unsaid = |why| {
+            let alone = "To let another decide until the server ends and no longer, attach it without --save first";
+            PluginError::Denied(format!("not replaced: {why}. {goes_on}. {alone}"))
+        };
+        let ready = open_all(&attachments, &new.source).map_err(unfit).and_then(|ready| {
+            let is_named = attachments.iter().any(|at| at.from_file.load(Ordering::Acquire));
+            let named = if is_named { self.set_down(name, &old, new).map_err(unsaid)? } else { Vec::new() };
+            Ok((ready, named))
+        });
+        let (ready, named) = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
+        // From here on nothing can fail.
+        ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
+        self.edit(name, |plugin| {
+            plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
+            plugin.awaits = None;
+        });
+        self.audit(what, name, "", by, before, after);
+        named.iter().for_each(|model| self.audit("save", name, model, by, before, after));
+        Ok(())
+    }
+}
+
+type Opened = (Arc<Attachment>, Option<Ready>);
+
+/// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
+fn open_all(at: &[Arc<Attachment>], new: &Arc<dyn Source>) -> Result<Vec<Opened>, (Arc<Attachment>, Unfit)> {
+    let mut opened = Vec::new();
+    for at in at {
+        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new)) {
+            Ok(instance) => opened.push((Arc::clone(at), instance)),
+            // Its load was unloaded meanwhile.
+            Err(Unfit::Gone) => {}
+            Err(unfit) => return Err((Arc::clone(at), unfit)),
+        }
+    }
+    Ok(opened)
+}

@@ -1,0 +1,183 @@
+//! Headers as features: what schedulers see of a request is the header it came with, and of a request on a stream the header that was opened with.
+
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use parking_lot::Mutex;
+use sequor::api::Limits;
+use sequor::backend::mock::MockBackend;
+use sequor::config::proto::ModelInferRequest;
+use sequor::plugin::Rules;
+use sequor::plugin::guest::{self, Events, Guest, Manifest, ModelFacts, Services, Source, Struck};
+use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tonic::Request;
+use tonic::metadata::MetadataValue;
+
+use crate::house::{House, SAME, request, write};
+
+/// The key of each request that was there to be run, in order.
+type Seen = Arc<Mutex<Vec<u64>>>;
+
+/// Lets the server decide, and remembers whom it was shown.
+#[derive(Debug, Clone)]
+struct Looks(Manifest, Seen);
+
+impl Source for Looks {
+    fn manifest(&self) -> &Manifest {
+        &self.0
+    }
+
+    fn sha256(&self) -> &'static str {
+        "looks"
+    }
+
+    fn start(&self, _: Arc<dyn Services>, _: guest::Limits) -> Result<Box<dyn Guest>, Struck> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Guest for Looks {
+    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, Struck> {
+        Ok(Ok(()))
+    }
+
+    fn plan(&mut self, _: u32, see: &Columns, _: &mut Picks) -> Result<Decision, Struck> {
+        self.1.lock().extend(&see.keys);
+        Ok(Decision::Default)
+    }
+
+    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
+        Ok(Vec::new())
+    }
+
+    fn observe(&mut self, _: &Events) -> Result<(), Struck> {
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, Struck> {
+        Ok(Vec::new())
+    }
+
+    fn restore(&mut self, _: &[u8]) -> Result<Result<(), String>, Struck> {
+        Ok(Ok(()))
+    }
+
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    fn memory_limit(&self) -> u64 {
+        1
+    }
+}
+
+const NAMED: &str = r#"
+    [[feature]]
+    name = "zone"
+    from = "header"
+    key = "X-Zone"
+    type = "key"
+    default = "nowhere"
+    [plugins.scheduler]
+    use = "looks"
+"#;
+
+/// A server whose model `zoned` is decided for by one that remembers zones.
+fn house() -> (House, Seen) {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "zoned", SAME, 1, "identity INT32 dims=-1");
+    fs_err::write(folder.path().join("zoned/sequor.toml"), NAMED).unwrap();
+    let plugins = folder.path().join("plugins");
+    fs_err::create_dir(&plugins).unwrap();
+    fs_err::write(plugins.join("looks.wasm"), "looks").unwrap();
+    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
+    let seen = Seen::default();
+    let hooks = Hooks { plan: true, columns: sequor_core::policy::columns::ALL, ..Hooks::default() };
+    let manifest = Manifest { name: "looks".into(), version: "1".into(), hooks, features: vec!["zone".into()] };
+    let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen)));
+    let rules = Rules { dir: Some(plugins), ..Rules::default() };
+    house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
+    house.repository.load(&house.folder.path().join("zoned"));
+    assert!(house.repository.ready(), "{:?}", house.repository.statuses());
+    (house, seen)
+}
+
+/// The zones that were seen since this was asked last.
+fn zones(house: &House, seen: &Seen) -> Vec<String> {
+    let texts = house.repository.registry().unwrap().texts();
+    let keys = std::mem::take(&mut *seen.lock());
+    keys.into_iter().map(|key| texts.text(key).unwrap().to_string()).collect()
+}
+
+fn body() -> Value {
+    json!({ "inputs": [{ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] }] })
+}
+
+#[tokio::test]
+async fn a_request_is_seen_with_its_own_header() {
+    let (house, seen) = house();
+    let body = body().to_string();
+    for headers in [&[("x-zone", "eu")][..], &[("X-ZONE", "us"), ("x-other", "eu")], &[]] {
+        let answer = house.http("POST /v2/models/zoned/infer", headers, body.as_bytes()).await;
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(zones(&house, &seen), ["eu", "us", "nowhere"]);
+    let mut client = house.client().await;
+    for zone in [Some("asia"), None] {
+        let mut request = Request::new(request("zoned", "", &[1]));
+        if let Some(zone) = zone {
+            request.metadata_mut().insert("x-zone", MetadataValue::from_static(zone));
+        }
+        client.model_infer(request).await.unwrap();
+    }
+    assert_eq!(zones(&house, &seen), ["asia", "nowhere"]);
+}
+
+#[tokio::test]
+async fn every_request_of_a_stream_is_seen_with_the_header_it_was_opened_with() {
+    let (house, seen) = house();
+    let mut client = house.client().await;
+    let mut streams = Vec::new();
+    for zone in ["eu", "us", ""] {
+        let (sender, receiver) = tokio::sync::mpsc::channel::<ModelInferRequest>(8);
+        let mut opening = Request::new(ReceiverStream::new(receiver));
+        if !zone.is_empty() {
+            opening.metadata_mut().insert("x-zone", MetadataValue::from_static(zone));
+        }
+        let replies = client.model_stream_infer(opening).await.unwrap().into_inner();
+        streams.push((sender, replies));
+    }
+    for _ in 0..3 {
+        for (sender, replies) in &mut streams {
+            sender.send(request("zoned", "", &[1])).await.unwrap();
+            let reply = replies.next().await.unwrap().unwrap();
+            assert!(reply.error_message.is_empty(), "{}", reply.error_message);
+        }
+        assert_eq!(zones(&house, &seen), ["eu", "us", "nowhere"]);
+    }
+}
+
+#[tokio::test]
+async fn every_request_of_a_web_socket_is_seen_with_the_header_it_was_opened_with() {
+    let (house, seen) = house();
+    let address = house.addresses.http.unwrap();
+    for zone in [Some("eu"), None] {
+        let mut opening = format!("ws://{address}/v2/models/zoned/stream").into_client_request().unwrap();
+        if let Some(zone) = zone {
+            opening.headers_mut().insert("x-zone", zone.parse().unwrap());
+        }
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut socket = tokio_tungstenite::client_async(opening, stream).await.unwrap().0;
+        for _ in 0..3 {
+            socket.send(Message::text(body().to_string())).await.unwrap();
+            let answer = socket.next().await.unwrap().unwrap();
+            assert!(answer.to_text().unwrap().contains("outputs"), "{answer}");
+            assert_eq!(zones(&house, &seen), [zone.unwrap_or("nowhere")]);
+        }
+    }
+}
