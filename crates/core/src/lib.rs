@@ -11,6 +11,7 @@
 //! - [`event`]: what goes in and what comes out · `traits`: what is known of requests · `ending`: how sequences end.
 //! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
+mod begin;
 mod core;
 pub mod dtype;
 mod ending;
