@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
-use wasmtime::component::{ComponentNamedList, HasSelf, Lift, Linker, Lower};
+use wasmtime::component::{ComponentNamedList, HasSelf, InstancePre, Lift, Linker, Lower};
 
 use super::cache::Cache;
 use super::contract::sequor::plugin::host;
-use super::contract::{self, SchedulerPluginPre};
+use super::contract::{self, SchedulerPluginIndices};
 use super::engine::Engine;
 use super::grants::Grants;
 use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
@@ -20,11 +20,14 @@ use super::imports;
 use super::instance::Instance;
 use super::manifest::{self, Declared};
 use super::outline::Outline;
+use super::question::Exports;
 
 /// One version of a plug-in, ready to be started.
 pub struct Component {
     pub(super) engine: Arc<Engine>,
-    pub(super) pre: SchedulerPluginPre<Held>,
+    pub(super) pre: InstancePre<Held>,
+    pub(super) indices: SchedulerPluginIndices,
+    pub(super) questions: Exports,
     pub(super) declared: Declared,
     sha256: String,
     imports: Vec<String>,
@@ -87,8 +90,9 @@ impl Component {
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
-        let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
-        Ok(Component { engine: Arc::clone(engine), pre, declared, sha256, imports })
+        let indices = SchedulerPluginIndices::new(&pre).map_err(misfit)?;
+        let questions = Exports::of(&compiled).map_err(misfit)?;
+        Ok(Component { engine: Arc::clone(engine), pre, indices, questions, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {

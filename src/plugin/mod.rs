@@ -19,14 +19,13 @@
 //!   what may be asked for, [`grants`] what
 //!   operators add, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
-//! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
+//! - [`instance`]: a running one. `host` is what it may call, `question` how it is asked.
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
 mod blame;
 mod budget;
 pub mod cache;
-mod columns;
 pub mod component;
 mod contract;
 pub mod engine;
@@ -50,6 +49,7 @@ mod meter;
 mod nonsense;
 mod outlet;
 mod outline;
+mod question;
 mod recent;
 mod registry;
 pub mod report;
