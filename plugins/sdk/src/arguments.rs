@@ -7,21 +7,23 @@ use std::cell::UnsafeCell;
 /// Bytes: more than the columns of some hundred candidates. What does not fit is allocated like anything else.
 const ROOM: usize = 32 << 10;
 
-struct Room(UnsafeCell<State>);
+/// What only one call looks at at a time.
+struct Alone<T>(UnsafeCell<T>);
+
+// SAFETY: a component has one thread, and neither of the two functions here calls the other or anything that comes back to them.
+unsafe impl<T> Sync for Alone<T> {}
 
 /// No list is aligned to more than 8, and the bytes come first.
 #[repr(C, align(8))]
-struct State {
+struct Room {
     bytes: [u8; ROOM],
     used: usize,
-    /// What did not fit.
-    beside: Vec<(*mut u8, Layout)>,
 }
 
-// SAFETY: a component has one thread, and neither of the two functions here calls the other or anything that comes back to them.
-unsafe impl Sync for Room {}
-
-static ROOM_OF_ALL: Room = Room(UnsafeCell::new(State { bytes: [0; ROOM], used: 0, beside: Vec::new() }));
+// All zeros, which take no place in the file.
+static LAID: Alone<Room> = Alone(UnsafeCell::new(Room { bytes: [0; ROOM], used: 0 }));
+/// What did not fit.
+static BESIDE: Alone<Vec<(*mut u8, Layout)>> = Alone(UnsafeCell::new(Vec::new()));
 
 /// Room for `len` bytes, holding what the `old_len` at `old` held: `cabi_realloc` of the canonical ABI, for what is exported.
 ///
@@ -32,15 +34,15 @@ pub unsafe fn give(old: *const u8, old_len: usize, align: usize, len: usize) -> 
     if len == 0 {
         return std::ptr::without_provenance_mut(align);
     }
-    // SAFETY: nobody else is in here (see `Room`).
-    let state = unsafe { &mut *ROOM_OF_ALL.0.get() };
-    let at = state.used.next_multiple_of(align);
-    let to = if at + len <= ROOM {
-        state.used = at + len;
+    // SAFETY: nobody else is in here (see `Alone`).
+    let room = unsafe { &mut *LAID.0.get() };
+    let at = room.used.next_multiple_of(align);
+    let to = if len <= ROOM.saturating_sub(at) {
+        room.used = at + len;
         // SAFETY: `at` lies within the bytes.
-        unsafe { state.bytes.as_mut_ptr().add(at) }
+        unsafe { room.bytes.as_mut_ptr().add(at) }
     } else {
-        beside(&mut state.beside, align, len)
+        beside(align, len)
     };
     // SAFETY: both are as long, and what is new overlaps nothing.
     unsafe { std::ptr::copy_nonoverlapping(old, to, old_len.min(len)) };
@@ -48,14 +50,15 @@ pub unsafe fn give(old: *const u8, old_len: usize, align: usize, len: usize) -> 
 }
 
 #[cold]
-fn beside(kept: &mut Vec<(*mut u8, Layout)>, align: usize, len: usize) -> *mut u8 {
+fn beside(align: usize, len: usize) -> *mut u8 {
     let Ok(layout) = Layout::from_size_align(len, align) else { out_of_memory() };
     // SAFETY: `len` is not 0.
     let at = unsafe { alloc(layout) };
     if at.is_null() {
         out_of_memory();
     }
-    kept.push((at, layout));
+    // SAFETY: nobody else is in here (see `Alone`).
+    unsafe { &mut *BESIDE.0.get() }.push((at, layout));
     at
 }
 
@@ -70,10 +73,10 @@ fn out_of_memory() -> ! {
 ///
 /// They are not.
 pub unsafe fn release() {
-    // SAFETY: nobody else is in here (see `Room`).
-    let state = unsafe { &mut *ROOM_OF_ALL.0.get() };
-    state.used = 0;
-    for (at, layout) in state.beside.drain(..) {
+    // SAFETY: nobody else is in here (see `Alone`).
+    let (room, beside) = unsafe { (&mut *LAID.0.get(), &mut *BESIDE.0.get()) };
+    room.used = 0;
+    for (at, layout) in beside.drain(..) {
         // SAFETY: they were allocated so, and are taken out.
         unsafe { dealloc(at, layout) };
     }

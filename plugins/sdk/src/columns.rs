@@ -109,3 +109,17 @@ impl<T: fmt::Debug> fmt::Debug for Column<'_, T> {
         self.as_slice().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_a_slice_and_one_that_is_not_there_is_empty() {
+        let steps = [4, 5];
+        let columns = Columns { len: 2, step: steps[..].into(), ..Columns::default() };
+        assert_eq!((&columns.step[..], columns.step.first(), columns.rows.len()), (&steps[..], Some(&4), 0));
+        let absent = Maybe { there: false, value: List { first: std::ptr::dangling(), len: 7, of: PhantomData } };
+        assert_eq!(Column::<u64>(absent), Column::default(), "what lies behind it is nothing");
+    }
+}

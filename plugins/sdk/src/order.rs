@@ -84,6 +84,14 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_its_order_is_left_there() {
+        let mut order = Order::new(0..5, |i| i / 2);
+        assert_eq!((order.keyed.capacity(), order.next(), order.len()), (0, Some(0), 4));
+        assert_eq!(order.collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(Order::new(0..3, |i| 2 - i).collect::<Vec<_>>(), [2, 1, 0]);
+    }
+
+    #[test]
     fn ranks_are_in_the_order_of_numbers() {
         let numbers = [f64::NEG_INFINITY, -2.5, -1.0, -0.0, 0.0, 1e-300, 1.0, 7.25, f64::INFINITY, f64::NAN];
         assert!(numbers.map(rank).is_sorted());
