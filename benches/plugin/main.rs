@@ -10,6 +10,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic)]
 
+mod calls;
 #[path = "../common/house.rs"]
 mod house;
 mod swap;
@@ -23,16 +24,15 @@ use sequor::plugin::cache::Cache;
 use sequor::plugin::guest::{Guest as _, Limits, ModelFacts, Services, Source as _};
 use sequor::plugin::instance::Instance;
 use sequor::plugin::{Component, Engine, Grants, Mode};
-use sequor_core::policy::columns;
-use sequor_core::{Columns, Decision, Fault, Picks};
+use sequor_core::Picks;
 
+use calls::{Pair, see};
 use house::{Told, guest};
 
 // As the server has it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const CANDIDATES: [u32; 4] = [1, 64, 256, 1024];
 /// Each is run again and again for so long; the best run counts.
 const LONG: Duration = Duration::from_millis(400);
 /// Calls of one run: the clock is not read for each.
@@ -65,27 +65,15 @@ fn main() -> Told<()> {
     Ok(())
 }
 
-/// Plans of a guest at several numbers of candidates.
+/// Calls of a guest.
 fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> Told<()> {
     let counting = Arc::new(Engine::new(Mode::Simulation)?);
-    let component = Component::new(serving, "edf.wasm", bytes, Grants::default(), None)?;
-    let mut guest = start(&component)?;
-    let mut counted = start(&Component::new(&counting, "edf.wasm", bytes, Grants::default(), None)?)?;
-    println!("{name}, {} KiB of memory", guest.memory() / 1024);
-    println!("  plan of   edf in Rust us   plug-in us   instructions   a us");
-    for len in CANDIDATES {
-        let see = see(len, component.manifest().hooks.columns);
-        let mut picks = Picks::default();
-        let native = best(CALLS, || {
-            let _ = edf(&see, &mut picks);
-        });
-        guest.plan(0, &see, &mut picks)?;
-        let plugin = best(CALLS, || drop(guest.plan(0, &see, &mut picks)));
-        counted.plan(0, &see, &mut picks)?;
-        let fuel = counted.fuel();
-        println!("{len:>9}{native:>17.2}{plugin:>13.2}{fuel:>15}{:>7.0}", fuel as f64 / plugin);
-    }
-    Ok(())
+    let component = Component::new(serving, "x.wasm", bytes, Grants::default(), None)?;
+    let hooks = component.manifest().hooks;
+    let mut timed = start(&component)?;
+    let mut counted = start(&Component::new(&counting, "x.wasm", bytes, Grants::default(), None)?)?;
+    println!("{name}, {} KiB of memory", timed.memory() / 1024);
+    Ok(calls::figures(Pair { timed: &mut timed, counted: &mut counted, hooks })?)
 }
 
 /// A plan in Python, where the guest was built.
@@ -149,37 +137,6 @@ fn start(component: &Component) -> Told<Instance> {
     guest
         .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;
     Ok(guest)
-}
-
-/// Candidates with deadlines in no order, in the columns that are wanted.
-fn see(len: u32, wanted: u32) -> Columns {
-    let many = |column: u32| if wanted & column == 0 { 0 } else { len };
-    let due = |i: u32| 2_000_000_000 + u64::from(i.wrapping_mul(2_654_435_761)) % 1_000_000_000;
-    Columns {
-        now: 1_000_000_000,
-        max_batch: 32,
-        free_instances: 1,
-        len,
-        arrival: (0..many(columns::ARRIVAL)).map(u64::from).collect(),
-        deadline: (0..many(columns::DEADLINE)).map(due).collect(),
-        shape: vec![0; many(columns::SHAPE) as usize],
-        rows: vec![1; many(columns::ROWS) as usize],
-        keys: (0..many(columns::KEYS)).map(|i| u64::from(i % 8)).collect(),
-        ..Columns::default()
-    }
-}
-
-/// What the guest does, in Rust: refuses the late, fires the most urgent of the first one's shape.
-fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
-    picks.clear();
-    let due = |i: &u32| see.deadline.get(*i as usize).copied().unwrap_or(u64::MAX);
-    let shape = |i: &u32| see.shape.get(*i as usize).copied();
-    let (late, mut order): (Vec<u32>, Vec<u32>) = (0..see.len).partition(|i| due(i) < see.now);
-    order.sort_by_key(due);
-    let first = order.first().and_then(shape);
-    picks.fire.extend(order.into_iter().filter(|i| shape(i) == first).take(see.max_batch as usize));
-    picks.reject = late;
-    Ok(Decision::Fire)
 }
 
 /// Microseconds of a call in the fastest run.

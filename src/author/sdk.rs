@@ -23,8 +23,8 @@ pub(super) use files;
 
 /// The crate `sequor-plugin`.
 pub const RUST: Kit = kit!("sdk":
-    "Cargo.toml" "src/admission.rs" "src/bindings.rs" "src/config.rs" "src/event.rs" "src/host.rs" "src/instance.rs" "src/lib.rs"
-    "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/testing.rs" "src/wasm.rs"
+    "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
+    "src/instance.rs" "src/lib.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/testing.rs" "src/wasm.rs"
     "wit/host.wit" "wit/scheduler.wit" "wit/types.wit");
 
 /// The Python package `sequor_plugin`, and what exports it.

@@ -117,11 +117,7 @@ impl Attachment {
         let Some(lane) = self.lane.load_full().filter(|lane| lane.fits(round.hooks)) else {
             return self.mute(round, &Mute::Absent);
         };
-        let answered = self.put(&lane, round);
-        if lane.hooks().plan && matches!(round.asked, Asked::Plan(_)) {
-            self.recent.lock().keep(self.clock.now(), round);
-        }
-        match answered {
+        match self.put(&lane, round) {
             Ok(said) => self.heed(&lane, round, said),
             Err(mute) => {
                 if let Mute::Struck(struck) = &mute {
@@ -186,6 +182,9 @@ impl Attachment {
         self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
         if lane.is_full(memory) {
             self.outgrown();
+        }
+        if lane.hooks().plan && matches!(hook, Hook::Plan) {
+            self.recent.lock().keep(now, round);
         }
         answer.map_err(Mute::Struck)
     }

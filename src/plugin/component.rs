@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
-use wasmtime::component::{ComponentNamedList, HasSelf, Lift, Linker, Lower};
+use wasmtime::component::{ComponentNamedList, HasSelf, InstancePre, Lift, Linker, Lower};
 
 use super::background::give_way;
 use super::cache::Cache;
 use super::contract::sequor::plugin::host;
-use super::contract::{self, SchedulerPluginPre};
+use super::contract::{self, SchedulerPluginIndices};
 use super::engine::Engine;
 use super::grants::Grants;
 use super::guest::Manifest;
@@ -20,12 +20,15 @@ use super::host::Held;
 use super::imports;
 use super::manifest::{self, Declared};
 use super::outline::Outline;
+use super::question::Exports;
 use super::refused::Refused;
 
 /// One version of a plug-in, ready to be started.
 pub struct Component {
     pub(super) engine: Arc<Engine>,
-    pub(super) pre: SchedulerPluginPre<Held>,
+    pub(super) pre: InstancePre<Held>,
+    pub(super) indices: SchedulerPluginIndices,
+    pub(super) questions: Exports,
     pub(super) declared: Declared,
     pub(super) sha256: String,
     imports: Vec<String>,
@@ -60,8 +63,9 @@ impl Component {
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
-        let pre = SchedulerPluginPre::new(pre).map_err(misfit)?;
-        Ok(Component { engine: Arc::clone(engine), pre, declared, sha256, imports })
+        let indices = SchedulerPluginIndices::new(&pre).map_err(misfit)?;
+        let questions = Exports::of(&compiled).map_err(misfit)?;
+        Ok(Component { engine: Arc::clone(engine), pre, indices, questions, declared, sha256, imports })
     }
 
     pub fn declared(&self) -> &Declared {

@@ -11,13 +11,13 @@ use wasmtime::Store;
 use super::blame::{Asked, blame};
 use super::budget::FUEL_A_NANO;
 use super::clock_random::ClockAndRandom;
-use super::columns::{self, Micros};
 use super::component::Component;
 use super::contract::sequor::plugin::types;
 use super::contract::{SchedulerPlugin, scheduler};
 use super::engine::{Engine, Mode};
 use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
 use super::host::Held;
+use super::question::{Functions, in_nanos};
 use super::settings::Settings;
 use crate::config::units::Span;
 
@@ -32,13 +32,12 @@ const SAVED: usize = 1 << 20;
 pub struct Instance {
     store: Store<Held>,
     plugin: SchedulerPlugin,
+    questions: Functions,
     engine: Arc<Engine>,
     settings: Settings,
     limit: Duration,
     /// Instructions the last call took, where they are counted.
     fuel: u64,
-    micros: Micros,
-    of_victims: Micros,
 }
 
 impl Instance {
@@ -52,14 +51,13 @@ impl Instance {
         let limit = limits.time * AT_LEISURE;
         let call = engine.enter();
         begin(&mut store, engine.mode(), limit);
-        let started = of.pre.instantiate(&mut store);
+        let started = functions(of, &mut store);
         drop(call);
         let asked = Asked { hook: "its start", of: None };
-        let plugin = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        let (plugin, questions) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
         store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
-        let (micros, of_victims) = (Micros::default(), Micros::default());
-        Ok(Instance { store, plugin, engine, settings, limit: limits.time, fuel: 0, micros, of_victims })
+        Ok(Instance { store, plugin, questions, engine, settings, limit: limits.time, fuel: 0 })
     }
 
     /// Instructions that the last call took, where they are counted ([`Mode::Simulation`]); else 0.
@@ -72,13 +70,13 @@ impl Instance {
         &mut self,
         asked: Asked,
         limit: Duration,
-        call: impl FnOnce(&scheduler::Guest, &mut Store<Held>, &mut Micros, &mut Micros) -> wasmtime::Result<R>,
+        call: impl FnOnce(&scheduler::Guest, Functions, &mut Store<Held>) -> wasmtime::Result<R>,
     ) -> Result<R, Struck> {
         let mode = self.engine.mode();
         let running = self.engine.enter();
         let given = begin(&mut self.store, mode, limit);
         let guest = self.plugin.sequor_plugin_scheduler();
-        let said = call(guest, &mut self.store, &mut self.micros, &mut self.of_victims);
+        let said = call(guest, self.questions, &mut self.store);
         drop(running);
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
@@ -89,6 +87,12 @@ impl Instance {
     fn at_leisure(&self) -> Duration {
         self.limit * AT_LEISURE
     }
+}
+
+/// An instance in this store, and what of it is called.
+fn functions(of: &Component, store: &mut Store<Held>) -> wasmtime::Result<(SchedulerPlugin, Functions)> {
+    let instance = of.pre.instantiate(&mut *store)?;
+    Ok((of.indices.load(&mut *store, &instance)?, Functions::of(instance, &of.questions, store)?))
 }
 
 /// Makes the store ready for a call; the instructions it is given.
@@ -134,20 +138,18 @@ impl Guest for Instance {
             keys: &keys,
         };
         let limit = self.at_leisure();
-        self.call(of("configure"), limit, |guest, store, _, _| guest.call_configure(store, &config, facts))
+        self.call(of("configure"), limit, |guest, _, store| guest.call_configure(store, &config, facts))
     }
 
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
         self.store.data_mut().clock_random.ask_at(see.now);
         let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
-        let said = self.call(asked, self.limit, |guest, store, micros, _| {
-            guest.call_plan(store, columns::round(instance, see), micros.lend(see))
-        })?;
+        let said = self.call(asked, self.limit, |_, to, store| to.plan(store, instance, see))?;
         let Some(decision) = said else { return Ok(Decision::Default) };
         let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
         (picks.fire, picks.reject, picks.code) = (fire, reject, reject_code);
         if picks.fire.is_empty() {
-            return Ok(Decision::Wait(wake_us.map_or(Time::NEVER, |at| Time(columns::in_nanos(at)))));
+            return Ok(Decision::Wait(wake_us.map_or(Time::NEVER, |at| Time(in_nanos(at)))));
         }
         Ok(Decision::Fire)
     }
@@ -155,9 +157,7 @@ impl Guest for Instance {
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
         self.store.data_mut().clock_random.ask_at(see.now);
         let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
-        let said = self.call(asked, self.limit, |guest, store, micros, of_victims| {
-            guest.call_admit(store, columns::round(0, see), micros.lend(see), room, of_victims.lend(victims))
-        })?;
+        let said = self.call(asked, self.limit, |_, to, store| to.admit(store, see, room, victims))?;
         Ok(said.into_iter().map(admission).collect())
     }
 
@@ -167,12 +167,12 @@ impl Guest for Instance {
         let limit = self.limit.saturating_mul(1 + count / EVENTS);
         let told = scheduler::Events { kind, sequence, amount, keys };
         let asked = Asked { hook: "observe", of: Some((count, "events")) };
-        self.call(asked, limit, |guest, store, _, _| guest.call_observe(store, told))
+        self.call(asked, limit, |guest, _, store| guest.call_observe(store, told))
     }
 
     fn save(&mut self) -> Result<Vec<u8>, Struck> {
         let limit = self.at_leisure();
-        let saved = self.call(of("save"), limit, |guest, store, _, _| guest.call_save(store))?;
+        let saved = self.call(of("save"), limit, |guest, _, store| guest.call_save(store))?;
         if saved.len() > SAVED {
             let what = format!("it saved {} bytes; at most {SAVED} are kept", saved.len());
             return Err(Struck { fault: Fault::Memory, what });
@@ -182,7 +182,7 @@ impl Guest for Instance {
 
     fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck> {
         let limit = self.at_leisure();
-        self.call(of("restore"), limit, |guest, store, _, _| guest.call_restore(store, saved))
+        self.call(of("restore"), limit, |guest, _, store| guest.call_restore(store, saved))
     }
 
     fn memory(&self) -> u64 {

@@ -20,7 +20,7 @@
 //!   what may be asked for, [`grants`] what
 //!   operators add (`clock_random` is behind some), `refused` why a file is none, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
-//! - [`instance`]: a running one, `source`: where it is started. `host` is what it may call, `columns` what it sees.
+//! - [`instance`]: a running one, `source`: where it is started. `host` is what it may call, `question` how it is asked.
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
@@ -29,7 +29,6 @@ mod blame;
 mod budget;
 pub mod cache;
 mod clock_random;
-mod columns;
 pub mod component;
 mod contract;
 mod driver;
@@ -56,6 +55,7 @@ pub mod manifest;
 mod meter;
 mod model_files;
 mod outline;
+mod question;
 mod recent;
 mod refused;
 mod registry;

@@ -1,6 +1,8 @@
 //! What becomes of one sequence that waits for a slot.
 
+/// It lies in memory as the contract's: a list of them is handed over as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, u8)]
 pub enum Admission {
     /// It gets a free slot of this instance.
     Take(u32),
@@ -17,12 +19,15 @@ impl Admission {
     #[must_use]
     pub fn in_order(waiting: usize, room: &[u32]) -> Vec<Admission> {
         let mut room = room.to_vec();
+        let free = room.iter().map(|free| *free as usize).sum();
         let take = |_| {
             let (instance, most) = room.iter_mut().enumerate().max_by_key(|(i, free)| (**free, usize::MAX - i))?;
             *most = most.checked_sub(1)?;
             Some(Admission::Take(instance as u32))
         };
-        (0..waiting).map_while(take).collect()
+        let mut said = Vec::with_capacity(waiting.min(free));
+        said.extend((0..waiting).map_while(take));
+        said
     }
 }
 

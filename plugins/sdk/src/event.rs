@@ -3,12 +3,12 @@
 use crate::model::{Key, Model, Sequence};
 
 /// Events in columns, as the contract has them: entry `i` of each is of event `i`; `keys` row by row.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Events {
-    pub kind: Vec<u32>,
-    pub sequence: Vec<Sequence>,
-    pub amount: Vec<u64>,
-    pub keys: Vec<Key>,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Events<'a> {
+    pub kind: &'a [u32],
+    pub sequence: &'a [Sequence],
+    pub amount: &'a [u64],
+    pub keys: &'a [Key],
 }
 
 /// One event. `sequence` is 0 for requests without one.
@@ -64,14 +64,14 @@ impl KeysOf<'_> {
     }
 }
 
-impl Events {
+impl<'a> Events<'a> {
     /// One after the other.
-    pub fn each<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Event<'a>> {
+    pub fn each(self, model: &'a Model) -> impl Iterator<Item = Event<'a>> {
         let keys = model.keys.len();
         self.kind.iter().enumerate().map(move |(i, kind)| {
             let row = self.keys.get(i * keys..(i + 1) * keys).unwrap_or_default();
             let of = |column: &[u64]| column.get(i).copied().unwrap_or(0);
-            event(*kind, of(&self.sequence), of(&self.amount), KeysOf { names: &model.keys, row })
+            event(*kind, of(self.sequence), of(self.amount), KeysOf { names: &model.keys, row })
         })
     }
 }

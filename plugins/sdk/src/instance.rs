@@ -2,11 +2,12 @@
 //! twin: both run the same lines.
 
 use crate::admission::Admission;
+use crate::columns::Columns;
 use crate::config::Config;
 use crate::event::Events;
 use crate::model::Model;
 use crate::plan::Decision;
-use crate::ready::{Columns, Ready};
+use crate::ready::Ready;
 use crate::round::Round;
 use crate::scheduler::Scheduler;
 
@@ -23,16 +24,22 @@ impl<P: Scheduler> Instance<P> {
         self.plugin.configure(&Config::from_json(config)?, &self.model)
     }
 
-    pub fn plan(&mut self, round: &Round, ready: &Columns) -> Option<Decision> {
+    pub fn plan(&mut self, round: &Round, ready: &Columns<'_>) -> Option<Decision> {
         self.plugin.plan(round, &Ready::new(ready, &self.model)).decide(round.now_us)
     }
 
-    pub fn admit(&mut self, round: &Round, waiting: &Columns, room: &[u32], victims: &Columns) -> Vec<Admission> {
+    pub fn admit(
+        &mut self,
+        round: &Round,
+        waiting: &Columns<'_>,
+        room: &[u32],
+        victims: &Columns<'_>,
+    ) -> Vec<Admission> {
         let (waiting, victims) = (Ready::new(waiting, &self.model), Ready::new(victims, &self.model));
         self.plugin.admit(round, &waiting, room, &victims)
     }
 
-    pub fn observe(&mut self, events: &Events) {
+    pub fn observe(&mut self, events: Events<'_>) {
         for event in events.each(&self.model) {
             self.plugin.observe(&event);
         }

@@ -25,9 +25,10 @@
 //! - [`host`]: what a plug-in may ask of the server.
 //! - [`testing`]: candidates by hand, answers held against the server's rules.
 //! - [`Instance`]: a plug-in as the server sees it, in the words of the contract; what [`export!`] makes.
-//! - `bindings`: generated from the contract (`wit/`), for WebAssembly alone.
+//! - `wasm`: the functions of the contract, for WebAssembly alone; `bindings`: what is generated from the contract (`wit/`) beside them.
 
 mod admission;
+mod columns;
 mod config;
 mod event;
 pub mod host;
@@ -52,13 +53,14 @@ pub use instance::Instance;
 /// Everything a scheduler needs: `use sequor_plugin::scheduler::*`.
 pub mod scheduler {
     pub use crate::admission::Admission;
+    pub use crate::columns::{Column, Columns};
     pub use crate::config::Config;
     pub use crate::event::{Ending, Event, Events, KeysOf};
     pub use crate::host;
     pub use crate::model::{Key, Model, Sequence, key_of};
     pub use crate::order::{Order, rank};
     pub use crate::plan::{Decision, Plan, Wake};
-    pub use crate::ready::{Columns, Ready};
+    pub use crate::ready::Ready;
     pub use crate::round::Round;
 
     /// A map whose order is the same on every machine, so that a plug-in decides the same wherever it runs.
@@ -118,18 +120,18 @@ macro_rules! export {
             struct Component;
 
             ::std::thread_local! {
-                static INSTANCE: ::std::cell::RefCell<$crate::Instance<$plugin>> = ::std::default::Default::default();
+                static KEPT: ::std::cell::RefCell<$crate::wasm::Kept<$plugin>> = ::std::default::Default::default();
             }
 
             impl $crate::wasm::Exported for Component {
                 type Plugin = $plugin;
 
-                fn with<R>(call: impl FnOnce(&mut $crate::Instance<$plugin>) -> R) -> R {
-                    INSTANCE.with_borrow_mut(call)
+                fn with<R>(call: impl FnOnce(&mut $crate::wasm::Kept<$plugin>) -> R) -> R {
+                    KEPT.with_borrow_mut(call)
                 }
             }
 
-    $crate::bindings::export!(Component with_types_in $crate::bindings);
+    $crate::bindings::export!(Component with_types_in $crate::wasm::coat);
         };
     };
 }

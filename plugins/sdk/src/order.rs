@@ -6,7 +6,9 @@ const AT_FIRST: usize = 32;
 /// Candidates by a key, least first; of like keys, whoever became ready first. What [`crate::scheduler::Ready::by`] gives.
 #[derive(Debug, Clone)]
 pub struct Order<K> {
+    /// Nothing if all stand in their places as they came.
     keyed: Vec<(K, u32)>,
+    len: usize,
     /// So many at the front are in their places.
     sorted: usize,
     next: usize,
@@ -21,8 +23,13 @@ pub fn rank(number: f64) -> i64 {
 }
 
 impl<K: Ord> Order<K> {
-    pub(crate) fn new(candidates: impl Iterator<Item = u32>, key: impl Fn(u32) -> K) -> Order<K> {
-        Order { keyed: candidates.map(|i| (key(i), i)).collect(), sorted: 0, next: 0 }
+    pub(crate) fn new(candidates: std::ops::Range<u32>, key: impl Fn(u32) -> K) -> Order<K> {
+        let len = candidates.len();
+        // Often they stand as they should: whoever came first became ready first.
+        if candidates.clone().is_sorted_by_key(&key) {
+            return Order { keyed: Vec::new(), len, sorted: len, next: 0 };
+        }
+        Order { keyed: candidates.map(|i| (key(i), i)).collect(), len, sorted: 0, next: 0 }
     }
 
     fn sort_on(&mut self) {
@@ -40,16 +47,20 @@ impl<K: Ord> Iterator for Order<K> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
+        if self.next == self.len {
+            return None;
+        }
         if self.next == self.sorted {
             self.sort_on();
         }
-        let (_, i) = self.keyed.get(self.next)?;
+        let place = self.next;
         self.next += 1;
-        Some(*i)
+        // Candidates are numbered as they came.
+        Some(self.keyed.get(place).map_or(place as u32, |(_, i)| *i))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.keyed.len() - self.next;
+        let left = self.len - self.next;
         (left, Some(left))
     }
 }
@@ -70,6 +81,14 @@ mod tests {
             assert_eq!(order.len(), len as usize);
             assert_eq!(order.collect::<Vec<_>>(), sorted);
         }
+    }
+
+    #[test]
+    fn what_stands_in_its_order_is_left_there() {
+        let mut order = Order::new(0..5, |i| i / 2);
+        assert_eq!((order.keyed.capacity(), order.next(), order.len()), (0, Some(0), 4));
+        assert_eq!(order.collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(Order::new(0..3, |i| 2 - i).collect::<Vec<_>>(), [2, 1, 0]);
     }
 
     #[test]

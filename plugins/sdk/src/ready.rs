@@ -1,41 +1,20 @@
-//! The candidates: columns of numbers, and one candidate's number by its index.
+//! The candidates: one candidate's number by its index, and orders of them.
 
+use crate::columns::Columns;
 use crate::model::{Key, Model, Sequence};
 use crate::order::Order;
 use crate::round::Round;
 
-/// The candidates in columns: entry `i` of each is of candidate `i`. A column that `plugin.toml` does not name is empty.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Columns {
-    pub len: u32,
-    pub sequence: Vec<Sequence>,
-    pub step: Vec<u64>,
-    pub slot: Vec<u32>,
-    pub arrival_us: Vec<u64>,
-    pub ready_us: Vec<u64>,
-    pub deadline_us: Vec<u64>,
-    pub priority: Vec<u32>,
-    pub shape_key: Vec<u64>,
-    pub start_end: Vec<u8>,
-    pub rows: Vec<u32>,
-    pub input_bytes: Vec<u64>,
-    pub state_bytes: Vec<u64>,
-    /// Row by row, as many as the model has numeric features.
-    pub numbers: Vec<f64>,
-    /// Row by row, as many as the model has key features.
-    pub keys: Vec<Key>,
-}
-
 /// The candidates, longest ready first. Whoever asks for a number that `plugin.toml` does not ask the server for is told so by a panic.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready<'a> {
-    columns: &'a Columns,
+    columns: &'a Columns<'a>,
     model: &'a Model,
 }
 
 impl<'a> Ready<'a> {
     #[must_use]
-    pub fn new(columns: &'a Columns, model: &'a Model) -> Ready<'a> {
+    pub fn new(columns: &'a Columns<'a>, model: &'a Model) -> Ready<'a> {
         Ready { columns, model }
     }
 
@@ -57,12 +36,12 @@ impl<'a> Ready<'a> {
     /// Every candidate by a number of its own, least first; of like numbers, whoever became ready first. It is sorted no further than it is
     /// looked at. Numbers with a fraction go as their [`crate::scheduler::rank`].
     pub fn by<K: Ord>(&self, key: impl Fn(u32) -> K) -> Order<K> {
-        Order::new(self.indices(), key)
+        Order::new(0..self.columns.len, key)
     }
 
     /// All columns, for loops that want no index checked.
     #[must_use]
-    pub fn columns(&self) -> &'a Columns {
+    pub fn columns(&self) -> &'a Columns<'a> {
         self.columns
     }
 

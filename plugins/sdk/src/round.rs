@@ -1,7 +1,8 @@
 //! What is so at the time of a question.
 
-/// One question of the server.
+/// One question of the server. It lies in memory as the contract's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Round {
     /// Of the clock that all columns are of, in microseconds.
     pub now_us: u64,

@@ -85,27 +85,67 @@ impl Candidate {
     }
 }
 
-/// These candidates in columns, with the features of this model.
-#[must_use]
-pub fn columns(candidates: &[Candidate], model: &Model) -> Columns {
-    let mut columns = Columns { len: candidates.len() as u32, ..Columns::default() };
-    for (n, c) in (1..).zip(candidates) {
-        columns.sequence.push(c.sequence.unwrap_or(n));
-        columns.step.push(c.step.max(1));
-        columns.slot.push(c.slot.unwrap_or(u32::MAX));
-        columns.arrival_us.push(c.arrival_us);
-        columns.ready_us.push(c.ready_us.unwrap_or(c.arrival_us));
-        columns.deadline_us.push(c.deadline_us.unwrap_or(u64::MAX));
-        columns.priority.push(c.priority);
-        columns.shape_key.push(c.shape);
-        columns.start_end.push(c.start_end);
-        columns.rows.push(c.rows.unwrap_or(1));
-        columns.input_bytes.push(c.input_bytes);
-        columns.state_bytes.push(c.state_bytes);
-        columns.numbers.extend(model.numbers.iter().map(|name| of(name, &c.numbers)));
-        columns.keys.extend(model.keys.iter().map(|name| of(name, &c.keys)));
+/// What the columns of candidates are slices of.
+#[derive(Debug, Clone, Default)]
+struct Table {
+    sequence: Vec<u64>,
+    step: Vec<u64>,
+    slot: Vec<u32>,
+    arrival_us: Vec<u64>,
+    ready_us: Vec<u64>,
+    deadline_us: Vec<u64>,
+    priority: Vec<u32>,
+    shape_key: Vec<u64>,
+    start_end: Vec<u8>,
+    rows: Vec<u32>,
+    input_bytes: Vec<u64>,
+    state_bytes: Vec<u64>,
+    numbers: Vec<f64>,
+    keys: Vec<Key>,
+}
+
+impl Table {
+    /// These candidates, with the features of this model.
+    fn of(candidates: &[Candidate], model: &Model) -> Table {
+        let mut table = Table::default();
+        for (n, c) in (1..).zip(candidates) {
+            table.sequence.push(c.sequence.unwrap_or(n));
+            table.step.push(c.step.max(1));
+            table.slot.push(c.slot.unwrap_or(u32::MAX));
+            table.arrival_us.push(c.arrival_us);
+            table.ready_us.push(c.ready_us.unwrap_or(c.arrival_us));
+            table.deadline_us.push(c.deadline_us.unwrap_or(u64::MAX));
+            table.priority.push(c.priority);
+            table.shape_key.push(c.shape);
+            table.start_end.push(c.start_end);
+            table.rows.push(c.rows.unwrap_or(1));
+            table.input_bytes.push(c.input_bytes);
+            table.state_bytes.push(c.state_bytes);
+            table.numbers.extend(model.numbers.iter().map(|name| of(name, &c.numbers)));
+            table.keys.extend(model.keys.iter().map(|name| of(name, &c.keys)));
+        }
+        table
     }
-    columns
+
+    fn columns(&self) -> Columns<'_> {
+        Columns {
+            len: self.sequence.len() as u32,
+            sequence: self.sequence[..].into(),
+            step: self.step[..].into(),
+            slot: self.slot[..].into(),
+            arrival_us: self.arrival_us[..].into(),
+            ready_us: self.ready_us[..].into(),
+            deadline_us: self.deadline_us[..].into(),
+            priority: self.priority[..].into(),
+            shape_key: self.shape_key[..].into(),
+            start_end: self.start_end[..].into(),
+            rows: self.rows[..].into(),
+            input_bytes: self.input_bytes[..].into(),
+            state_bytes: self.state_bytes[..].into(),
+            numbers: self.numbers[..].into(),
+            keys: self.keys[..].into(),
+        }
+    }
 }
 
 fn of<T: Copy + Default>(name: &str, given: &[(String, T)]) -> T {
@@ -175,7 +215,8 @@ impl<P: Scheduler> Bench<P> {
     #[track_caller]
     pub fn ask(&mut self, candidates: &[Candidate]) -> Option<Decision> {
         self.start();
-        let columns = columns(candidates, &self.model);
+        let table = Table::of(candidates, &self.model);
+        let columns = table.columns();
         let said = self.instance.plan(&self.round, &columns)?;
         if let Err(what) = check(&said, &columns, &self.round) {
             panic!("{what}: {said:?}");
@@ -186,15 +227,15 @@ impl<P: Scheduler> Bench<P> {
     #[track_caller]
     pub fn admit(&mut self, waiting: &[Candidate], room: &[u32], victims: &[Candidate]) -> Vec<Admission> {
         self.start();
-        let (waiting, victims) = (columns(waiting, &self.model), columns(victims, &self.model));
-        self.instance.admit(&self.round, &waiting, room, &victims)
+        let (waiting, victims) = (Table::of(waiting, &self.model), Table::of(victims, &self.model));
+        self.instance.admit(&self.round, &waiting.columns(), room, &victims.columns())
     }
 
     /// Says that these requests ran.
     pub fn done(&mut self, candidates: &[Candidate]) {
-        let columns = columns(candidates, &self.model);
-        let (kind, amount) = (vec![3; candidates.len()], columns.rows.iter().map(|rows| u64::from(*rows)).collect());
-        self.instance.observe(&Events { kind, sequence: columns.sequence, amount, keys: columns.keys });
+        let Table { sequence, rows, keys, .. } = Table::of(candidates, &self.model);
+        let (kind, amount) = (vec![3; rows.len()], rows.iter().map(|rows| u64::from(*rows)).collect::<Vec<_>>());
+        self.instance.observe(Events { kind: &kind, sequence: &sequence, amount: &amount, keys: &keys });
     }
 
     #[track_caller]
@@ -212,7 +253,7 @@ impl<P: Scheduler> Default for Bench<P> {
 }
 
 /// What the server would have against an answer.
-pub fn check(said: &Decision, see: &Columns, round: &Round) -> Result<(), String> {
+pub fn check(said: &Decision, see: &Columns<'_>, round: &Round) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut sequences = BTreeSet::new();
     for i in said.fire.iter().chain(&said.reject) {

@@ -1,96 +1,332 @@
-//! The coat of a component: the types of the generated code to ours and back, and a panic's words to the server's log before the trap.
+//! The coat of a component: the functions of the contract as the canonical ABI has them, over [`Instance`]. Written by hand, and not generated:
+//! arguments are read where the server wrote them, and an answer is kept until the next, so that nothing is copied, and nobody calls again to
+//! have it freed. And a panic's words go to the server's log before the trap.
 
 use crate::Instance;
-use crate::bindings::exports::sequor::plugin::scheduler as contract;
-use crate::scheduler::{self, Scheduler};
+use crate::columns::{Columns, List, Maybe};
+use crate::model::Model;
+use crate::scheduler::{Admission, Decision, Events, Round, Scheduler};
 
-/// Where [`crate::export!`] keeps the one instance of a component.
+#[path = "arguments.rs"]
+pub mod arguments;
+
+/// Where [`crate::export!`] keeps what a component keeps.
 pub trait Exported {
     type Plugin: Scheduler;
 
-    fn with<R>(call: impl FnOnce(&mut Instance<Self::Plugin>) -> R) -> R;
+    fn with<R>(call: impl FnOnce(&mut Kept<Self::Plugin>) -> R) -> R;
 }
 
-impl<E: Exported> contract::Guest for E {
-    fn configure(config: String, model: contract::Model) -> Result<(), String> {
-        // The first call: a trap carries no message, so a panic says here what it was.
-        std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
-        E::with(|instance| instance.configure(&config, model.into()))
-    }
+/// The plug-in, and what it said last: the server reads it when the call is over.
+#[derive(Debug)]
+pub struct Kept<P> {
+    instance: Instance<P>,
+    decision: Option<Decision>,
+    admissions: Vec<Admission>,
+    saved: Vec<u8>,
+    refused: String,
+    planned: Maybe<Planned>,
+    listed: Given,
+    result: Maybe<Given>,
+}
 
-    fn plan(round: contract::Round, ready: contract::Columns) -> Option<contract::Decision> {
-        let said = E::with(|instance| instance.plan(&round.into(), &ready.into()))?;
-        let scheduler::Decision { fire, reject, reject_code, wake_us } = said;
-        Some(contract::Decision { fire, reject, reject_code, wake_us })
-    }
+/// A list that is given away, of whatever it is.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Given {
+    first: *const u8,
+    len: usize,
+}
 
-    fn admit(
-        round: contract::Round,
-        waiting: contract::Columns,
-        room: Vec<u32>,
-        victims: contract::Columns,
-    ) -> Vec<contract::Admission> {
-        let said = E::with(|instance| instance.admit(&round.into(), &waiting.into(), &room, &victims.into()));
-        said.into_iter().map(Into::into).collect()
-    }
+/// `decision` of the contract.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Planned {
+    fire: Given,
+    reject: Given,
+    reject_code: u32,
+    wake_us: Maybe<u64>,
+}
 
-    fn observe(events: contract::Events) {
-        let contract::Events { kind, sequence, amount, keys } = events;
-        E::with(|instance| instance.observe(&scheduler::Events { kind, sequence, amount, keys }));
-    }
+/// The arguments of `plan`.
+#[repr(C)]
+pub struct ToPlan<'a> {
+    round: Round,
+    ready: Columns<'a>,
+}
 
-    fn save() -> Vec<u8> {
-        E::with(Instance::save)
-    }
+/// The arguments of `admit`.
+#[repr(C)]
+pub struct ToAdmit<'a> {
+    round: Round,
+    waiting: Columns<'a>,
+    room: List<'a, u32>,
+    victims: Columns<'a>,
+}
 
-    fn restore(saved: Vec<u8>) -> Result<(), String> {
-        E::with(|instance| instance.restore(&saved))
+/// A text or a list of the arguments, taken apart.
+pub type Part = (*const u8, usize);
+
+// Sizes of the contract's types. The generated code says the same of itself, and every test in the server of all that lies in between.
+const _: () = {
+    assert!(size_of::<ToPlan<'_>>() == 40 + 42 * 4 && size_of::<ToAdmit<'_>>() == 32 + 88 * 4);
+    assert!(size_of::<Maybe<Planned>>() == 32 + 4 * 4 && size_of::<Admission>() == 8);
+};
+
+impl Given {
+    const NOTHING: Given = Given { first: std::ptr::null(), len: 0 };
+
+    fn of<T>(list: &[T]) -> Given {
+        Given { first: list.as_ptr().cast(), len: list.len() }
     }
 }
 
-impl From<contract::Model> for scheduler::Model {
-    fn from(model: contract::Model) -> scheduler::Model {
-        let contract::Model { name, version, strategy, max_batch, instances, slots, numbers, keys } = model;
-        scheduler::Model { name, version, strategy, max_batch, instances, slots, numbers, keys }
-    }
-}
-
-impl From<contract::Round> for scheduler::Round {
-    fn from(round: contract::Round) -> scheduler::Round {
-        let contract::Round { now_us, instance, max_batch, free_instances, live, backlog, not_shown } = round;
-        scheduler::Round { now_us, instance, max_rows: max_batch, free_instances, live, backlog, not_shown }
-    }
-}
-
-impl From<contract::Columns> for scheduler::Columns {
-    fn from(columns: contract::Columns) -> scheduler::Columns {
-        scheduler::Columns {
-            len: columns.len,
-            sequence: columns.sequence.unwrap_or_default(),
-            step: columns.step.unwrap_or_default(),
-            slot: columns.slot.unwrap_or_default(),
-            arrival_us: columns.arrival_us.unwrap_or_default(),
-            ready_us: columns.ready_us.unwrap_or_default(),
-            deadline_us: columns.deadline_us.unwrap_or_default(),
-            priority: columns.priority.unwrap_or_default(),
-            shape_key: columns.shape_key.unwrap_or_default(),
-            start_end: columns.start_end.unwrap_or_default(),
-            rows: columns.rows.unwrap_or_default(),
-            input_bytes: columns.input_bytes.unwrap_or_default(),
-            state_bytes: columns.state_bytes.unwrap_or_default(),
-            numbers: columns.numbers.unwrap_or_default(),
-            keys: columns.keys.unwrap_or_default(),
+impl<P: Scheduler> Default for Kept<P> {
+    fn default() -> Self {
+        let nothing = Planned {
+            fire: Given::NOTHING,
+            reject: Given::NOTHING,
+            reject_code: 0,
+            wake_us: Maybe { there: false, value: 0 },
+        };
+        Kept {
+            instance: Instance::default(),
+            decision: None,
+            admissions: Vec::new(),
+            saved: Vec::new(),
+            refused: String::new(),
+            planned: Maybe { there: false, value: nothing },
+            listed: Given::NOTHING,
+            result: Maybe { there: false, value: Given::NOTHING },
         }
     }
 }
 
-impl From<scheduler::Admission> for contract::Admission {
-    fn from(said: scheduler::Admission) -> contract::Admission {
-        match said {
-            scheduler::Admission::Take(instance) => contract::Admission::Take(instance),
-            scheduler::Admission::Evict(victim) => contract::Admission::Evict(victim),
-            scheduler::Admission::Defer => contract::Admission::Defer,
-            scheduler::Admission::Reject(code) => contract::Admission::Reject(code),
+impl<P: Scheduler> Kept<P> {
+    fn plan(&mut self, arguments: &ToPlan<'_>) -> *const u8 {
+        self.decision = self.instance.plan(&arguments.round, &arguments.ready);
+        self.planned.there = self.decision.is_some();
+        if let Some(Decision { fire, reject, reject_code, wake_us }) = &self.decision {
+            self.planned.value = Planned {
+                fire: Given::of(fire),
+                reject: Given::of(reject),
+                reject_code: *reject_code,
+                wake_us: Maybe { there: wake_us.is_some(), value: wake_us.unwrap_or(0) },
+            };
+        }
+        (&raw const self.planned).cast()
+    }
+
+    fn admit(&mut self, arguments: &ToAdmit<'_>) -> *const u8 {
+        let ToAdmit { round, waiting, room, victims } = arguments;
+        self.admissions = self.instance.admit(round, waiting, room.as_slice(), victims);
+        // Whoever is beyond the list waits on.
+        while self.admissions.last() == Some(&Admission::Defer) {
+            self.admissions.pop();
+        }
+        self.listed = Given::of(&self.admissions);
+        (&raw const self.listed).cast()
+    }
+
+    fn save(&mut self) -> *const u8 {
+        self.saved = self.instance.save();
+        self.listed = Given::of(&self.saved);
+        (&raw const self.listed).cast()
+    }
+
+    fn result(&mut self, result: Result<(), String>) -> *const u8 {
+        self.result.there = result.is_err();
+        self.refused = result.err().unwrap_or_default();
+        self.result.value = Given::of(self.refused.as_bytes());
+        (&raw const self.result).cast()
+    }
+}
+
+/// # Safety
+///
+/// A text of the arguments of the call that is under way.
+unsafe fn text<'a>((first, len): Part) -> &'a str {
+    // SAFETY: a text of the canonical ABI is UTF-8.
+    unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(first, len)) }
+}
+
+/// # Safety
+///
+/// A list of texts of the arguments of the call that is under way.
+unsafe fn texts((first, len): Part) -> Vec<String> {
+    // SAFETY: as they are laid out in the canonical ABI.
+    let list = unsafe { std::slice::from_raw_parts(first.cast::<List<'_, u8>>(), len) };
+    // SAFETY: a text of the canonical ABI is UTF-8.
+    list.iter().map(|of| unsafe { std::str::from_utf8_unchecked(of.as_slice()) }.to_owned()).collect()
+}
+
+/// The numbers of `model`: version, max-batch, instances, slots.
+pub type Numbers = (u64, u32, u32, u32);
+
+/// # Safety
+///
+/// The server calls this, with the arguments of `configure`: the configuration; name and strategy of the model; its numeric and key features.
+pub unsafe fn configure<E: Exported>(
+    config: Part,
+    [name, strategy, numbers, keys]: [Part; 4],
+    (version, max_batch, instances, slots): Numbers,
+) -> *const u8 {
+    // The first call of all. What is constructed before `main` elsewhere is constructed here.
+    wit_bindgen::rt::run_ctors_once();
+    // A trap carries no message, so a panic says here what it was.
+    std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
+    // SAFETY: they are texts and lists of texts.
+    let (config, model) = unsafe {
+        let (name, strategy) = (text(name).to_owned(), text(strategy).to_owned());
+        let (numbers, keys) = (texts(numbers), texts(keys));
+        (text(config), Model { name, version, strategy, max_batch, instances, slots, numbers, keys })
+    };
+    E::with(|kept| {
+        let result = kept.instance.configure(config, model);
+        // SAFETY: what is kept of the arguments was copied.
+        unsafe { arguments::release() };
+        kept.result(result)
+    })
+}
+
+/// # Safety
+///
+/// The server calls this, with the arguments of `plan`.
+pub unsafe fn plan<E: Exported>(given: *const ToPlan<'_>) -> *const u8 {
+    // SAFETY: that is how they are laid out, and nobody writes there until the call is over.
+    let said = E::with(|kept| kept.plan(unsafe { &*given }));
+    // SAFETY: an answer holds nothing of its question.
+    unsafe { arguments::release() };
+    said
+}
+
+/// # Safety
+///
+/// The server calls this, with the arguments of `admit`.
+pub unsafe fn admit<E: Exported>(given: *const ToAdmit<'_>) -> *const u8 {
+    // SAFETY: that is how they are laid out, and nobody writes there until the call is over.
+    let said = E::with(|kept| kept.admit(unsafe { &*given }));
+    // SAFETY: an answer holds nothing of its question.
+    unsafe { arguments::release() };
+    said
+}
+
+/// # Safety
+///
+/// The server calls this, with the arguments of `observe`.
+pub unsafe fn observe<E: Exported>(kind: Part, sequence: Part, amount: Part, keys: Part) {
+    // SAFETY: such lists they are, and nobody writes there until the call is over.
+    let events =
+        unsafe { Events { kind: list(kind), sequence: list(sequence), amount: list(amount), keys: list(keys) } };
+    E::with(|kept| kept.instance.observe(events));
+    // SAFETY: an event is seen by reference.
+    unsafe { arguments::release() };
+}
+
+/// # Safety
+///
+/// A list of such of the arguments of the call that is under way.
+unsafe fn list<'a, T>((first, len): Part) -> &'a [T] {
+    // SAFETY: the canonical ABI aligns it.
+    unsafe { std::slice::from_raw_parts(first.cast(), len) }
+}
+
+pub fn save<E: Exported>() -> *const u8 {
+    E::with(Kept::save)
+}
+
+/// # Safety
+///
+/// The server calls this, with the argument of `restore`.
+pub unsafe fn restore<E: Exported>(saved: Part) -> *const u8 {
+    E::with(|kept| {
+        // SAFETY: bytes they are.
+        let result = kept.instance.restore(unsafe { list(saved) });
+        // SAFETY: what is kept of the argument was copied.
+        unsafe { arguments::release() };
+        kept.result(result)
+    })
+}
+
+/// Stands where the generated macro, which adds the component's type, looks for the one that exports the functions.
+pub mod coat {
+    pub mod exports {
+        pub mod sequor {
+            pub mod plugin {
+                pub mod scheduler {
+                    pub use crate::__sequor_export_functions as __export_sequor_plugin_scheduler_0_1_0_cabi;
+                }
+            }
         }
     }
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __sequor_export_functions {
+    ($component:ident with_types_in $($coat:tt)*) => {
+        const _: () = {
+            #[unsafe(export_name = "cabi_export_realloc")]
+            unsafe extern "C" fn room(old: *const u8, old_len: usize, align: usize, len: usize) -> *mut u8 {
+                unsafe { $crate::wasm::arguments::give(old, old_len, align, len) }
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#configure")]
+            unsafe extern "C" fn configure(
+                config: *const u8,
+                config_len: usize,
+                name: *const u8,
+                name_len: usize,
+                version: u64,
+                strategy: *const u8,
+                strategy_len: usize,
+                max_batch: u32,
+                instances: u32,
+                slots: u32,
+                numbers: *const u8,
+                numbers_len: usize,
+                keys: *const u8,
+                keys_len: usize,
+            ) -> *const u8 {
+                let lists = [(name, name_len), (strategy, strategy_len), (numbers, numbers_len), (keys, keys_len)];
+                let numbers = (version, max_batch, instances, slots);
+                unsafe { $crate::wasm::configure::<$component>((config, config_len), lists, numbers) }
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#plan")]
+            unsafe extern "C" fn plan(given: *const $crate::wasm::ToPlan<'_>) -> *const u8 {
+                unsafe { $crate::wasm::plan::<$component>(given) }
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#admit")]
+            unsafe extern "C" fn admit(given: *const $crate::wasm::ToAdmit<'_>) -> *const u8 {
+                unsafe { $crate::wasm::admit::<$component>(given) }
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#observe")]
+            unsafe extern "C" fn observe(
+                kind: *const u8,
+                kinds: usize,
+                sequence: *const u8,
+                sequences: usize,
+                amount: *const u8,
+                amounts: usize,
+                key: *const u8,
+                keys: usize,
+            ) {
+                let (kind, sequence) = ((kind, kinds), (sequence, sequences));
+                unsafe { $crate::wasm::observe::<$component>(kind, sequence, (amount, amounts), (key, keys)) }
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#save")]
+            extern "C" fn save() -> *const u8 {
+                $crate::wasm::save::<$component>()
+            }
+
+            #[unsafe(export_name = "sequor:plugin/scheduler@0.1.0#restore")]
+            unsafe extern "C" fn restore(saved: *const u8, len: usize) -> *const u8 {
+                unsafe { $crate::wasm::restore::<$component>((saved, len)) }
+            }
+        };
+    };
 }

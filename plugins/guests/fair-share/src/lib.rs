@@ -57,16 +57,14 @@ impl Scheduler for FairShare {
 impl FairShare {
     /// Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run.
     fn order(&self, ready: &Ready<'_>) -> Vec<(f64, u32)> {
-        let mut arrived: Vec<u32> = ready.indices().collect();
-        arrived.sort_by_key(|&i| ready.arrival_us(i));
         let tenant_of = ready.keys("tenant");
-        let mut next: Map<Key, f64> = Map::new();
-        let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
-        for i in arrived {
+        let mut next: Map<Key, (f64, f64)> = Map::new();
+        let mut order: Vec<(f64, u32)> = Vec::with_capacity(ready.len());
+        for i in ready.by(|i| ready.arrival_us(i)) {
             let tenant = tenant_of(i);
-            let turn = next.entry(tenant).or_insert_with(|| self.turn(tenant));
+            let (turn, weight) = next.entry(tenant).or_insert_with(|| (self.turn(tenant), self.weight(tenant)));
             order.push((*turn, i));
-            *turn += f64::from(ready.rows(i)) / self.weight(tenant);
+            *turn += f64::from(ready.rows(i)) / *weight;
         }
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         order
