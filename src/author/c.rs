@@ -9,9 +9,8 @@ use wit_parser::Resolve;
 
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::Kit;
+use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::template::files;
 use super::{Problem, component, python, sdk};
 
 /// The version whose output is tested.

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use super::Problem;
 use super::machine::{Machine, ask, run};
-use super::rust::sysroot;
 
 /// Packages whose names carry no version; the others are found through what these depend on.
 const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
@@ -122,6 +121,11 @@ fn depends(package: &str, prefix: &str) -> Option<String> {
 fn dependency(listed: &str, prefix: &str) -> Option<String> {
     let names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     names.map(str::trim).find(|name| name.starts_with(prefix)).map(str::to_owned)
+}
+
+/// Where the compiler that builds this folder lies.
+pub(crate) fn sysroot(folder: &Path) -> Option<PathBuf> {
+    ask(Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder)).map(PathBuf::from)
 }
 
 #[cfg(test)]

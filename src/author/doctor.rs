@@ -1,7 +1,8 @@
 //! Which languages this machine can build plug-ins in, and what is missing for the others. It looks, and installs nothing.
 
 use super::Machine;
-use super::language::{Found, LANGUAGES};
+use super::language::Found;
+use super::languages::LANGUAGES;
 
 /// What there is for each language.
 pub fn examine(machine: &Machine) -> Vec<(&'static str, Found)> {

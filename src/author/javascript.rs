@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::files::files_of;
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::Kit;
-use super::stamp::{Stamp, files_of};
-use super::template::files;
+use super::sdk::{Kit, files};
+use super::stamp::Stamp;
 use super::{Problem, sdk};
 
 /// The version whose output is tested. What it brings along is in the lock file.

@@ -1,12 +1,8 @@
-//! The languages of plug-ins: what the house must know of one, and the table of them all. What is special to one stands in the file of its name.
+//! A language of plug-ins: what must be known of one. What is special to one stands in the file of its name.
 
 use std::fmt::Debug;
 use std::path::Path;
 
-use super::c::C;
-use super::javascript::JavaScript;
-use super::python::Python;
-use super::rust::Rust;
 use super::sdk::Kit;
 use super::{Machine, Problem};
 
@@ -46,21 +42,4 @@ pub enum Found {
     /// The first build fetches it.
     Fetched(String),
     Missing(String),
-}
-
-/// All of them; a folder is in the first whose file it has.
-pub static LANGUAGES: [&dyn Language; 4] = [&Rust, &Python, &JavaScript, &C];
-
-/// The language of this name.
-pub fn named(name: &str) -> Option<&'static dyn Language> {
-    LANGUAGES.into_iter().find(|language| language.name() == name)
-}
-
-/// The language of this folder.
-pub fn of(folder: &Path) -> Result<&'static dyn Language, Problem> {
-    let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
-    found.ok_or_else(|| {
-        let names = LANGUAGES.map(Language::source);
-        Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
-    })
 }

@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! - [`project`]: a plug-in's folder: which language, what it is called.
-//! - [`language`]: what a language must offer, and the table of all.
+//! - [`language`]: what a language must offer · [`languages`]: the table of all · `files`: how files are read and written.
 //! - [`machine`]: where this machine keeps things, and how other programs are run.
 //! - [`rust`]: a component from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
 //! - [`python`], [`javascript`], [`c`]: components from those.
@@ -21,8 +21,10 @@ pub mod component;
 pub mod debian;
 pub mod doctor;
 pub mod error;
+mod files;
 pub mod javascript;
 pub mod language;
+pub mod languages;
 pub mod machine;
 pub mod project;
 pub mod python;

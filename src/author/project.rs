@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Language, Problem, language};
+use super::{Language, Problem, languages};
 
 /// The lines of a plugin.toml that building needs; the rest is for whoever loads the component.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -38,7 +38,7 @@ impl Project {
 
     /// One module that becomes several plug-ins, told apart by their manifests.
     pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, Problem> {
-        let language = language::of(folder)?;
+        let language = languages::of(folder)?;
         let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?;
         Ok(Project { folder: folder.to_owned(), language, manifests })
     }

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::Kit;
+use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::template::files;
 use super::{Problem, sdk};
 
 /// The version whose output is tested.

@@ -5,11 +5,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::debian::{self, Debian};
+use super::debian::{self, Debian, sysroot};
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
-use super::sdk::{self, Kit};
-use super::template::files;
+use super::sdk::{self, Kit, files};
 use super::{Problem, component, machine};
 
 #[derive(Debug)]
@@ -120,10 +119,6 @@ pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, Problem> {
 /// Whether rustc's own folder holds a standard library for the target.
 pub(crate) fn installed(folder: &Path) -> bool {
     sysroot(folder).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir())
-}
-
-pub(crate) fn sysroot(folder: &Path) -> Option<PathBuf> {
-    ask(Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder)).map(PathBuf::from)
 }
 
 /// Compiles the package of this folder and says where its module lies.

@@ -13,6 +13,14 @@ macro_rules! kit {
     };
 }
 
+/// Files of `plugins/templates`, by where they go.
+macro_rules! files {
+    ($($to:literal: $from:literal)*) => {
+        &[$(($to, include_str!(concat!("../../plugins/templates/", $from)))),*]
+    };
+}
+pub(super) use files;
+
 /// The crate `sequor-plugin`.
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/bindings.rs" "src/config.rs" "src/event.rs" "src/host.rs" "src/instance.rs" "src/lib.rs"

@@ -1,9 +1,10 @@
 //! Components that take long to make are kept by the hash of all they are made of: sources, kit, tools.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::files::{files_of, place};
 use super::sdk::Kit;
 use super::{Machine, Problem};
 
@@ -55,26 +56,9 @@ impl Stamp {
             return Ok(component);
         }
         let component = make()?;
-        super::build::place(&kept, &component)?;
+        place(&kept, &component)?;
         Ok(component)
     }
-}
-
-/// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
-pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|e| Problem::file(folder, e))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hidden = path.is_dir() && (name.starts_with(['.', '_']) || name == "node_modules");
-        if path.is_dir() && !hidden {
-            found.extend(files_of(&path, extensions)?);
-        } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -3,15 +3,8 @@
 use std::path::Path;
 
 use super::project::is_name;
-use super::{Language, Problem, sdk};
-
-/// Files of `plugins/templates`, by where they go.
-macro_rules! files {
-    ($($to:literal: $from:literal)*) => {
-        &[$(($to, include_str!(concat!("../../plugins/templates/", $from)))),*]
-    };
-}
-pub(super) use files;
+use super::sdk::{self, files};
+use super::{Language, Problem};
 
 const COMMON: sdk::Kit = files!(
     "plugin.toml": "common/plugin.toml" "cases/burst.toml": "common/cases/burst.toml" "README.md": "common/README.md");
@@ -45,7 +38,7 @@ fn filled(text: &str, name: &str, language: &dyn Language) -> String {
 mod tests {
     use super::*;
     use crate::author::Project;
-    use crate::author::language::{LANGUAGES, named};
+    use crate::author::languages::{LANGUAGES, named};
     use crate::plugin::manifest::Declared;
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{Event, Hooks, Id, Load, Observed, Portion, Seq, Time};
 
-use crate::plugin::{self, Attachment, Outlet};
+use crate::plugin::{self, Attachment, LoadLink};
 
 use super::clock::Clock;
 use super::driver::Model;
@@ -56,9 +56,9 @@ impl Model {
     }
 
     /// Where plug-ins reach a load.
-    pub(super) fn outlet(self: &Arc<Self>, load: &Loaded) -> Arc<Outlet> {
-        let made = || Outlet::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
-        Arc::clone(load.outlet.get_or_init(made))
+    pub(super) fn link(self: &Arc<Self>, load: &Loaded) -> Arc<LoadLink> {
+        let made = || LoadLink::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
+        Arc::clone(load.link.get_or_init(made))
     }
 
     /// Some of who lives on a load; `None` once it is gone.
@@ -95,8 +95,8 @@ impl Model {
             // Somebody may be about to come.
             (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
-                let outlet = loads.iter().find(|l| l.key == load).and_then(|l| l.outlet.get());
-                outlet.map(|outlet| outlet.put(first, news, lost));
+                let link = loads.iter().find(|l| l.key == load).and_then(|l| l.link.get());
+                link.map(|link| link.put(first, news, lost));
             }
             (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }

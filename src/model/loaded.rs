@@ -16,7 +16,7 @@ use crate::config::model::settings::{
 };
 use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::texts::Texts;
-use crate::plugin::{Attachment, Outlet};
+use crate::plugin::{Attachment, LoadLink};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::ModelMetrics;
 
@@ -53,7 +53,7 @@ pub(super) struct Loaded {
     /// The external policy, if one is attached.
     pub(super) attachment: ArcSwapOption<Attachment>,
     /// Where plug-ins reach it, once one was to.
-    pub(super) outlet: OnceLock<Arc<Outlet>>,
+    pub(super) link: OnceLock<Arc<LoadLink>>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -92,7 +92,7 @@ impl Loaded {
             texts,
             depth,
             attachment: ArcSwapOption::empty(),
-            outlet: OnceLock::new(),
+            link: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),

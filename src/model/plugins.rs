@@ -114,7 +114,7 @@ impl Repository {
         load: &Arc<Loaded>,
     ) -> Result<Arc<Attachment>, PluginError> {
         let source = registry.find(plugin)?;
-        let attachment = registry.attachment(plugin, facts(load), model.outlet(load), terms)?;
+        let attachment = registry.attachment(plugin, facts(load), model.link(load), terms)?;
         attachment.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
         Ok(attachment)
     }

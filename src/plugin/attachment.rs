@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use sequor_core::{Asked, Decision, Fault, Hooks, Load, Observed, Portion, Req, Round, Said, Time};
+use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said, Time};
 
+use super::driver::{Alarm, Clock};
 use super::guest::{Limits, ModelFacts, Source, Struck};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
 use super::journal::{Journal, Level};
 use super::lane::Lane;
+use super::load_link::LoadLink;
 use super::meter::Meter;
-use super::outlet::Outlet;
 use super::recent::Recent;
 use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
@@ -25,32 +26,6 @@ use crate::telemetry::{Hook, PluginMetrics};
 
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;
-
-/// Nanoseconds of the clock that the core is driven by.
-pub trait Clock: Send + Sync + std::fmt::Debug {
-    fn now(&self) -> Time;
-}
-
-/// What a plug-in needs of whoever drives the core. Never called while a lane is taken, but for [`Driver::sequence_text`].
-pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// Tells the core which hooks of an external policy to call for this load, `None` is none, and does `with` in the same instant: before
-    /// anybody is asked for these hooks, and after the last was for others. Nothing happens to a load that is gone.
-    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut());
-
-    /// Whether the load is there still.
-    fn is_there(&self, load: Load) -> bool;
-
-    /// Who lives on this load, from this place of the table on, as far as there is room ([`sequor_core::Core::live`]); `None` once it is gone.
-    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion>;
-
-    /// The client's id of a live sequence.
-    fn sequence_text(&self, handle: u64) -> Option<String>;
-}
-
-/// Tells the keeper that there is something to do.
-pub trait Bell: Send + Sync + std::fmt::Debug {
-    fn ring(&self);
-}
 
 /// How a plug-in decides at a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,10 +45,10 @@ pub struct Terms {
 #[derive(Debug)]
 pub struct Attachment {
     pub(super) facts: ModelFacts,
-    pub(super) outlet: Arc<Outlet>,
+    pub(super) link: Arc<LoadLink>,
     pub(super) terms: Terms,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) bell: Arc<dyn Bell>,
+    pub(super) alarm: Arc<dyn Alarm>,
     pub(super) journal: Arc<Journal>,
     pub(super) texts: Arc<Texts>,
     pub(super) metrics: Arc<PluginMetrics>,
@@ -160,7 +135,7 @@ impl Attachment {
 
     /// What happened, from this serial number on; `lost`: something before it is missing for good.
     pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
-        let losses = self.outlet.put(first, news, lost);
+        let losses = self.link.put(first, news, lost);
         if self.lane.load().as_ref().is_some_and(|lane| lane.has_missed(losses)) {
             self.renew();
         }
@@ -224,7 +199,7 @@ impl Attachment {
 
     fn outgrown(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
-            self.bell.ring();
+            self.alarm.raise();
         }
     }
 
@@ -260,7 +235,7 @@ impl Attachment {
         let what = Wrong { fault: struck.fault, what: &struck.what };
         let at = (&self.facts, self.terms.config.as_str(), self.terms.limits);
         wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));
-        self.bell.ring();
+        self.alarm.raise();
     }
 
     /// What is said in the guest's place: the built-in policy decides, in this very round.
@@ -304,7 +279,7 @@ impl Attachment {
         });
         if verdict != Verdict::GoesOn {
             self.vacate();
-            self.bell.ring();
+            self.alarm.raise();
         }
         self.log_strike(struck, verdict, strikes);
     }
@@ -344,6 +319,6 @@ impl Attachment {
     fn renew(&self) {
         self.health.lock().renew(self.clock.now());
         self.vacate();
-        self.bell.ring();
+        self.alarm.raise();
     }
 }

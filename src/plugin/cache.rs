@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
+use super::background::give_way;
 use super::engine::Engine;
 
 /// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
@@ -66,6 +67,7 @@ impl Cache {
                 return None;
             }
         };
+        give_way();
         let made = match &code {
             // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, nobody
             // else can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
@@ -98,6 +100,7 @@ impl Cache {
             let Some(some) = chunk.get(..n).filter(|some| !some.is_empty()) else { break };
             seal.update(some);
             code.add(some)?;
+            give_way();
         }
         if head.strip_prefix(MAGIC) != Some(seal.finalize().as_slice()) {
             return Err(told("its contents are not what was written"));

@@ -9,15 +9,15 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{ComponentNamedList, HasSelf, Lift, Linker, Lower};
 
+use super::background::give_way;
 use super::cache::Cache;
 use super::contract::sequor::plugin::host;
 use super::contract::{self, SchedulerPluginPre};
 use super::engine::Engine;
 use super::grants::Grants;
-use super::guest::{Guest, Limits, Manifest, Services, Source, Struck};
+use super::guest::Manifest;
 use super::host::Held;
 use super::imports;
-use super::instance::Instance;
 use super::manifest::{self, Declared};
 use super::outline::Outline;
 use super::refused::Refused;
@@ -27,7 +27,7 @@ pub struct Component {
     pub(super) engine: Arc<Engine>,
     pub(super) pre: SchedulerPluginPre<Held>,
     pub(super) declared: Declared,
-    sha256: String,
+    pub(super) sha256: String,
     imports: Vec<String>,
 }
 
@@ -48,12 +48,15 @@ impl Component {
         let outline = Outline::read(bytes).map_err(damaged)?;
         let imports = imports::check(file, &outline, grants)?;
         check_world(file, &outline)?;
+        give_way();
         let sha256 = hex(&Sha256::digest(bytes));
+        give_way();
         let compiled = match cache {
             Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
         };
         let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
+        give_way();
         check_exports(file, &compiled)?;
         let misfit = |e: wasmtime::Error| Refused::Types { file: file.to_owned(), what: format!("{e:#}") };
         let pre = linker(engine, grants).and_then(|linker| linker.instantiate_pre(&compiled)).map_err(misfit)?;
@@ -68,25 +71,6 @@ impl Component {
     /// The interfaces it imports, with their versions.
     pub fn imports(&self) -> &[String] {
         &self.imports
-    }
-
-    /// Starts an instance, as [`Source::start`] does, and gives it as what it is.
-    pub fn instance(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Instance, Struck> {
-        Instance::start(self, services, limits)
-    }
-}
-
-impl Source for Component {
-    fn manifest(&self) -> &Manifest {
-        &self.declared.manifest
-    }
-
-    fn sha256(&self) -> &str {
-        &self.sha256
-    }
-
-    fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, Struck> {
-        Ok(Box::new(self.instance(services, limits)?))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::attachment::{Attachment, Driver};
+use super::attachment::Attachment;
+use super::driver::Driver;
 use super::guest::Services;
 use super::journal::{Journal, Level};
 use super::texts::Texts;
@@ -21,7 +22,7 @@ impl GuestServices {
         GuestServices {
             journal: Arc::clone(&of.journal),
             metrics: Arc::clone(&of.metrics),
-            driver: Arc::clone(of.outlet.driver()),
+            driver: Arc::clone(of.link.driver()),
             texts: Arc::clone(&of.texts),
         }
     }

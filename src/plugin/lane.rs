@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
 use super::guest::{Events, Guest, Struck, is_full};
-use super::outlet::Reader;
+use super::load_link::Reader;
 use super::recent;
 
 /// Events a guest is told in one call.

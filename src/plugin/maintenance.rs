@@ -1,21 +1,21 @@
-//! The thread that looks after attachments: new instances when they are due, saves, parking. It sleeps until something is due or it is rung for.
+//! The thread that looks after attachments: new instances when they are due, saves, parking. It sleeps until something is due or the alarm is raised.
 
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use sequor_core::Time;
 
-use super::attachment::Bell;
+use super::driver::Alarm;
 
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
-    rung: Mutex<bool>,
+    raised: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell for Maintenance {
-    fn ring(&self) {
-        *self.rung.lock() = true;
+impl Alarm for Maintenance {
+    fn raise(&self) {
+        *self.raised.lock() = true;
         self.changed.notify_one();
     }
 }
@@ -35,15 +35,15 @@ impl Maintenance {
         std::thread::Builder::new().name("sequor-plugins".to_owned()).spawn(run).map(drop)
     }
 
-    /// Until it is rung for, or for this long.
+    /// Until the alarm is raised, or for this long.
     fn sleep(&self, span: Option<std::time::Duration>) {
-        let mut rung = self.rung.lock();
-        if !*rung {
+        let mut raised = self.raised.lock();
+        if !*raised {
             match span {
-                Some(span) => drop(self.changed.wait_for(&mut rung, span)),
-                None => self.changed.wait(&mut rung),
+                Some(span) => drop(self.changed.wait_for(&mut raised, span)),
+                None => self.changed.wait(&mut raised),
             }
         }
-        *rung = false;
+        *raised = false;
     }
 }

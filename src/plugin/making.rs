@@ -10,12 +10,13 @@ use sequor_core::policy::columns;
 use sequor_core::{Hooks, Time};
 
 use super::attachment::{Attachment, Saved};
+use super::background::give_way;
 use super::guest::{Events, Source, Struck};
 use super::guest_services::GuestServices;
 use super::invalid_answer;
 use super::journal::Level;
 use super::lane::{AT_ONCE, Lane, Occupant};
-use super::outlet::Ear;
+use super::load_link::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
 
@@ -45,7 +46,7 @@ pub enum Unfit {
 pub struct Ready {
     lane: Arc<Lane>,
     /// It is told what happens until it decides.
-    ear: Option<Ear>,
+    subscription: Option<Subscription>,
 }
 
 fn names(has: &[String]) -> String {
@@ -136,6 +137,7 @@ impl Attachment {
         let mut occupant = self.started(source)?;
         for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
             let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
+            give_way();
             let said = occupant.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
             round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;
         }
@@ -150,6 +152,7 @@ impl Attachment {
         }
         let services = GuestServices::new(self);
         let guest = source.start(Arc::new(services), self.terms.limits).map_err(failed("start"))?;
+        give_way();
         let mut occupant = Occupant::new(guest, self.facts.keys.len());
         let began = self.clock.now();
         let configured = occupant.call(|guest| guest.configure(&self.terms.config, &self.facts));
@@ -171,16 +174,16 @@ impl Attachment {
                 self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
             }
         }
-        let ear = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
-        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), ear })
+        let subscription = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
+        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), subscription })
     }
 
     /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
-    fn inform(&self, occupant: &mut Occupant) -> Result<Ear, Unfit> {
+    fn inform(&self, occupant: &mut Occupant) -> Result<Subscription, Unfit> {
         // From here on whatever happens is told, and kept for it.
-        let reader = self.outlet.reader();
-        let ear = self.outlet.listen();
-        let mut roster = self.outlet.live().ok_or(Unfit::Gone)?;
+        let reader = self.link.reader();
+        let subscription = self.link.subscribe();
+        let mut roster = self.link.live().ok_or(Unfit::Gone)?;
         let live = roster.in_order();
         reader.goes_on_from(roster);
         occupant.reads(reader);
@@ -188,10 +191,10 @@ impl Attachment {
             let mut events = Events::default();
             some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
             occupant.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-            std::thread::yield_now();
+            give_way();
         }
         occupant.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
-        Ok(ear)
+        Ok(subscription)
     }
 
     /// One instant: the core calls for what it wants, and its lane is the one that is asked. Nothing, if it was closed or parked meanwhile.
@@ -199,21 +202,21 @@ impl Attachment {
         if self.closed.load(Ordering::Acquire) || !self.health.lock().serves() {
             return;
         }
-        let Ready { lane, ear } = ready;
+        let Ready { lane, subscription } = ready;
         // Kept, so that no guest is torn down in that instant.
         let mut before = None;
-        self.outlet.call_for(&self.closed, Some(lane.hooks()), &mut || {
+        self.link.call_for(&self.closed, Some(lane.hooks()), &mut || {
             before = self.lane.swap(Some(Arc::clone(&lane)));
             with();
         });
-        drop(ear);
+        drop(subscription);
         self.full.store(false, Ordering::Release);
     }
 
     /// Has the core call for nothing, and does `with` in the same instant.
     fn call_for_none(&self, with: &mut dyn FnMut()) {
         let mut before = None;
-        self.outlet.call_for(&self.closed, None, &mut || {
+        self.link.call_for(&self.closed, None, &mut || {
             with();
             before = self.lane.swap(None);
         });

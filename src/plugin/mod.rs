@@ -5,9 +5,10 @@
 //!
 //! - [`guest`]: what a running plug-in is to the rest of the house, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
-//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `outlet`: where a load is reached, whoever
+//! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `load_link`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
-//! - `making`: how guests come into their lanes, off the way of requests · `recent`: questions to try a new version on.
+//! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `recent`: questions to try a
+//!   new version on.
 //! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `maintenance`:
 //!   the thread that looks after them · `files`, `watch`: their folder · `model_files`: where models name them.
 //! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
@@ -19,10 +20,11 @@
 //!   what may be asked for, [`grants`] what
 //!   operators add (`clock_random` is behind some), `refused` why a file is none, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
-//! - [`instance`]: a running one. `host` is what it may call, `columns` what it sees.
+//! - [`instance`]: a running one, `source`: where it is started. `host` is what it may call, `columns` what it sees.
 //! - a call: `budget` is what it may use, `blame` what it died of; [`round_file`]: one that went wrong, to be put again; `shown`: its columns.
 
 mod attachment;
+mod background;
 mod blame;
 mod budget;
 pub mod cache;
@@ -30,6 +32,7 @@ mod clock_random;
 mod columns;
 pub mod component;
 mod contract;
+mod driver;
 pub mod engine;
 mod files;
 pub mod grants;
@@ -45,13 +48,13 @@ pub mod instance;
 mod invalid_answer;
 mod journal;
 mod lane;
+mod load_link;
 pub mod loader;
 mod maintenance;
 mod making;
 pub mod manifest;
 mod meter;
 mod model_files;
-mod outlet;
 mod outline;
 mod recent;
 mod refused;
@@ -61,6 +64,7 @@ pub mod round_file;
 mod settings;
 mod showing;
 mod shown;
+mod source;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod stored;
@@ -72,17 +76,18 @@ mod versions;
 mod watch;
 mod when;
 
-pub use attachment::{Answer, Attachment, Bell, Clock, Driver, Shadow, Terms};
+pub use attachment::{Answer, Attachment, Shadow, Terms};
 pub use component::Component;
 pub use contract::{VERSION, WORLD};
+pub use driver::{Alarm, Clock, Driver};
 pub use engine::{Engine, Mode};
 pub use grants::Grants;
 pub use invalid_answer::{sentence, word};
 pub use journal::Journal;
+pub use load_link::LoadLink;
 pub use loader::Loader;
 pub use making::{Ready, Unfit};
 pub use model_files::ModelFiles;
-pub use outlet::Outlet;
 pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;

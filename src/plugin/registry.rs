@@ -9,13 +9,14 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use sequor_core::Time;
 
-use super::attachment::{Attachment, Bell as _, Clock, Terms};
+use super::attachment::{Attachment, Terms};
+use super::driver::{Alarm as _, Clock};
 use super::guest::{Limits, ModelFacts, Source};
 use super::journal::Journal;
+use super::load_link::LoadLink;
 use super::maintenance::Maintenance;
 use super::making::Ready;
 use super::model_files::ModelFiles;
-use super::outlet::Outlet;
 use super::report::{By, LogLine, PluginError, State, Summary};
 use super::showing::Shared;
 use super::stored::Stored;
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.maintenance.ring();
+        self.maintenance.raise();
     }
 }
 
@@ -126,7 +127,7 @@ impl Registry {
         let maintenance = Arc::new(Maintenance::default());
         let shared = Shared {
             clock,
-            bell: maintenance.clone(),
+            alarm: maintenance.clone(),
             texts: Arc::new(Texts::default()),
             rounds: rules.rounds.clone(),
         };
@@ -226,12 +227,12 @@ impl Registry {
         &self,
         name: &str,
         facts: ModelFacts,
-        outlet: Arc<Outlet>,
+        link: Arc<LoadLink>,
         terms: Terms,
     ) -> Result<Arc<Attachment>, PluginError> {
         self.find(name)?;
         let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(p.source())))?;
-        Ok(Arc::new(Attachment::new(&self.0.shared, whom, facts, outlet, terms)))
+        Ok(Arc::new(Attachment::new(&self.0.shared, whom, facts, link, terms)))
     }
 
     /// Lets an attachment decide, in the place of another at its load if there was one, and looks after it from now on. `with` is done in the
@@ -247,7 +248,7 @@ impl Registry {
         all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
         all.push(attachment);
         drop(all);
-        self.0.maintenance.ring();
+        self.0.maintenance.raise();
     }
 
     /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.

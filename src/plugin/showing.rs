@@ -8,12 +8,13 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sequor_core::Load;
 
-use super::attachment::{Attachment, Bell, Clock, Saved, Terms};
+use super::attachment::{Attachment, Saved, Terms};
+use super::driver::{Alarm, Clock};
 use super::guest::{ModelFacts, Source, room};
 use super::health::Health;
 use super::journal::Journal;
+use super::load_link::LoadLink;
 use super::meter::Meter;
-use super::outlet::Outlet;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
@@ -23,7 +24,7 @@ use crate::telemetry::PluginMetrics;
 #[derive(Debug, Clone)]
 pub struct Shared {
     pub clock: Arc<dyn Clock>,
-    pub bell: Arc<dyn Bell>,
+    pub alarm: Arc<dyn Alarm>,
     pub texts: Arc<Texts>,
     /// Where questions that went wrong are written down.
     pub rounds: Option<PathBuf>,
@@ -35,15 +36,15 @@ impl Attachment {
         shared: &Shared,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
         facts: ModelFacts,
-        outlet: Arc<Outlet>,
+        link: Arc<LoadLink>,
         terms: Terms,
     ) -> Attachment {
         let memory = metrics.memory_at(&facts.name);
         Attachment {
             facts,
-            outlet,
+            link,
             clock: Arc::clone(&shared.clock),
-            bell: Arc::clone(&shared.bell),
+            alarm: Arc::clone(&shared.alarm),
             journal,
             texts: Arc::clone(&shared.texts),
             memory,
@@ -67,7 +68,7 @@ impl Attachment {
 
     /// Whether its load is there still.
     pub fn is_there(&self) -> bool {
-        self.outlet.is_there()
+        self.link.is_there()
     }
 
     /// A table of the model's file says so from now on.
@@ -84,7 +85,7 @@ impl Attachment {
     }
 
     pub fn load(&self) -> Load {
-        self.outlet.load()
+        self.link.load()
     }
 
     pub fn terms(&self) -> &Terms {

@@ -26,6 +26,8 @@ pub mod file;
 pub mod moments;
 pub mod outcome;
 pub mod plugged;
+#[cfg(test)]
+mod plugged_tests;
 pub mod random;
 pub mod rate;
 pub mod report;

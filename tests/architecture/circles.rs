@@ -1,12 +1,11 @@
-//! Files that need each other in a circle, so that none of them can be read first. Those that are known stand in `tests/circles.allow`, which
-//! can only shrink: a file that joins a circle fails, and so does a line that names more than there is.
+//! No files need each other in a circle: then each can be read, and tried, with nothing but what lies below it.
 //!
 //! An arrow runs from a file to the one that defines what it names; a `mod.rs` that only hands a name on is no stop on the way. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{code, in_word, root, sources};
+use super::{code, in_word, sources};
 
 type Module = Vec<String>;
 
@@ -210,34 +209,17 @@ fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<
     arrows.keys().map(|file| of(file)).filter(|circle| circle.len() > 1).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The circles that are known: a paragraph each, a file a line.
-fn known() -> Vec<BTreeSet<PathBuf>> {
-    let text = std::fs::read_to_string(root().join("tests/circles.allow")).unwrap();
-    let files = |paragraph: &str| {
-        paragraph.lines().filter(|line| !line.starts_with('#')).map(PathBuf::from).collect::<BTreeSet<_>>()
-    };
-    text.split("\n\n").map(files).filter(|circle| !circle.is_empty()).collect()
-}
-
 #[test]
-fn files_need_each_other_in_no_circle_but_those_that_are_known() {
+fn files_need_each_other_in_no_circle() {
     let crates = [Crate::of("src"), Crate::of("crates/core/src")];
     let mut faults = Vec::new();
-    let mut known = known();
     for arrows in crates.iter().map(Crate::arrows) {
         for circle in circles(&arrows) {
-            let held = known.iter().position(|known| circle.iter().all(|file| known.contains(*file)));
-            let held = held.map(|at| known.swap_remove(at)).unwrap_or_default();
-            for file in circle.iter().filter(|file| !held.contains(**file)) {
+            for file in &circle {
                 let to: Vec<_> = arrows[*file].intersection(&circle).map(|to| to.display().to_string()).collect();
                 faults.push(format!("{} stands in a circle, by {}", file.display(), to.join(", ")));
             }
-            let gone = held.iter().filter(|file| !circle.contains(file.as_path()));
-            faults.extend(gone.map(|file| format!("tests/circles.allow: {} is out of its circle", file.display())));
         }
-    }
-    for file in known.iter().flatten() {
-        faults.push(format!("tests/circles.allow: {} is in no circle", file.display()));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Effect, Event, Refusal, Tombstone, Why};
+use crate::ending::{Tombstone, Why};
+use crate::event::{Effect, Event, Refusal};
 use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
-use crate::moves::Moves;
 use crate::request::Requests;
 use crate::sequence::{Sequence, Stage};
 use crate::slab::Slab;
 use crate::spec::LoadSpec;
 use crate::time::Time;
 use crate::timer::{Due, Timers};
-use crate::tomb::Tombs;
+use crate::tombstones::Tombstones;
+use crate::transitions::Transitions;
 
 /// Everything that is scheduled under one model name: all loads of it, their sequences, slots and queues.
 #[derive(Debug, Default)]
@@ -25,18 +26,18 @@ pub struct Core {
     pub(crate) reqs: Requests,
     pub(crate) req_links: Links,
     pub(crate) loads: Vec<Option<LoadState>>,
-    pub(crate) batches: Slab<BatchId, Flight>,
+    pub(crate) batches: Slab<BatchId, InFlight>,
     pub(crate) rounds: Slab<RoundId, Instance>,
-    pub(crate) tombs: Tombs,
+    pub(crate) tombstones: Tombstones,
     pub(crate) timers: Timers,
-    pub(crate) moves: Moves,
+    pub(crate) transitions: Transitions,
     pub(crate) born: u64,
     births: u64,
 }
 
 /// A batch that was handed out and is not through.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     pub(crate) instance: Instance,
     /// Its real rows; once it ran, those that wait to be sealed.
     pub(crate) reqs: Vec<Req>,
@@ -128,12 +129,12 @@ impl Core {
 
     /// Tombstones kept.
     pub fn tombstones(&self) -> usize {
-        self.tombs.len()
+        self.tombstones.len()
     }
 
     /// What is remembered of an id that no sequence has now.
     pub fn tombstone(&self, id: &Id) -> Option<Tombstone> {
-        self.tombs.find(id)
+        self.tombstones.find(id)
     }
 
     /// Every live sequence with the stage it is in, in table order.
@@ -142,8 +143,8 @@ impl Core {
     }
 
     /// How often each arrow of the stages' table was taken.
-    pub fn moves(&self) -> &Moves {
-        &self.moves
+    pub fn transitions(&self) -> &Transitions {
+        &self.transitions
     }
 
     // === inside ===
@@ -181,7 +182,7 @@ impl Core {
 
     pub(crate) fn set_stage(&mut self, seq: Seq, to: Stage) {
         if let Some(s) = self.seqs.get_mut(seq) {
-            self.moves.count(s.stage, Some(to));
+            self.transitions.count(s.stage, Some(to));
             s.stage = Some(to);
         }
     }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::ending::{Tombstone, Why};
 use crate::ids::{BatchId, Id, Instance, Load, Req, Seq, Slot};
 use crate::policy::{Fault, Hooks};
 use crate::spec::{Dialect, LoadSpec};
 use crate::time::Time;
+use crate::traits::Traits;
 
 // === in ===
 
@@ -38,29 +40,6 @@ pub struct Submit {
     pub traits: Traits,
     /// The ensemble that sent it; 0 is a client.
     pub origin: u32,
-}
-
-/// Features of each kind a model may have.
-pub const FEATURES: usize = 4;
-
-/// What scheduling knows of a request's contents.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Traits {
-    /// Rows of the batch it takes. Requests of sequences always take one.
-    pub rows: u32,
-    pub bytes: u64,
-    /// Class of the shapes that must agree within a batch ([`crate::shape::Shape::class`]).
-    pub shape: u64,
-    /// The model's numeric features, as many as it has.
-    pub numbers: [f64; FEATURES],
-    /// Its key features: texts, as 64-bit FNV-1a.
-    pub keys: [u64; FEATURES],
-}
-
-impl Default for Traits {
-    fn default() -> Self {
-        Traits { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
-    }
 }
 
 #[derive(Debug)]
@@ -192,55 +171,6 @@ pub enum SlotOp {
     Spill(Slot, Seq),
     /// Drop the slot's state and zero it.
     Free(Slot),
-}
-
-/// Why a sequence ended. The names are those of the reasons clients read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Why {
-    End,
-    /// Idle for too long.
-    Idle,
-    /// A START came on the live id.
-    Restarted,
-    Cancelled,
-    /// Its slot was needed, or a policy took it.
-    Evicted,
-    /// Its load was retired and the limit came.
-    Drained,
-    /// Another node owns it now.
-    Fenced,
-    /// Its state could not be made durable.
-    Unsealed,
-    Admin,
-    /// A policy rejected one of its steps.
-    Rejected,
-    /// The START did not take effect: refused after admission, or failed where the dialect rolls it back.
-    Failed,
-}
-
-impl Why {
-    pub const ALL: [Why; 11] = [
-        Why::End,
-        Why::Idle,
-        Why::Restarted,
-        Why::Cancelled,
-        Why::Evicted,
-        Why::Drained,
-        Why::Fenced,
-        Why::Unsealed,
-        Why::Admin,
-        Why::Rejected,
-        Why::Failed,
-    ];
-}
-
-/// What is known of a sequence that is no more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tombstone {
-    pub why: Why,
-    pub at: Time,
-    /// Its last committed step.
-    pub step: u64,
 }
 
 /// Why a request is not run. Surfaces turn each into their own code and sentence.

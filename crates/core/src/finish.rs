@@ -1,13 +1,15 @@
 //! From the end of a run to the release of the answers: commit, seal, post, in order where the load keeps one.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Refusal, RowEnd, Traits, Why};
+use crate::ending::Why;
+use crate::event::{Effect, Refusal, RowEnd};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Req, Seq};
 use crate::request::Stage as At;
 use crate::seat::wake;
 use crate::sequence::Stage;
 use crate::time::Time;
+use crate::traits::Traits;
 
 impl Core {
     /// The driver has prepared a request, or could not.
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Moves a request on and names its sequence.
+    /// Transitions a request on and names its sequence.
     fn past(&mut self, req: Req, to: At) -> Option<Seq> {
         let r = self.reqs.get_mut(req)?;
         r.stage = to;

@@ -1,7 +1,8 @@
 //! Ends: of sequences (END, expiry, cancellation, eviction, retirement) and of requests that never run.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Note, Refusal, Tombstone, Why};
+use crate::ending::{Tombstone, Why};
+use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::{Consulting, LoadState};
@@ -25,7 +26,7 @@ impl Core {
             s.leaving = Some(why);
             self.refuse_queue(seq, told, out);
             self.unlink(seq);
-            self.bury(now, seq, why);
+            self.insert(now, seq, why);
             return;
         }
         self.unlist(seq);
@@ -57,13 +58,13 @@ impl Core {
         self.refuse_queue(seq, told, out);
         if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
             self.unlink(seq);
-            self.bury(now, seq, why);
+            self.insert(now, seq, why);
         }
         let Some(s) = self.seqs.remove(seq) else { return };
         if s.leaving.is_some() {
-            self.tombs.amend(&s.id, s.born, s.step);
+            self.tombstones.amend(&s.id, s.born, s.step);
         }
-        self.moves.count(s.stage, None);
+        self.transitions.count(s.stage, None);
         if s.announced && !(why == Why::Evicted && fault(Planted::StartedWithoutEnded)) {
             self.note(s.load, Note::Ended(seq, why), out);
         }
@@ -134,12 +135,12 @@ impl Core {
         }
     }
 
-    fn bury(&mut self, now: Time, seq: Seq, why: Why) {
+    fn insert(&mut self, now: Time, seq: Seq, why: Why) {
         let Some(s) = self.seqs.get(seq) else { return };
-        let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombs) else { return };
+        let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
         let why = if why == Why::Idle && fault(Planted::WrongReason) { Why::End } else { why };
         if s.announced {
-            self.tombs.bury(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
+            self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
         }
     }
 
@@ -337,7 +338,7 @@ impl Core {
         let observes = |hooks: Option<Hooks>| hooks.is_some_and(|h| h.observe);
         // Where one that observes follows another, what neither was told yet is still to be told.
         if !(observes(state.external) && observes(hooks)) {
-            state.diary.forget();
+            state.log.forget();
         }
         state.external = hooks;
         let given_up = state.give_up(hooks);

@@ -8,11 +8,13 @@
 //! - [`ids`], [`time`], [`dtype`], [`shape`]: the words everything else is made of.
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
-//! - [`event`]: what goes in and what comes out.
+//! - [`event`]: what goes in and what comes out · `traits`: what is known of requests · `ending`: how sequences end.
 //! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
+mod begin;
 mod core;
 pub mod dtype;
+mod ending;
 pub mod event;
 #[cfg(feature = "planted")]
 pub mod faults;
@@ -23,7 +25,7 @@ pub mod ids;
 mod leave;
 mod list;
 mod load;
-mod moves;
+mod observe;
 pub mod observed;
 mod plan;
 pub mod policies;
@@ -42,15 +44,15 @@ mod steps;
 mod submit;
 pub mod time;
 mod timer;
-mod tomb;
+mod tombstones;
+mod traits;
+mod transitions;
 
 pub use crate::core::{Core, StateAt, Usage};
 pub use dtype::DataType;
-pub use event::{
-    Batch, Effect, Event, FEATURES, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit, Tombstone, Traits, Why,
-};
+pub use ending::{Tombstone, Why};
+pub use event::{Batch, Effect, Event, Next, Note, RealRow, Refusal, Row, RowEnd, SlotOp, Submit};
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
-pub use moves::Moves;
 pub use observed::{Observed, What};
 pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
 pub use roster::{Portion, Roster};
@@ -61,3 +63,5 @@ pub use shape::{Dim, Dims, Shape};
 pub use slab::Slab;
 pub use spec::{Dialect, Expiry, Hold, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
 pub use time::Time;
+pub use traits::{FEATURES, Traits};
+pub use transitions::Transitions;

@@ -8,7 +8,7 @@ use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, RoundId, Seq, Slot};
 use crate::list::List;
-use crate::observed::Diary;
+use crate::observed::EventLog;
 use crate::policies;
 use crate::policy::{Columns, Hooks, Picks, Policy};
 use crate::round::{Candidate, Round};
@@ -54,7 +54,7 @@ pub(crate) struct LoadState {
     pub(crate) ended: bool,
     pub(crate) armed: Time,
     /// What its policy is to be told.
-    pub(crate) diary: Diary,
+    pub(crate) log: EventLog,
     pub(crate) consulting: Consulting,
     // Kept from plan to plan for their memory.
     pub(crate) see: Columns,
@@ -126,7 +126,7 @@ impl LoadState {
             retired: None,
             ended: false,
             armed: Time::NEVER,
-            diary: Diary::default(),
+            log: EventLog::default(),
             consulting: Consulting::No,
             see: Columns::default(),
             picks: Picks::default(),

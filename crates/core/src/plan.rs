@@ -1,7 +1,8 @@
 //! What an instance does next: tidy its slots, run a batch, ask the external policy, sleep or go.
 
-use crate::core::{Core, Flight, load_in};
-use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp, Why};
+use crate::core::{Core, InFlight, load_in};
+use crate::ending::Why;
+use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
@@ -150,7 +151,7 @@ impl Core {
 
     /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
     pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
-        let flight = Flight { instance: who, reqs: Vec::new(), sealing: false };
+        let flight = InFlight { instance: who, reqs: Vec::new(), sealing: false };
         let id = self.batches.insert(flight);
         let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
         for req in keys {

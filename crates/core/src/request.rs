@@ -1,9 +1,9 @@
 //! A request as the core keeps it, from its submission until its answer is released.
 
-use crate::event::Traits;
 use crate::ids::{Load, Req, Seq};
 use crate::spec::Dialect;
 use crate::time::Time;
+use crate::traits::Traits;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Request {

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use crate::core::Core;
 use crate::faults::{Planted, fault};
 use crate::ids::Load;
-use crate::observed::{Observed, What, began};
+use crate::observe::began;
+use crate::observed::{Observed, What};
 
 /// What one look shows.
 #[derive(Debug, Clone, PartialEq, Default)]

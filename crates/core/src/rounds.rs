@@ -2,7 +2,8 @@
 //! gone stale meanwhile are nobody's.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Next, Note, Refusal, Why};
+use crate::ending::Why;
+use crate::event::{Effect, Next, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
@@ -33,7 +34,7 @@ impl Core {
     /// An empty round, in memory that an earlier one has used.
     fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: Asked, hooks: Hooks) -> Box<Round> {
         let state = load_in(&mut self.loads, load);
-        let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.diary.take())).unwrap_or_default();
+        let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.log.take())).unwrap_or_default();
         match spare {
             Some(mut round) => {
                 (round.id, round.asked, round.hooks) = (id, asked, hooks);

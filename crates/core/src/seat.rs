@@ -1,7 +1,8 @@
 //! Slots: who gets one, who waits for one, whose is taken; and what a sequence with a slot does next.
 
 use crate::core::{Core, load_in};
-use crate::event::{Effect, Note, Refusal, Why};
+use crate::ending::Why;
+use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
 use crate::load::{Consulting, InstanceState, LoadState};

@@ -1,7 +1,7 @@
 //! What operators see of sequences: those that live, in portions so that no look holds the core for long, and those that have ended.
 
 use crate::core::Core;
-use crate::event::Tombstone;
+use crate::ending::Tombstone;
 use crate::ids::{Id, Load, Seq};
 use crate::sequence::Stage;
 use crate::time::Time;
@@ -57,6 +57,6 @@ impl Core {
 
     /// The last so many that have ended and are remembered, the latest end first.
     pub fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
-        self.tombs.last(most)
+        self.tombstones.last(most)
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::event::{FEATURES, Why};
+use crate::ending::Why;
 use crate::ids::{Id, Load, Req, Seq, Slot};
 use crate::list::List;
 use crate::time::Time;
+use crate::traits::FEATURES;
 
 #[derive(Debug)]
 pub(crate) struct Sequence {

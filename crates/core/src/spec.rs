@@ -125,7 +125,7 @@ pub struct Limits {
     /// A ready request older than this is run next, whatever a policy says.
     pub max_wait: Duration,
     /// Tombstones kept.
-    pub tombs: u32,
+    pub tombstones: u32,
     /// How long a tombstone is told of.
     pub tomb_age: Duration,
     /// Ready requests an external policy is shown.
@@ -141,7 +141,7 @@ impl Default for Limits {
             backlog_bytes: 4 << 30,
             per_sequence: 4096,
             max_wait: Duration::from_secs(1),
-            tombs: 4096,
+            tombstones: 4096,
             tomb_age: Duration::from_secs(600),
             candidates: 1024,
         }

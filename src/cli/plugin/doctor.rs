@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::{Failed, failed, machine, remote};
 use crate::author::doctor;
-use crate::author::language::{Found, LANGUAGES, Language, named};
+use crate::author::language::{Found, Language};
+use crate::author::languages::{LANGUAGES, named};
 
 pub(super) fn command() -> Command {
     let languages = PossibleValuesParser::new(LANGUAGES.map(Language::name));

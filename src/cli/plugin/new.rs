@@ -7,7 +7,8 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::{Failed, failed, remote};
-use crate::author::language::{LANGUAGES, Language, named};
+use crate::author::language::Language;
+use crate::author::languages::{LANGUAGES, named};
 use crate::author::rust::Rust;
 use crate::author::template;
 

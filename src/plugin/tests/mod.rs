@@ -3,6 +3,7 @@
 
 mod attachment;
 mod guests;
+mod replacement;
 mod rig;
 mod swap;
 pub(super) mod wasm;

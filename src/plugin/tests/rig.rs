@@ -12,7 +12,7 @@ use sequor_core::*;
 use crate::plugin::guest::{Limits, ModelFacts, Source};
 use crate::plugin::journal::Journal;
 use crate::plugin::stand_in::Version;
-use crate::plugin::{Attachment, Bell, Clock, Driver, Outlet, Shadow, Shared, Terms, texts::Texts};
+use crate::plugin::{Alarm, Attachment, Clock, Driver, LoadLink, Shadow, Shared, Terms, texts::Texts};
 use crate::telemetry::Metrics;
 
 pub(super) const LOAD: Load = Load(0);
@@ -28,10 +28,10 @@ impl Clock for Ticker {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Bells(AtomicBool);
+pub(super) struct Alarms(AtomicBool);
 
-impl Bell for Bells {
-    fn ring(&self) {
+impl Alarm for Alarms {
+    fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -80,7 +80,7 @@ pub(super) struct Rig {
     pub(super) metrics: Metrics,
     pub(super) desk: Arc<Desk>,
     pub(super) clock: Arc<Ticker>,
-    pub(super) bells: Arc<Bells>,
+    pub(super) alarms: Arc<Alarms>,
     pub(super) attachment: Attachment,
     pub(super) version: Arc<Version>,
     next_req: u32,
@@ -126,10 +126,11 @@ impl Rig {
 
     /// With a plug-in that is no puppet.
     pub(super) fn around(source: Arc<dyn Source>, version: Arc<Version>, change: impl FnOnce(&mut Terms)) -> Rig {
-        let (clock, bells) = (Arc::<Ticker>::default(), Arc::<Bells>::default());
+        let (clock, alarms) = (Arc::<Ticker>::default(), Arc::<Alarms>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
-        let shared = Shared { clock: clock.clone(), bell: bells.clone(), texts: Arc::<Texts>::default(), rounds: None };
+        let shared =
+            Shared { clock: clock.clone(), alarm: alarms.clone(), texts: Arc::<Texts>::default(), rounds: None };
         let mut terms = Terms {
             config: "{}".to_owned(),
             limits: Limits { time: Duration::ZERO, memory: Some(1000) },
@@ -150,9 +151,9 @@ impl Rig {
         };
         let metrics = Metrics::new(false);
         let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
-        let attachment = Attachment::new(&shared, whom, facts, Outlet::new(LOAD, desk.clone()), terms);
+        let attachment = Attachment::new(&shared, whom, facts, LoadLink::new(LOAD, desk.clone()), terms);
         let (answers, notes) = (BTreeMap::new(), Vec::new());
-        Rig { metrics, desk, clock, bells, attachment, version, next_req: 0, answers, notes }
+        Rig { metrics, desk, clock, alarms, attachment, version, next_req: 0, answers, notes }
     }
 
     /// One that decides.
@@ -169,12 +170,12 @@ impl Rig {
 
     /// What the keeper does when it is woken or its time has come.
     pub(super) fn keep(&self) -> Option<Time> {
-        self.bells.0.store(false, Ordering::Relaxed);
+        self.alarms.0.store(false, Ordering::Relaxed);
         self.attachment.tend()
     }
 
     pub(super) fn rang(&self) -> bool {
-        self.bells.0.load(Ordering::Relaxed)
+        self.alarms.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn submit(&mut self, id: u64, start: bool, end: bool) -> u32 {

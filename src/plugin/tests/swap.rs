@@ -164,7 +164,7 @@ fn every_round_without_a_guest_is_counted_once() {
 fn who_is_succeeded_has_no_say_any_more() {
     let mut rig = Rig::open(plans(), |terms| terms.strikes = 1);
     let old = Rig::new(plans(), |_| {});
-    let next = crate::plugin::Attachment { outlet: Arc::clone(&rig.attachment.outlet), ..old.attachment };
+    let next = crate::plugin::Attachment { link: Arc::clone(&rig.attachment.link), ..old.attachment };
     let ready = next.prepare().unwrap();
     rig.starts(1..=1);
     rig.version.does(Does::Trap);

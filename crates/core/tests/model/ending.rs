@@ -85,7 +85,7 @@ impl World {
             "{armed} ticks, and {due:?} is due"
         );
         hold!(self.core.sequences().next().is_none(), "nothing is lost at the end", "a sequence is left");
-        self.counts.moves = self.core.moves().clone();
+        self.counts.transitions = self.core.transitions().clone();
         Ok(())
     }
 

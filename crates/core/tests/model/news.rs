@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sequor_core::event::FEATURES;
+use sequor_core::FEATURES;
 use sequor_core::*;
 
 use super::Checked;

@@ -15,7 +15,7 @@ pub struct Outcome {
     pub batches: u64,
     pub rows: u64,
     pub sequences: u64,
-    pub moves: Moves,
+    pub transitions: Transitions,
     pub ended: [u64; 11],
     pub refused: Vec<(&'static str, u64)>,
     pub faults: Vec<(String, u64)>,
@@ -30,7 +30,7 @@ impl Outcome {
         self.batches += other.batches;
         self.rows += other.rows;
         self.sequences += other.sequences;
-        self.moves.add(&other.moves);
+        self.transitions.add(&other.transitions);
         for (mine, theirs) in self.ended.iter_mut().zip(other.ended) {
             *mine += theirs;
         }
@@ -50,9 +50,9 @@ impl Outcome {
         let stages: Vec<Option<Stage>> = std::iter::once(None).chain(Stage::ALL.map(Some)).collect();
         for from in &stages {
             for to in &stages {
-                let n = self.moves.get(*from, *to);
+                let n = self.transitions.get(*from, *to);
                 let text = format!("{} => {}: {n}", name(*from), name(*to));
-                match Moves::arrows().contains(&(*from, *to)) {
+                match Transitions::arrows().contains(&(*from, *to)) {
                     true if n < least => rare.push(text),
                     false if n > 0 => foreign.push(text),
                     _ => {}
@@ -74,13 +74,17 @@ impl Outcome {
             self.rows as f64 / self.batches.max(1) as f64
         );
         let mut last = None;
-        for (from, to) in Moves::arrows() {
+        for (from, to) in Transitions::arrows() {
             if last != Some(from) {
                 let _ = write!(text, "\n  {:<11}", from.map_or("(START)".to_owned(), |s| format!("{s:?}")));
                 last = Some(from);
             }
-            let _ =
-                write!(text, " {} {}", to.map_or("(ended)".to_owned(), |s| format!("{s:?}")), self.moves.get(from, to));
+            let _ = write!(
+                text,
+                " {} {}",
+                to.map_or("(ended)".to_owned(), |s| format!("{s:?}")),
+                self.transitions.get(from, to)
+            );
         }
         text.push_str("\n\n  ended  ");
         for (why, n) in Why::ALL.iter().zip(self.ended) {

@@ -121,7 +121,7 @@ fn limits(rng: &mut Rng) -> Limits {
         backlog_bytes: if rng.percent(60) { 1 << 30 } else { rng.range(5, 120) },
         per_sequence: rng.range(1, 9) as u32,
         max_wait: span(rng, 1, 250),
-        tombs: if rng.percent(30) { 1000 } else { rng.below(8) as u32 },
+        tombstones: if rng.percent(30) { 1000 } else { rng.below(8) as u32 },
         tomb_age: span(rng, 5, 2000),
         candidates: rng.range(1, 12) as u32,
     }

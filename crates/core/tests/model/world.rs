@@ -208,7 +208,7 @@ impl World {
     /// Holds effects, and the state after them, against the model.
     pub fn judge(&mut self, out: &[Effect]) -> Checked {
         self.compare(out)?;
-        self.tombs(out)?;
+        self.tombstones(out)?;
         self.same_state()?;
         self.sleepers()?;
         self.told_at_last()?;
@@ -311,7 +311,7 @@ impl World {
         Ok(())
     }
 
-    fn tombs(&self, out: &[Effect]) -> Checked {
+    fn tombstones(&self, out: &[Effect]) -> Checked {
         for effect in out {
             let Effect::Note(Note::Ended(seq, _)) = effect else { continue };
             let id = &self.names[seq].1;

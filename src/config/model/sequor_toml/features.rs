@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sequor_core::event::FEATURES;
+use sequor_core::FEATURES;
 
 use super::keys::{Feature, FeatureType, Keys};
 use crate::config::fault::{Fault, code};

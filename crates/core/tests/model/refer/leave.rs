@@ -64,7 +64,7 @@ impl Refer {
     /// The last so many ends are remembered; of an id, that of its youngest sequence.
     fn bury(&mut self, now: u64, n: N, why: Why) {
         let s = self.seq(n);
-        let limit = self.loads[s.load].spec.limits.tombs as usize;
+        let limit = self.loads[s.load].spec.limits.tombstones as usize;
         let younger = self.stones.iter().any(|x| x.id == s.id && x.n > n);
         if !s.announced || limit == 0 || younger {
             return;

@@ -6,9 +6,9 @@ const STAGES: usize = Stage::ALL.len();
 
 /// Counts of moves between stages. `None` stands for before the START and after the end.
 #[derive(Debug, Clone, Default)]
-pub struct Moves([[u64; STAGES + 1]; STAGES + 1]);
+pub struct Transitions([[u64; STAGES + 1]; STAGES + 1]);
 
-impl Moves {
+impl Transitions {
     pub(crate) fn count(&mut self, from: Option<Stage>, to: Option<Stage>) {
         if let Some(n) = self.0.get_mut(index(from)).and_then(|row| row.get_mut(index(to))) {
             *n += 1;
@@ -19,7 +19,7 @@ impl Moves {
         self.0.get(index(from)).and_then(|row| row.get(index(to))).copied().unwrap_or(0)
     }
 
-    pub fn add(&mut self, other: &Moves) {
+    pub fn add(&mut self, other: &Transitions) {
         for (row, more) in self.0.iter_mut().zip(&other.0) {
             for (n, m) in row.iter_mut().zip(more) {
                 *n += m;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use sequor_core::{Hooks, Load, Observed, Roster};
 
-use super::attachment::Driver;
+use super::background::give_way;
+use super::driver::Driver;
 use super::guest::Events;
 use super::inbox::Inbox;
 
@@ -14,7 +15,7 @@ use super::inbox::Inbox;
 const PORTION: usize = 256;
 
 #[derive(Debug)]
-pub struct Outlet {
+pub struct LoadLink {
     load: Load,
     driver: Arc<dyn Driver>,
     calls: Mutex<Calls>,
@@ -26,19 +27,19 @@ struct Calls {
     /// What whoever decides wants called; `None`: nobody does.
     decides: Option<Hooks>,
     /// Those who come and must know what happens meanwhile.
-    ears: usize,
+    subscribers: usize,
     /// What the core calls for now.
     now: Option<Hooks>,
 }
 
 /// As long as it lives, the core tells what happens, whatever whoever decides wants to know.
 #[derive(Debug)]
-pub(super) struct Ear(Arc<Outlet>);
+pub(super) struct Subscription(Arc<LoadLink>);
 
 /// Somebody's place in what happened.
 #[derive(Debug)]
 pub(super) struct Reader {
-    outlet: Arc<Outlet>,
+    link: Arc<LoadLink>,
     number: u64,
     /// How often something was lost before it came.
     losses: u64,
@@ -48,15 +49,15 @@ impl Calls {
     /// Nobody's questions are changed by who listens: then only more is told.
     fn wanted(&self) -> Option<Hooks> {
         match self.decides {
-            Some(hooks) => Some(Hooks { observe: hooks.observe || self.ears > 0, ..hooks }),
-            None => (self.ears > 0).then(|| Hooks { observe: true, ..Hooks::default() }),
+            Some(hooks) => Some(Hooks { observe: hooks.observe || self.subscribers > 0, ..hooks }),
+            None => (self.subscribers > 0).then(|| Hooks { observe: true, ..Hooks::default() }),
         }
     }
 }
 
-impl Outlet {
-    pub fn new(load: Load, driver: Arc<dyn Driver>) -> Arc<Outlet> {
-        Arc::new(Outlet { load, driver, calls: Mutex::default(), inbox: Mutex::default() })
+impl LoadLink {
+    pub fn new(load: Load, driver: Arc<dyn Driver>) -> Arc<LoadLink> {
+        Arc::new(LoadLink { load, driver, calls: Mutex::default(), inbox: Mutex::default() })
     }
 
     pub(super) fn load(&self) -> Load {
@@ -76,8 +77,7 @@ impl Outlet {
         let (mut roster, mut room) = (Roster::default(), Vec::with_capacity(PORTION));
         while let Some(place) = roster.place() {
             room = roster.add(self.driver.live(self.load, place, room)?);
-            // Nobody waits for this, and somebody may for the processor.
-            std::thread::yield_now();
+            give_way();
         }
         Some(roster)
     }
@@ -103,17 +103,17 @@ impl Outlet {
     }
 
     /// From now on the core tells what happens.
-    pub(super) fn listen(self: &Arc<Self>) -> Ear {
+    pub(super) fn subscribe(self: &Arc<Self>) -> Subscription {
         let mut calls = self.calls.lock();
-        calls.ears += 1;
+        calls.subscribers += 1;
         self.settle(&mut calls, &mut || {});
-        Ear(Arc::clone(self))
+        Subscription(Arc::clone(self))
     }
 
     /// From now on what is told is kept until it is read.
     pub(super) fn reader(self: &Arc<Self>) -> Reader {
         let (number, losses) = self.inbox.lock().enter();
-        Reader { outlet: Arc::clone(self), number, losses }
+        Reader { link: Arc::clone(self), number, losses }
     }
 
     /// What happened, from this serial number on; `lost`: something before it is missing for good. Says how often that was so.
@@ -122,10 +122,10 @@ impl Outlet {
     }
 }
 
-impl Drop for Ear {
+impl Drop for Subscription {
     fn drop(&mut self) {
         let mut calls = self.0.calls.lock();
-        calls.ears -= 1;
+        calls.subscribers -= 1;
         self.0.settle(&mut calls, &mut || {});
     }
 }
@@ -133,12 +133,12 @@ impl Drop for Ear {
 impl Reader {
     /// It knows who lives, and is to be told what happens beyond that.
     pub(super) fn goes_on_from(&self, roster: Roster) {
-        self.outlet.inbox.lock().goes_on_from(self.number, roster);
+        self.link.inbox.lock().goes_on_from(self.number, roster);
     }
 
     /// Appends at most about `most` of what comes next.
     pub(super) fn read(&self, keys: usize, most: usize, into: &mut Events) {
-        self.outlet.inbox.lock().read(self.number, keys, most, into);
+        self.link.inbox.lock().read(self.number, keys, most, into);
     }
 
     pub(super) fn losses(&self) -> u64 {
@@ -148,6 +148,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.outlet.inbox.lock().leave(self.number);
+        self.link.inbox.lock().leave(self.number);
     }
 }

@@ -1,0 +1,155 @@
+//! A sequence begins: whether it may, and its first request.
+
+use std::time::Duration;
+
+use crate::core::{Core, load_in};
+use crate::ending::Tombstone;
+use crate::event::{Effect, Note, Refusal, Submit};
+use crate::faults::{Planted, fault};
+use crate::ids::{Id, Load};
+use crate::list::List;
+use crate::load::LoadState;
+use crate::sequence::{Sequence, Stage};
+use crate::spec::{Expiry, OnEnding, WhenFull};
+use crate::submit::Found;
+use crate::time::Time;
+use crate::traits::FEATURES;
+
+impl Core {
+    /// Checks whether a new sequence may start, without changing anything.
+    pub(crate) fn may_start(&self, now: Time, load: Load, found: &Found, submit: &Submit) -> Result<(), Refusal> {
+        let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
+        let limits = &load.spec.limits;
+        let count = || match limits.live {
+            limit if limit > 0 && load.live >= limit + u32::from(fault(Planted::LimitOffByOne)) => {
+                Err(Refusal::TooMany { limit })
+            }
+            _ => Ok(()),
+        };
+        if submit.dialect.count_first {
+            count()?;
+        }
+        if found.ending.is_some() && submit.dialect.ending == OnEnding::Refuse {
+            return Err(Refusal::Ending);
+        }
+        count()?;
+        // Whoever is being prepared will want a slot as well.
+        let (free, waiting) = (load.free_slots(), load.backlog.len() + load.preparing);
+        if limits.store > 0 && load.used + waiting >= limits.store {
+            return Err(Refusal::StoreFull { limit: limits.store });
+        }
+        if waiting < free || (waiting == 0 && self.evictable(now, load).is_some()) {
+            return Ok(());
+        }
+        if submit.dialect.full == WhenFull::Refuse {
+            return Err(Refusal::TooMany { limit: load.spec.slots() * u32::from(load.spec.instances) });
+        }
+        if waiting - free >= limits.backlog
+            || load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
+        {
+            return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
+        }
+        Ok(())
+    }
+
+    /// A step of an id that does not live: unknown, unless a tier may know it.
+    pub(crate) fn activate(
+        &mut self,
+        now: Time,
+        load: Load,
+        id: Id,
+        found: &Found,
+        submit: &Submit,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        // After its END no step joins it, and what a tier still keeps of it is not to be found either.
+        let kept = submit.adopt.is_some() || self.load(load).is_some_and(|l| l.spec.stages.activate);
+        if found.ending.is_some() || !kept {
+            return Err(Refusal::Unknown(self.remembered(now, load, &id)));
+        }
+        self.may_start(now, load, found, submit)?;
+        self.begin(now, load, id, submit, out);
+        Ok(())
+    }
+
+    /// What is remembered of an id, if it is not too old.
+    pub(crate) fn remembered(&self, now: Time, load: Load, id: &Id) -> Option<Tombstone> {
+        let age = self.load(load)?.spec.limits.tomb_age;
+        self.tombstones.find(id).filter(|stone| now - stone.at <= age)
+    }
+
+    /// Opens a sequence with its first request.
+    pub(crate) fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, load) else { return };
+        state.live += 1;
+        self.born += 1;
+        let adopts = submit.adopt.filter(|_| !submit.start);
+        let first = submit.step.or(adopts.map(|step| step.saturating_add(1))).unwrap_or(1);
+        let older = self.ids.get(&id).copied();
+        let sequence = Sequence {
+            id: id.clone(),
+            load,
+            born: self.born,
+            seat: None,
+            stage: None,
+            queue: List::default(),
+            current: None,
+            bytes: 0,
+            ending: None,
+            leaving: None,
+            ran: false,
+            adopted: !submit.start,
+            announced: submit.start || adopts.is_some(),
+            next_step: first,
+            first,
+            starts: 0,
+            step: first.saturating_sub(1),
+            began: now,
+            touched: now,
+            idle: state.idle_of(submit),
+            backlogged_at: now,
+            backlog_until: Time::NEVER,
+            state_shape: state.spec.initial_state_shape,
+            state_bytes: 0,
+            keys: [0; FEATURES],
+            armed: Time::NEVER,
+            older,
+        };
+        let seq = self.seqs.insert(sequence);
+        self.ids.insert(id, seq);
+        self.queue(now, seq, load, submit);
+        if submit.start || adopts.is_some() {
+            self.note(load, Note::Started(seq, submit.req), out);
+        }
+        if self.reqs.get(submit.req).is_some_and(|r| r.prepared) {
+            self.seat_or_wait(now, seq, out);
+        } else {
+            self.will_want_room(load);
+            self.set_stage(seq, Stage::Preparing);
+            out.push(Effect::Prepare(submit.req, Some(seq)));
+        }
+    }
+
+    pub(crate) fn will_want_room(&mut self, load: Load) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.preparing += 1;
+        }
+    }
+
+    pub(crate) fn wants_no_room(&mut self, load: Load) {
+        if let Some(state) = load_in(&mut self.loads, load) {
+            state.preparing = state.preparing.saturating_sub(1);
+        }
+    }
+}
+
+impl LoadState {
+    /// How long the sequence that this START opens may be idle.
+    pub(crate) fn idle_of(&self, submit: &Submit) -> Option<Duration> {
+        let Expiry::Idle(usual) = self.spec.expiry else { return None };
+        match (submit.idle.filter(|_| submit.start), self.spec.idle_longest) {
+            (Some(wish), Some(longest)) => Some(wish.min(longest.max(usual))),
+            _ => Some(usual),
+        }
+    }
+}

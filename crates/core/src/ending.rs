@@ -1,0 +1,52 @@
+//! How sequences end, and what is known of them then.
+
+use crate::time::Time;
+
+/// Why a sequence ended. The names are those of the reasons clients read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Why {
+    End,
+    /// Idle for too long.
+    Idle,
+    /// A START came on the live id.
+    Restarted,
+    Cancelled,
+    /// Its slot was needed, or a policy took it.
+    Evicted,
+    /// Its load was retired and the limit came.
+    Drained,
+    /// Another node owns it now.
+    Fenced,
+    /// Its state could not be made durable.
+    Unsealed,
+    Admin,
+    /// A policy rejected one of its steps.
+    Rejected,
+    /// The START did not take effect: refused after admission, or failed where the dialect rolls it back.
+    Failed,
+}
+
+impl Why {
+    pub const ALL: [Why; 11] = [
+        Why::End,
+        Why::Idle,
+        Why::Restarted,
+        Why::Cancelled,
+        Why::Evicted,
+        Why::Drained,
+        Why::Fenced,
+        Why::Unsealed,
+        Why::Admin,
+        Why::Rejected,
+        Why::Failed,
+    ];
+}
+
+/// What is known of a sequence that is no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tombstone {
+    pub why: Why,
+    pub at: Time,
+    /// Its last committed step.
+    pub step: u64,
+}

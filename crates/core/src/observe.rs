@@ -1,0 +1,85 @@
+//! How what happened gets to those who are told: notes for the driver, and a log for the policy that observes.
+
+use crate::core::{Core, load_in};
+use crate::event::{Effect, Note};
+use crate::faults::{Planted, fault};
+use crate::ids::{Load, Req, Seq};
+use crate::load::LoadState;
+use crate::observed::{MANY, Observed, What};
+use crate::request::Request;
+use crate::traits::FEATURES;
+
+impl Core {
+    /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
+    pub fn observed(&mut self, load: Load) -> (u64, Vec<Observed>, bool) {
+        self.load_mut(load).map(|l| l.log.take()).unwrap_or_default()
+    }
+
+    /// The serial number of the next thing that happens to a load.
+    pub(crate) fn next_observed(&self, load: Load) -> u64 {
+        self.load(load).map_or(0, |l| l.log.next())
+    }
+
+    /// A note for the driver, and what the load's policy is told of it.
+    pub(crate) fn note(&mut self, load: Load, note: Note, out: &mut Vec<Effect>) {
+        out.push(Effect::Note(note));
+        let told = match note {
+            Note::Started(seq, req) => self.begins(seq, req),
+            Note::Slotted(seq, _, _, waited) => Some(of(seq, What::Slotted { waited })),
+            Note::Ended(seq, why) => Some(of(seq, What::Ended(why))),
+            Note::Fault(..) | Note::Fallback(_) | Note::Stale(..) => None,
+        };
+        if let (Some(told), Some(state)) = (told, load_in(&mut self.loads, load)) {
+            state.observe(told, out);
+        }
+    }
+
+    /// A sequence has the key features of the request that began it.
+    fn begins(&mut self, seq: Seq, req: Req) -> Option<Observed> {
+        let keys = self.reqs.get(req).map(|r| r.traits.keys).unwrap_or_default();
+        let s = self.seqs.get_mut(seq)?;
+        s.keys = keys;
+        Some(began(seq, s.step, keys))
+    }
+
+    /// A request has run, for good or not.
+    pub(crate) fn tell_run(&mut self, req: Req, done: bool, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get(req) else { return };
+        if let Some(state) = load_in(&mut self.loads, r.load) {
+            state.tell_run(r, done, out);
+        }
+    }
+}
+
+impl LoadState {
+    pub(crate) fn tell_run(&mut self, r: &Request, done: bool, out: &mut Vec<Effect>) {
+        if !self.is_observed() || (done && fault(Planted::DoneUntold)) {
+            return;
+        }
+        let rows = r.traits.rows;
+        let what = if done { What::Done { rows } } else { What::Failed { rows } };
+        self.observe(Observed { seq: r.seq.map_or(0, Seq::handle), what, keys: r.traits.keys }, out);
+    }
+
+    fn is_observed(&self) -> bool {
+        self.external.is_some_and(|hooks| hooks.observe)
+    }
+
+    fn observe(&mut self, one: Observed, out: &mut Vec<Effect>) {
+        if !self.is_observed() {
+            return;
+        }
+        self.log.add(one);
+        if self.log.len() == MANY {
+            out.push(Effect::Tell(self.key));
+        }
+    }
+}
+
+fn of(seq: Seq, what: What) -> Observed {
+    Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
+}
+
+pub(crate) fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
+    Observed { keys, ..of(seq, What::Began { steps }) }
+}

@@ -1,0 +1,24 @@
+//! What scheduling knows of the contents of requests.
+
+/// Features of each kind a model may have.
+pub const FEATURES: usize = 4;
+
+/// What scheduling knows of a request's contents.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Traits {
+    /// Rows of the batch it takes. Requests of sequences always take one.
+    pub rows: u32,
+    pub bytes: u64,
+    /// Class of the shapes that must agree within a batch ([`crate::shape::Shape::class`]).
+    pub shape: u64,
+    /// The model's numeric features, as many as it has.
+    pub numbers: [f64; FEATURES],
+    /// Its key features: texts, as 64-bit FNV-1a.
+    pub keys: [u64; FEATURES],
+}
+
+impl Default for Traits {
+    fn default() -> Self {
+        Traits { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
+    }
+}

@@ -1,0 +1,41 @@
+//! Files that are read and written whole.
+
+use std::path::{Path, PathBuf};
+
+use super::Problem;
+
+/// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
+pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| Problem::file(folder, e))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = path.is_dir() && (name.starts_with(['.', '_']) || name == "node_modules");
+        if path.is_dir() && !hidden {
+            found.extend(files_of(&path, extensions)?);
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Puts the whole file there at once: whoever watches the folder never reads half of it. One that is the same is left alone.
+pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+    if std::fs::read(path).is_ok_and(|is| is == bytes) {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
+    let file = tempfile::NamedTempFile::new_in(parent).map_err(|e| Problem::file(parent, e))?;
+    std::fs::write(file.path(), bytes).map_err(|e| Problem::file(path, e))?;
+    let file = file.persist(path).map_err(|e| Problem::file(path, e.error))?;
+    readable(&file, path)
+}
+
+/// Scratch files are their owner's alone; a component is for the server, too.
+fn readable(file: &std::fs::File, path: &Path) -> Result<(), Problem> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(|e| Problem::file(path, e))
+}

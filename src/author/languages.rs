@@ -1,0 +1,26 @@
+//! The table of all languages.
+
+use std::path::Path;
+
+use super::c::C;
+use super::javascript::JavaScript;
+use super::python::Python;
+use super::rust::Rust;
+use super::{Language, Problem};
+
+/// All of them; a folder is in the first whose file it has.
+pub static LANGUAGES: [&dyn Language; 4] = [&Rust, &Python, &JavaScript, &C];
+
+/// The language of this name.
+pub fn named(name: &str) -> Option<&'static dyn Language> {
+    LANGUAGES.into_iter().find(|language| language.name() == name)
+}
+
+/// The language of this folder.
+pub fn of(folder: &Path) -> Result<&'static dyn Language, Problem> {
+    let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
+    found.ok_or_else(|| {
+        let names = LANGUAGES.map(Language::source);
+        Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
+    })
+}

@@ -1,0 +1,144 @@
+//! Who takes the place of a guest: a new instance that knows what the old one saved, or another version.
+
+use std::sync::Arc;
+
+use sequor_core::*;
+
+use super::rig::{Rig, plans};
+use crate::plugin::guest::Source;
+use crate::plugin::report::State;
+use crate::plugin::stand_in::{Does, Version};
+
+#[test]
+fn what_it_saved_is_restored() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    rig.wait(10_000);
+    rig.keep();
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, false);
+    rig.turn();
+    rig.version.does(Does::First);
+    rig.wait(100);
+    rig.keep();
+    assert_eq!(rig.version.script.lock().restored.as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, false);
+    rig.turn();
+    for (does, state) in [(Does::TrapInObserve, State::Recovering), (Does::TrapInConfigure, State::Parked)] {
+        rig.version.does(does);
+        rig.wait(400);
+        rig.keep();
+        assert_eq!(rig.attachment.state(), state);
+    }
+    rig.keep();
+    rig.version.does(Does::First);
+    rig.submit(1, false, true);
+    assert_eq!((rig.drain(), rig.all_answered()), (vec![1], true));
+}
+
+#[test]
+fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.version.script.lock().memory = 750;
+    rig.drain();
+    assert!(rig.rang());
+    rig.version.script.lock().memory = 100;
+    rig.keep();
+    let script = rig.version.script.lock();
+    assert_eq!((script.starts, script.restored.as_deref(), &script.told.kind[..]), (2, Some(&b"1"[..]), &[1][..]));
+    drop(script);
+    assert_eq!((rig.attachment.state(), rig.attachment.show().strikes), (State::Active, 0));
+}
+
+#[test]
+fn one_that_is_large_from_the_start_is_not_replaced_for_ever() {
+    let rig = Rig::new(plans(), |_| {});
+    rig.version.script.lock().memory = 900;
+    rig.attachment.open().unwrap();
+    let mut rig = rig;
+    rig.starts(1..=2);
+    rig.drain();
+    assert!(!rig.rang());
+}
+
+#[test]
+fn a_replacement_is_tried_told_and_put_in_its_place() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=3);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    new.does(Does::All);
+    let source: Arc<dyn Source> = new.clone();
+    rig.attachment.replace(&source).unwrap();
+    {
+        let script = new.script.lock();
+        // One on trial, and the one that serves: it was given the save and told who lives.
+        assert_eq!((script.starts, script.restored.as_deref()), (2, Some(&b"3"[..])));
+        assert_eq!(script.told.kind, [1, 1, 1]);
+    }
+    (1..=3).for_each(|id| {
+        rig.submit(id, false, true);
+    });
+    assert_eq!(rig.drain(), [3]);
+    assert_eq!((rig.all_answered(), rig.version.script.lock().plans), (true, 3));
+    rig.submit(9, true, false);
+    rig.drain();
+    assert_eq!(
+        new.script.lock().told.kind[3..9],
+        [3, 5, 3, 5, 3, 5],
+        "what happened since, once: the runs before are in what lives already"
+    );
+}
+
+#[test]
+fn one_that_fails_its_trial_changes_nothing() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let bad: [(Does, &str); 3] = [
+        (Does::Beyond, "on a recorded round its plan answered index"),
+        (Does::Trap, "plan: index out of bounds"),
+        (Does::TrapInConfigure, "configure: index out of bounds"),
+    ];
+    for (does, what) in bad {
+        let new = Version::new("77b0", plans());
+        new.does(does);
+        let source: Arc<dyn Source> = new;
+        let error = rig.attachment.replace(&source).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{error}");
+    }
+    let new = Version::new("77b0", plans());
+    new.script.lock().configure = Some("weights.gold must be a number".to_owned());
+    let source: Arc<dyn Source> = new;
+    assert_eq!(
+        rig.attachment.replace(&source).unwrap_err().to_string(),
+        "configure: \"weights.gold must be a number\""
+    );
+    rig.submit(1, false, false);
+    rig.drain();
+    assert_eq!((rig.version.script.lock().plans, rig.attachment.show().strikes), (3, 0), "the old one goes on");
+}
+
+#[test]
+fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let new = Version::new("77b0", Hooks { columns: policy::columns::SEQ, window: 1, ..plans() });
+    let source: Arc<dyn Source> = new.clone();
+    rig.attachment.replace(&source).unwrap();
+    rig.submit(1, false, false);
+    rig.submit(2, false, false);
+    assert_eq!((rig.drain(), new.script.lock().plans > 2), (vec![1, 1], true));
+    assert_eq!(new.script.lock().told.kind, [1, 1, 3]);
+}

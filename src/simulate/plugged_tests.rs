@@ -1,0 +1,126 @@
+//! Plug-ins in the simulator.
+
+use super::serving::Serving;
+use super::tests::{flat, made, run};
+use super::{Contender, Costs, Plug};
+use crate::plugin::guest::Limits;
+use crate::plugin::in_text::Guest;
+
+fn plug(guest: &Guest<'_>) -> Plug {
+    Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
+}
+
+const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20\nsteps = 10\n";
+
+#[test]
+fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
+    let guest = Guest { admit: FIRST_COME, ..Guest::default() };
+    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&guest))];
+    let at = |plan| {
+        let costs = flat().with_plan(plan);
+        run(made(SMALL, 1), Serving::default(), costs, contenders())
+    };
+    // Where instructions take next to no time, nobody can tell them apart.
+    let quick = at(super::cost::Plan { instructions_a_micro: 1e9, ..super::cost::Plan::default() });
+    let [oldest, plugin] = &quick.runs[..] else { panic!("two runs") };
+    assert_eq!((plugin.answered, plugin.batches.count), (oldest.answered, oldest.batches.count));
+    assert_eq!(plugin.rounds.map(|r| (r.fallbacks, r.faults)), Some((0, 0)));
+    let slow = at(super::cost::Plan { instructions_a_micro: 1.0, ..super::cost::Plan::default() });
+    let [oldest, plugin] = &slow.runs[..] else { panic!("two runs") };
+    assert!(plugin.wait.p50_us > oldest.wait.p50_us, "its instructions take time: {}", slow.table());
+    let rounds = plugin.rounds.unwrap();
+    assert!(rounds.questions > 0 && rounds.mean_us > 10.0 && rounds.most_us >= rounds.mean_us, "{rounds:?}");
+    assert!(slow.table().contains("each on the average"), "{}", slow.table());
+}
+
+#[test]
+fn a_plug_in_sees_tenants_as_keys() {
+    // It refuses whoever is not the tenant "loud", and falls if the column is not there.
+    let key = super::workload::tenants::key("loud").cast_signed();
+    let keys = format!(
+        "(if (i32.ne (i32.load offset=200 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
+        (if (i64.ne (i64.load (i32.load offset=196 (local.get 0))) (i64.const {key})) (then unreachable))
+        (global.set $heap (i32.const 8192))
+        (i32.const 512)"
+    );
+    let text = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\ntenant = \"loud\"\n";
+    let contenders =
+        vec![Contender::plugin("x.wasm", plug(&Guest { plan: &keys, admit: FIRST_COME, ..Guest::default() }))];
+    let report = run(made(text, 1), Serving::default(), flat(), contenders);
+    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].answered, report.runs[0].requests);
+}
+
+#[test]
+fn a_plug_in_sees_the_features_that_a_flow_names() {
+    // It falls if there is not one number and two keys to a candidate, or the first's are not those of the flow.
+    let zone = super::workload::tenants::key("eu").cast_signed();
+    let looks = format!(
+        "(if (i32.ne (i32.load offset=188 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
+        (if (i32.ne (i32.load offset=200 (local.get 0)) (i32.mul (i32.const 2) (i32.load offset=32 (local.get 0)))) (then unreachable))
+        (if (f64.ne (f64.load (i32.load offset=184 (local.get 0))) (f64.const 320)) (then unreachable))
+        (if (i64.ne (i64.load offset=8 (i32.load offset=196 (local.get 0))) (i64.const {zone})) (then unreachable))
+        (global.set $heap (i32.const 8192))
+        (i32.const 512)"
+    );
+    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"length\", \"zone\"]\n";
+    let plug = plug(&Guest { plan: &looks, admit: FIRST_COME, manifest: Some(manifest), ..Guest::default() });
+    let flow = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\n";
+    let workload = made(&format!("{flow}features = {{ length = 320, zone = \"eu\" }}\n"), 1);
+    plug.try_out(&workload.facts(Serving::default().facts(1))).unwrap();
+    let bare = made(flow, 1);
+    assert_eq!(
+        plug.try_out(&bare.facts(Serving::default().facts(1))).unwrap_err(),
+        "it needs the feature \"length\"; name it in `features` of what arrives"
+    );
+    assert_eq!(workload.arrivals, bare.arrivals, "the same requests");
+    let report = run(workload, Serving::default(), flat(), vec![Contender::plugin("x.wasm", plug)]);
+    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].answered, report.runs[0].requests);
+}
+
+/// Whoever waits gets a slot of instance 0: as many tags and numbers as there are sequences, all zero. `len` stands at 32.
+const FIRST_COME: &str = "
+    (memory.fill (i32.const 2048) (i32.const 0) (i32.const 4096))
+    (i32.store (i32.const 1024) (i32.const 2048))
+    (i32.store (i32.const 1028) (i32.load offset=32 (local.get 0)))
+    (global.set $heap (i32.const 8192))
+    (i32.const 1024)";
+
+#[test]
+fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
+    let falls = Guest { plan: "unreachable", admit: FIRST_COME, ..Guest::default() };
+    let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&falls))];
+    let costs = flat().with_plan(super::cost::Plan { instructions_a_micro: 1e12, ..super::cost::Plan::default() });
+    let report = run(made(SMALL, 1), Serving::default(), costs, contenders());
+    let [oldest, plugin] = &report.runs[..] else { panic!("two runs") };
+    assert_eq!((plugin.answered, plugin.wait), (oldest.answered, oldest.wait));
+    assert_eq!((plugin.told.len(), plugin.rounds.map(|r| r.faults)), (3, Some(3)));
+    assert!(
+        plugin.told[2].ends_with("it gave up (unreachable) (in plan), in plan; it is parked, oldest goes on"),
+        "{:?}",
+        plugin.told
+    );
+}
+
+#[test]
+fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
+    let report = || {
+        let contenders = vec![Contender::plugin("x.wasm", plug(&Guest { admit: FIRST_COME, ..Guest::default() }))];
+        run(made(SMALL, 3), Serving { slots: 4, ..Serving::default() }, Costs::default(), contenders)
+    };
+    let (a, b) = (report(), report());
+    assert_eq!((a.table(), a.json(), a.html()), (b.table(), b.json(), b.html()));
+    assert_eq!(a.runs[0].answered, a.runs[0].requests);
+}
+
+#[test]
+fn a_plug_in_is_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = crate::plugin::cache::Cache::new(folder.path()).unwrap();
+    let kept = || std::fs::read_dir(folder.path()).unwrap().count();
+    for _ in 0..2 {
+        Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        assert_eq!(kept(), 1);
+    }
+}
