@@ -7,7 +7,7 @@ use std::time::Instant;
 use sequor::model::InferAnswer;
 
 use crate::Terms;
-use crate::house::{House, On, Random, distance};
+use crate::model::{LoadedModel, On, Random, distance};
 
 /// How far answers may be apart; TF32 is off.
 const NEAR: f64 = 1e-4;
@@ -75,13 +75,13 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     };
     for (name, near) in [("accumulator_int32", 0.0), ("accumulator_fp32", 0.0), ("gru", NEAR), ("vad", NEAR)] {
         let began = Instant::now();
-        let of = |on| House::of_repository(terms, name, on);
+        let of = |on| LoadedModel::of_repository(terms, name, on);
         tell(name, alike(&of(On::Cpu), &of(On::Gpu), 12, 8, near), began);
     }
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 16 }"] {
         let began = Instant::now();
         let config = TRANSDUCER.replace("STRATEGY", strategy).replace("BATCH", "8");
-        let of = |on| House::of_graph(terms, "tests/models/transducer.onnx", &config, on, 2);
+        let of = |on| LoadedModel::of_graph(terms, "tests/models/transducer.onnx", &config, on, 2);
         tell(&format!("four states, {strategy}"), alike(&of(On::Cpu), &of(On::Gpu), 8, 6, 0.0), began);
     }
     for (name, graph, config, near) in [
@@ -91,10 +91,10 @@ pub(crate) fn all(terms: &Terms) -> ExitCode {
     ] {
         let (near, sequences) = near;
         let began = Instant::now();
-        let of = |on| House::of_graph(terms, graph, config, on, 2);
+        let of = |on| LoadedModel::of_graph(terms, graph, config, on, 2);
         tell(name, alike(&of(On::Cpu), &of(On::Gpu), sequences, 12, near), began);
     }
-    let sums = || House::of_graph(terms, "tests/models/sum_int32.onnx", SUM, On::Gpu, 2);
+    let sums = || LoadedModel::of_graph(terms, "tests/models/sum_int32.onnx", SUM, On::Gpu, 2);
     let began = Instant::now();
     tell("10,000 live sequences", many(&sums()), began);
     let began = Instant::now();
@@ -113,7 +113,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Plays the same sequences on both, some steps at once and some alone, and compares every answer.
-fn alike(cpu: &House, gpu: &House, sequences: u64, steps: u64, near: f64) -> Result<String, String> {
+fn alike(cpu: &LoadedModel, gpu: &LoadedModel, sequences: u64, steps: u64, near: f64) -> Result<String, String> {
     let mut random = Random(7);
     let mut farthest = 0.0f64;
     for step in 0..steps {
@@ -125,7 +125,7 @@ fn alike(cpu: &House, gpu: &House, sequences: u64, steps: u64, near: f64) -> Res
                 continue;
             }
             let inputs = cpu.inputs(&mut random);
-            let sent = [cpu, gpu].map(|house| house.send(id, start, end, inputs.clone()));
+            let sent = [cpu, gpu].map(|model| model.send(id, start, end, inputs.clone()));
             waiting.push((id, sent));
         }
         for (id, [on_cpu, on_gpu]) in waiting {
@@ -142,8 +142,8 @@ fn alike(cpu: &House, gpu: &House, sequences: u64, steps: u64, near: f64) -> Res
     Ok(format!("{sequences} sequences of {steps} steps, at most {farthest:.1e} apart"))
 }
 
-fn int(house: &House, value: i32) -> Vec<sequor::model::Named> {
-    let mut inputs = house.inputs(&mut Random(0));
+fn int(model: &LoadedModel, value: i32) -> Vec<sequor::model::Named> {
+    let mut inputs = model.inputs(&mut Random(0));
     inputs[0].tensor.data = bytes::Bytes::copy_from_slice(&value.to_le_bytes());
     inputs
 }
@@ -152,12 +152,12 @@ fn sum(answer: &InferAnswer) -> i32 {
     i32::from_le_bytes(answer.outputs[0].tensor.data[..4].try_into().unwrap())
 }
 
-fn many(house: &House) -> Result<String, String> {
+fn many(model: &LoadedModel) -> Result<String, String> {
     const LIVE: u64 = 10_000;
     let mut runs = 0u64;
     for step in 0..5i32 {
         let sent: Vec<_> =
-            (1..=LIVE).map(|id| (id, house.send(id, step == 0, step == 4, int(house, id as i32 % 97)))).collect();
+            (1..=LIVE).map(|id| (id, model.send(id, step == 0, step == 4, int(model, id as i32 % 97)))).collect();
         if step == 0 {
             runs = sent.len() as u64;
         }
@@ -168,15 +168,15 @@ fn many(house: &House) -> Result<String, String> {
                 return Err(format!("step {step} of sequence {id}: {} and not {want}", sum(&answer)));
             }
         }
-        if step == 2 && house.repository.live() != LIVE {
-            return Err(format!("{} live", house.repository.live()));
+        if step == 2 && model.repository.live() != LIVE {
+            return Err(format!("{} live", model.repository.live()));
         }
     }
     Ok(format!("{runs} sequences of 5 steps, every sum right"))
 }
 
 /// Requests are dropped before they are answered; their ids are used again at once.
-fn leave(house: &House) -> Result<String, String> {
+fn leave(model: &LoadedModel) -> Result<String, String> {
     let mut random = Random(3);
     let (mut dropped, mut right) = (0u64, 0u64);
     for _ in 0..300 {
@@ -184,7 +184,7 @@ fn leave(house: &House) -> Result<String, String> {
         let mut held = std::collections::BTreeMap::new();
         for id in ids {
             let value = random.below(50) as i32;
-            match house.send(id, true, false, int(house, value)) {
+            match model.send(id, true, false, int(model, value)) {
                 Ok(pending) if random.below(2) == 0 => {
                     drop(pending);
                     held.remove(&id);
@@ -205,11 +205,11 @@ fn leave(house: &House) -> Result<String, String> {
         }
     }
     for id in 1..=512 {
-        if let Ok(pending) = house.send(id, true, true, int(house, 1)) {
+        if let Ok(pending) = model.send(id, true, true, int(model, 1)) {
             let _ = block_on(pending);
         }
     }
-    match (house.repository.live(), house.repository.state_bytes().0) {
+    match (model.repository.live(), model.repository.state_bytes().0) {
         (0, 0) => Ok(format!("{dropped} requests dropped, {right} sums right, nothing left behind")),
         (live, bytes) => Err(format!("{live} sequences and {bytes} bytes of state left behind")),
     }

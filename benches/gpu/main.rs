@@ -7,8 +7,8 @@
 
 mod check;
 mod count;
-mod house;
 mod measure;
+mod model;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

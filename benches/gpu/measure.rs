@@ -12,7 +12,7 @@ use sequor_core::{DataType, Shape};
 
 use crate::Terms;
 use crate::check::TRANSDUCER;
-use crate::house::{House, On, Random};
+use crate::model::{LoadedModel, On, Random};
 
 const GRU: &str = r#"
     max_batch_size: BATCH
@@ -158,8 +158,8 @@ fn steps(terms: &Terms, graph: &Graph<'_>) {
     let config = graph.config.replace("BATCH", &terms.batch.to_string()).replace("STRATEGY", &strategy);
     let (bare, carried) = (bare(terms, graph, true), bare(terms, graph, false));
     for depth in [1, 2] {
-        let house = House::of_graph(terms, graph.file, &config, On::Gpu, depth);
-        let Measured { rate, idle, waits } = engine(terms, &house, 2 * u64::from(terms.batch));
+        let model = LoadedModel::of_graph(terms, graph.file, &config, On::Gpu, depth);
+        let Measured { rate, idle, waits } = engine(terms, &model, 2 * u64::from(terms.batch));
         let ratio = rate / bare;
         let verdict = match depth {
             2 if ratio >= 0.9 => "0.90 ok",
@@ -183,16 +183,16 @@ struct Measured {
     waits: f64,
 }
 
-fn runs(house: &House) -> u64 {
-    house.repository.statistics("", "").unwrap().iter().map(|s| s.counted.execution_count).sum()
+fn runs(model: &LoadedModel) -> u64 {
+    model.repository.statistics("", "").unwrap().iter().map(|s| s.counted.execution_count).sum()
 }
 
 /// So many sequences, each of which sends its next step when the last is answered.
-fn engine(terms: &Terms, house: &House, sequences: u64) -> Measured {
+fn engine(terms: &Terms, model: &LoadedModel, sequences: u64) -> Measured {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
-    let inputs = house.inputs(&mut Random(5));
-    let now = || (done.load(Ordering::Relaxed), terms.gpus.busy(), terms.gpus.waits(), runs(house));
+    let inputs = model.inputs(&mut Random(5));
+    let now = || (done.load(Ordering::Relaxed), terms.gpus.busy(), terms.gpus.waits(), runs(model));
     std::thread::scope(|scope| {
         for part in 0..4u64 {
             let (stop, done, inputs, handle) = (&stop, &done, &inputs, runtime.handle().clone());
@@ -201,7 +201,7 @@ fn engine(terms: &Terms, house: &House, sequences: u64) -> Measured {
                 let one = |id: u64| async move {
                     let mut start = true;
                     while !stop.load(Ordering::Relaxed) {
-                        house.send(id, start, false, inputs.clone()).unwrap().await.unwrap();
+                        model.send(id, start, false, inputs.clone()).unwrap().await.unwrap();
                         start = false;
                         done.fetch_add(1, Ordering::Relaxed);
                     }

@@ -5,7 +5,7 @@ use crate::plugin::report::{Attach, Plugins};
 
 /// A plug-in that came over the wire, and was saved.
 fn saved(rig: &Rig) -> &dyn Plugins {
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let config = "{\"burst\":4}".to_owned();
     repository.attach(&Attach { save: true, config, ..attach("up") }, BY).unwrap();
@@ -15,12 +15,12 @@ fn saved(rig: &Rig) -> &dyn Plugins {
 
 /// What decides, what the model's file names, and what the folder has.
 fn names(rig: &Rig) -> (String, String, String) {
-    let shown = rig.house.repository.show("up").unwrap();
+    let shown = rig.fixture.repository.show("up").unwrap();
     assert!(shown.attached[0].from_file);
-    let file = fs_err::read_to_string(rig.house.model().join("sequor.toml")).unwrap();
+    let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
     let named = super::schedule_file::pinned(&file, "up").unwrap();
     assert!(file.contains("config = { burst = 4 }"), "{file}");
-    let folder = rig.house.folder.path().join("plugins/up.wasm");
+    let folder = rig.fixture.folder.path().join("plugins/up.wasm");
     (shown.sha256, named, fs_err::read_to_string(folder).unwrap_or_default())
 }
 
@@ -42,7 +42,7 @@ fn another_version_is_saved_where_the_one_before_was() {
     // An operator who says otherwise until the server ends says so of the version, too.
     repository.attach(&attach("up"), BY).unwrap();
     repository.replace("up", b"all#3".to_vec(), BY).unwrap();
-    let file = fs_err::read_to_string(rig.house.model().join("sequor.toml")).unwrap();
+    let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
     assert_eq!(super::schedule_file::pinned(&file, "up").as_deref(), Some("first"));
 }
 
@@ -50,7 +50,7 @@ fn another_version_is_saved_where_the_one_before_was() {
 fn what_cannot_be_saved_does_not_take_the_place_of_what_is() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
-    let folder = rig.house.folder.path().join("plugins");
+    let folder = rig.fixture.folder.path().join("plugins");
     fs_err::remove_dir_all(&folder).unwrap();
     let error = repository.replace("up", b"all#2".to_vec(), BY).unwrap_err().to_string();
     assert!(error.starts_with("not replaced: the next start would not find up, and "), "{error}");
@@ -66,7 +66,7 @@ fn what_cannot_be_saved_does_not_take_the_place_of_what_is() {
 fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
     let rig = Rig::new(&[]);
     let repository = saved(&rig);
-    let registry = rig.house.repository.registry().unwrap();
+    let registry = rig.fixture.repository.registry().unwrap();
     registry.look();
     fs_err::write(registry.file("up").unwrap(), "all#2").unwrap();
     for _ in 0..3 {
@@ -79,7 +79,7 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
     };
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
     // Whoever writes the hash has it taken.
-    let file = rig.house.model().join("sequor.toml");
+    let file = rig.fixture.model().join("sequor.toml");
     let text = fs_err::read_to_string(&file).unwrap();
     fs_err::write(&file, super::schedule_file::with_pin(&text, "all#2").unwrap()).unwrap();
     registry.look();

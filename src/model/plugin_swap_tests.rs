@@ -14,18 +14,18 @@ fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
         let name = s.name.clone();
         s.attached.into_iter().map(move |at| (name.clone(), at.state, at.fallbacks)).collect::<Vec<_>>()
     };
-    rig.house.repository.list().into_iter().flat_map(of).collect()
+    rig.fixture.repository.list().into_iter().flat_map(of).collect()
 }
 
 #[test]
 fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
     let rig = Rig::new(&["first", "untold"]);
-    let repository: &dyn Plugins = &rig.house.repository;
-    rig.house.sum(7, 1, |s| s.start = true);
+    let repository: &dyn Plugins = &rig.fixture.repository;
+    rig.fixture.sum(7, 1, |s| s.start = true);
     repository.attach(&attach("first"), BY).unwrap();
     let error = repository.attach(&attach("untold"), BY).unwrap_err().to_string();
     assert_eq!(error, "untold cannot decide for sum: observe: index out of bounds, src/lib.rs:41");
-    assert_eq!(rig.house.sum(7, 1, |_| {}), 2);
+    assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     assert_eq!((rig.plans("first"), decides(&rig)), (1, vec![("first".to_owned(), State::Active, 0)]));
     // What was said before holds, through a reload as well.
     rig.write("[sequence]\nidle = \"60s\"\n");
@@ -36,17 +36,17 @@ fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
 #[test]
 fn of_two_loads_either_both_get_it_or_none() {
     let rig = Rig::empty(&["first", "untold"], |_| {});
-    let model = rig.house.model();
+    let model = rig.fixture.model();
     let config = fs_err::read_to_string(model.join("config.pbtxt")).unwrap();
     fs_err::write(model.join("config.pbtxt"), format!("{config}\nversion_policy {{ all {{ }} }}")).unwrap();
     fs_err::create_dir(model.join("2")).unwrap();
     fs_err::copy(model.join("1/model.onnx"), model.join("2/model.onnx")).unwrap();
-    load(&rig.house.repository, &model);
-    let repository: &dyn Plugins = &rig.house.repository;
+    load(&rig.fixture.repository, &model);
+    let repository: &dyn Plugins = &rig.fixture.repository;
     let step = |version: &str, id: u64, change: fn(&mut SequenceStep)| {
         let mut request = request(id, 1, change);
         request.version = version.to_owned();
-        rig.house.answer(request).unwrap();
+        rig.fixture.answer(request).unwrap();
     };
     // Somebody lives on the second: there it traps, once it is told.
     step("2", 7, |s| s.start = true);
@@ -65,7 +65,7 @@ fn of_two_loads_either_both_get_it_or_none() {
 #[test]
 fn what_cannot_be_saved_is_not_attached_either() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
     repository.load("up", b"all".to_vec(), BY).unwrap();
     rig.write("plugins = 3\n");
@@ -79,15 +79,15 @@ fn what_cannot_be_saved_is_not_attached_either() {
     assert_eq!(decides(&rig), [("first".to_owned(), State::Active, 0)]);
     rig.write("");
     repository.attach(&how, BY).unwrap();
-    let kept = fs_err::read(rig.house.folder.path().join("plugins/up.wasm")).unwrap();
+    let kept = fs_err::read(rig.fixture.folder.path().join("plugins/up.wasm")).unwrap();
     assert_eq!((kept, decides(&rig)), (b"all".to_vec(), vec![("up".to_owned(), State::Active, 0)]));
     // What a later version is made of is kept in its place.
     repository.replace("up", b"all#2".to_vec(), BY).unwrap();
     repository.attach(&how, BY).unwrap();
-    let folder = fs_err::read_dir(rig.house.folder.path().join("plugins")).unwrap();
+    let folder = fs_err::read_dir(rig.fixture.folder.path().join("plugins")).unwrap();
     let names: Vec<_> = folder.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(
-        (fs_err::read(rig.house.folder.path().join("plugins/up.wasm")).unwrap(), names.len()),
+        (fs_err::read(rig.fixture.folder.path().join("plugins/up.wasm")).unwrap(), names.len()),
         (b"all#2".to_vec(), 2)
     );
 }
@@ -96,18 +96,18 @@ fn what_cannot_be_saved_is_not_attached_either() {
 fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
     let rig = Rig::empty(&[], |rules| rules.dir = None);
     rig.load();
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err();
     let said = "not saved: the next start would not find up, which came over the wire. Set [plugins] dir to a folder that the server may write";
     assert_eq!(error, PluginError::Denied(said.to_owned()));
-    assert!(decides(&rig).is_empty() && !rig.house.model().join("sequor.toml").exists());
+    assert!(decides(&rig).is_empty() && !rig.fixture.model().join("sequor.toml").exists());
     let absent = repository.show("none").unwrap_err().to_string();
     assert_eq!(absent, "there is no plug-in \"none\". To hand it over: sequor plugin load none --from none.wasm");
     drop(rig);
     let rig = Rig::new(&[]);
-    fs_err::remove_dir(rig.house.folder.path().join("plugins")).unwrap();
-    let repository: &dyn Plugins = &rig.house.repository;
+    fs_err::remove_dir(rig.fixture.folder.path().join("plugins")).unwrap();
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err().to_string();
     assert!(error.contains("up.wasm cannot be written (") && error.contains("put the file there"), "{error}");
@@ -120,7 +120,7 @@ fn no_round_is_lost_to_a_swap() {
     // So that nobody is held to be busy who is only not on a processor.
     let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
     rig.load();
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     let done = AtomicBool::new(false);
     let swaps = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..3u64)
@@ -148,7 +148,7 @@ fn no_round_is_lost_to_a_swap() {
         done.store(true, Ordering::Relaxed);
         swaps.join().unwrap()
     });
-    let metrics = rig.house.repository.0.metrics.encode();
+    let metrics = rig.fixture.repository.0.metrics.encode();
     let lost: Vec<&str> = metrics.lines().filter(|l| l.starts_with("sequor_plugin_fallback_total{")).collect();
     assert!(lost.iter().all(|line| line.ends_with(" 0")), "{swaps} swaps: {lost:#?}");
 }

@@ -9,7 +9,7 @@ use sequor_core::policy::columns;
 
 use super::repository::Availability;
 use super::request::Parameter;
-use super::tests::{House, load, request};
+use super::tests::{Fixture, load, request};
 use crate::plugin::Rules;
 use crate::plugin::guest::Source;
 use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
@@ -21,7 +21,7 @@ pub(super) type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
 
 /// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
 pub(super) struct Rig {
-    pub(super) house: House,
+    pub(super) fixture: Fixture,
     pub(super) versions: Versions,
 }
 
@@ -48,8 +48,8 @@ fn does(name: &str) -> Option<Does> {
 impl Rig {
     /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
     pub(super) fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
-        let house = House::empty(u64::MAX);
-        let dir = house.folder.path().join("plugins");
+        let fixture = Fixture::empty(u64::MAX);
+        let dir = fixture.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
         for name in files {
             fs_err::write(dir.join(format!("{name}.wasm")), name).unwrap();
@@ -66,8 +66,8 @@ impl Rig {
         };
         let mut rules = Rules { dir: Some(dir), ..Rules::default() };
         change(&mut rules);
-        house.repository.run_plugins(rules, Box::new(loader)).unwrap();
-        Rig { house, versions }
+        fixture.repository.run_plugins(rules, Box::new(loader)).unwrap();
+        Rig { fixture, versions }
     }
 
     pub(super) fn new(files: &[&str]) -> Rig {
@@ -77,11 +77,11 @@ impl Rig {
     }
 
     pub(super) fn load(&self) {
-        load(&self.house.repository, &self.house.model());
+        load(&self.fixture.repository, &self.fixture.model());
     }
 
     pub(super) fn write(&self, sequor_toml: &str) {
-        fs_err::write(self.house.model().join("sequor.toml"), sequor_toml).unwrap();
+        fs_err::write(self.fixture.model().join("sequor.toml"), sequor_toml).unwrap();
     }
 
     pub(super) fn plans(&self, version: &str) -> u64 {
@@ -89,21 +89,21 @@ impl Rig {
     }
 
     pub(super) fn state(&self, name: &str) -> State {
-        self.house.repository.show(name).unwrap().attached[0].state
+        self.fixture.repository.show(name).unwrap().attached[0].state
     }
 
     fn refused(&self) -> String {
-        self.house.repository.load(&self.house.model());
-        match self.house.repository.statuses().remove(0).availability {
+        self.fixture.repository.load(&self.fixture.model());
+        match self.fixture.repository.statuses().remove(0).availability {
             Availability::Failed(faults) => faults[0].to_string(),
             Availability::Ready(_) => panic!("it is served"),
         }
     }
 
     pub(super) fn sequence(&self, id: u64) {
-        assert_eq!(self.house.sum(id, 5, |s| s.start = true), 5);
-        assert_eq!(self.house.sum(id, 6, |_| {}), 11);
-        assert_eq!(self.house.sum(id, 7, |s| s.end = true), 18);
+        assert_eq!(self.fixture.sum(id, 5, |s| s.start = true), 5);
+        assert_eq!(self.fixture.sum(id, 6, |_| {}), 11);
+        assert_eq!(self.fixture.sum(id, 7, |s| s.end = true), 18);
     }
 }
 
@@ -118,7 +118,7 @@ fn a_plug_in_that_the_file_names_decides_from_the_first_request() {
     rig.load();
     rig.sequence(1);
     assert_eq!(rig.plans("first"), 3);
-    let shown = rig.house.repository.show("first").unwrap();
+    let shown = rig.fixture.repository.show("first").unwrap();
     assert_eq!((shown.attached[0].from_file, shown.attached[0].fallbacks, shown.attached[0].calls), (true, 0, 3));
 }
 
@@ -128,7 +128,7 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
     let told = |toml: &str| {
         rig.write(toml);
         let text = rig.refused();
-        text.strip_prefix(&format!("{}/", rig.house.folder.path().display())).unwrap_or(&text).to_owned()
+        text.strip_prefix(&format!("{}/", rig.fixture.folder.path().display())).unwrap_or(&text).to_owned()
     };
     let missing = told("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
     assert!(missing.starts_with("sum/sequor.toml:3:1: there is no plug-in \"none\": "), "{missing}");
@@ -154,15 +154,15 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
 #[test]
 fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.house.repository;
-    rig.house.sum(7, 1, |s| s.start = true);
+    let repository: &dyn Plugins = &rig.fixture.repository;
+    rig.fixture.sum(7, 1, |s| s.start = true);
     let shown = repository.attach(&attach("first"), BY).unwrap();
     assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (State::Active, false));
-    assert_eq!(rig.house.sum(7, 1, |_| {}), 2);
+    assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     // It was told of the sequence that lived before it came.
     assert_eq!(rig.versions.lock()["first"].script.lock().told.kind[..1], [1]);
     repository.replace("first", b"all".to_vec(), BY).unwrap();
-    assert_eq!(rig.house.sum(7, 1, |_| {}), 3);
+    assert_eq!(rig.fixture.sum(7, 1, |_| {}), 3);
     assert_eq!((rig.plans("first"), repository.show("first").unwrap().sha256.as_str()), (1, "all"));
     let error = repository.replace("first", b"bad".to_vec(), BY).unwrap_err().to_string();
     assert_eq!(
@@ -170,18 +170,18 @@ fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
         "not replaced: first (bad) failed its dry run on sum (configure: index out of bounds, src/lib.rs:41). all goes on \
          serving."
     );
-    assert_eq!(rig.house.sum(7, 1, |_| {}), 4);
+    assert_eq!(rig.fixture.sum(7, 1, |_| {}), 4);
     repository.rollback("first", BY).unwrap();
-    assert_eq!(rig.house.sum(7, 1, |_| {}), 5);
+    assert_eq!(rig.fixture.sum(7, 1, |_| {}), 5);
     assert!(rig.plans("first") >= 3, "one at least on trial");
     repository.park("first", BY).unwrap();
-    assert_eq!((rig.house.sum(7, 1, |_| {}), rig.state("first")), (6, State::Parked));
+    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (6, State::Parked));
     repository.unpark("first", BY).unwrap();
-    assert_eq!((rig.house.sum(7, 1, |_| {}), rig.state("first")), (7, State::Active));
+    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (7, State::Active));
     assert!(matches!(repository.unload("first", BY), Err(PluginError::Conflict(_))));
     assert!(repository.detach("first", "sum", BY).unwrap().attached.is_empty());
     let plans = rig.plans("first");
-    assert_eq!((rig.house.sum(7, 1, |s| s.end = true), rig.plans("first")), (8, plans));
+    assert_eq!((rig.fixture.sum(7, 1, |s| s.end = true), rig.plans("first")), (8, plans));
     assert!(matches!(repository.detach("first", "sum", BY), Err(PluginError::Absent(_))));
     repository.unload("first", BY).unwrap();
     assert!(repository.list().is_empty());
@@ -190,15 +190,15 @@ fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
 #[test]
 fn one_that_traps_is_made_anew_by_the_keeper() {
     let rig = Rig::new(&["trap"]);
-    rig.house.repository.attach(&attach("trap"), BY).unwrap();
-    assert_eq!(rig.house.sum(1, 5, |s| s.start = true), 5);
+    rig.fixture.repository.attach(&attach("trap"), BY).unwrap();
+    assert_eq!(rig.fixture.sum(1, 5, |s| s.start = true), 5);
     rig.versions.lock()["trap"].does(Does::First);
     // Maintenance needs its back-off; requests do not wait for it.
     while rig.state("trap") != State::Active {
-        rig.house.sum(2, 1, |s| s.start = true);
+        rig.fixture.sum(2, 1, |s| s.start = true);
     }
     let plans = rig.plans("trap");
-    assert_eq!((rig.house.sum(1, 6, |s| s.end = true), rig.plans("trap")), (11, plans + 1));
+    assert_eq!((rig.fixture.sum(1, 6, |s| s.end = true), rig.plans("trap")), (11, plans + 1));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn features_come_from_parameters_headers_and_inputs() {
     ];
     rig.write(&format!("{}[plugins.scheduler]\nuse = \"first\"\n", toml.join("")));
     rig.load();
-    assert_eq!(*rig.house.repository.headers(), ["x-zone"]);
+    assert_eq!(*rig.fixture.repository.headers(), ["x-zone"]);
     let saw = || rig.versions.lock()["first"].script.lock().saw.clone();
     let key = crate::plugin::texts::key;
     let mut said = request(1, 42, |s| s.start = true);
@@ -227,19 +227,19 @@ fn features_come_from_parameters_headers_and_inputs() {
         ("other".to_owned(), Parameter::Bool(true)),
     ];
     said.headers = vec![("x-zone".to_owned(), "eu".to_owned())];
-    rig.house.answer(said).unwrap();
+    rig.fixture.answer(said).unwrap();
     assert_eq!(saw(), (vec![42.0, 320.0], vec![key("gold"), key("eu")]));
-    rig.house.answer(request(1, 7, |_| {})).unwrap();
+    rig.fixture.answer(request(1, 7, |_| {})).unwrap();
     assert_eq!(saw(), (vec![7.0, -1.5], vec![key("anonymous"), key("")]));
-    let texts = rig.house.repository.registry().unwrap().texts();
+    let texts = rig.fixture.repository.registry().unwrap().texts();
     assert_eq!(texts.text(key("gold")).as_deref(), Some("gold"));
 }
 
 #[test]
 fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.house.repository;
-    let registry = rig.house.repository.registry().unwrap();
+    let repository: &dyn Plugins = &rig.fixture.repository;
+    let registry = rig.fixture.repository.registry().unwrap();
     let write = |text: &str| {
         fs_err::write(registry.file("first").unwrap(), text).unwrap();
         registry.look();
@@ -260,28 +260,28 @@ fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
 #[test]
 fn who_gets_a_slot_is_asked_by_an_instances_thread() {
     let rig = Rig::new(&["admit"]);
-    rig.house.repository.attach(&attach("admit"), BY).unwrap();
+    rig.fixture.repository.attach(&attach("admit"), BY).unwrap();
     (1..=3).for_each(|id| rig.sequence(id));
-    let shown = rig.house.repository.show("admit").unwrap().attached.remove(0);
+    let shown = rig.fixture.repository.show("admit").unwrap().attached.remove(0);
     assert_eq!((shown.fallbacks, shown.strikes, shown.calls >= 12), (0, 0, true));
 }
 
 #[test]
 fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
     let rig = Rig::new(&["first", "all"]);
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
-    rig.house.sum(7, 1, |s| s.start = true);
+    rig.fixture.sum(7, 1, |s| s.start = true);
     rig.write("[sequence]\nidle = \"60s\"\n");
     rig.load();
     assert_eq!(repository.show("first").unwrap().attached.len(), 2, "the old load keeps its own");
-    assert_eq!(rig.house.sum(7, 1, |s| s.end = true), 2);
+    assert_eq!(rig.fixture.sum(7, 1, |s| s.end = true), 2);
     rig.sequence(8);
     assert_eq!(rig.plans("first"), 5);
     let how = Attach { save: true, config: r#"{"burst":4}"#.to_owned(), ..attach("all") };
     let shown = repository.attach(&how, BY).unwrap();
     assert!(shown.attached[0].from_file);
-    let text = fs_err::read_to_string(rig.house.model().join("sequor.toml")).unwrap();
+    let text = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
     assert_eq!(
         text,
         "[sequence]\nidle = \"60s\"\n\n[plugins.scheduler]\nuse = \"all\"\nsha256 = \"all\"\nconfig = { burst = 4 }\n"
@@ -294,7 +294,7 @@ fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
 #[test]
 fn a_shadow_is_nobodys_decision() {
     let rig = Rig::new(&["all", "first"]);
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap();
     rig.sequence(1);
     let shown = repository.show("all").unwrap().attached.remove(0);
@@ -310,7 +310,7 @@ fn a_shadow_is_nobodys_decision() {
 #[test]
 fn what_is_not_there_is_said() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     let error = |how: &Attach| repository.attach(how, BY).unwrap_err().to_string();
     assert_eq!(error(&Attach { model: "none".to_owned(), ..attach("first") }), "no model \"none\" is served");
     assert!(error(&attach("none")).starts_with("there is no plug-in \"none\""));
@@ -332,20 +332,20 @@ fn what_is_not_there_is_said() {
 
 #[test]
 fn a_model_without_plug_ins_refuses_them_by_name() {
-    let house = House::empty(u64::MAX);
-    fs_err::write(house.model().join("sequor.toml"), "[plugins.scheduler]\nuse = \"first\"\n").unwrap();
-    house.repository.load(&house.model());
-    let Availability::Failed(faults) = house.repository.statuses().remove(0).availability else { panic!() };
+    let fixture = Fixture::empty(u64::MAX);
+    fs_err::write(fixture.model().join("sequor.toml"), "[plugins.scheduler]\nuse = \"first\"\n").unwrap();
+    fixture.repository.load(&fixture.model());
+    let Availability::Failed(faults) = fixture.repository.statuses().remove(0).availability else { panic!() };
     assert!(faults[0].to_string().ends_with("sequor.toml:2:1: this server runs no plug-ins"), "{}", faults[0]);
-    assert!(house.repository.list().is_empty());
-    assert!(house.repository.find("sum", "").is_err());
+    assert!(fixture.repository.list().is_empty());
+    assert!(fixture.repository.find("sum", "").is_err());
 }
 
 /// Versions come and go while clients send: every sum is right.
 #[test]
 fn replaced_and_detached_while_requests_run() {
     let rig = Rig::new(&["first", "admit"]);
-    let repository: &dyn Plugins = &rig.house.repository;
+    let repository: &dyn Plugins = &rig.fixture.repository;
     for name in ["first", "admit"] {
         repository.load(name, name.as_bytes().to_vec(), BY).unwrap();
     }
@@ -379,5 +379,5 @@ fn replaced_and_detached_while_requests_run() {
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!(rig.house.repository.live(), 0);
+    assert_eq!(rig.fixture.repository.live(), 0);
 }

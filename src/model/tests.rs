@@ -22,20 +22,20 @@ const CONFIG: &str = r#"
 "#;
 
 /// A repository of one model, `sum`, and what it lives in.
-pub(super) struct House {
+pub(super) struct Fixture {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
 }
 
-impl House {
-    fn new(state_limit: u64) -> House {
-        let house = House::empty(state_limit);
-        load(&house.repository, &house.model());
-        house
+impl Fixture {
+    fn new(state_limit: u64) -> Fixture {
+        let fixture = Fixture::empty(state_limit);
+        load(&fixture.repository, &fixture.model());
+        fixture
     }
 
     /// With the model's files, and nothing loaded.
-    pub(super) fn empty(state_limit: u64) -> House {
+    pub(super) fn empty(state_limit: u64) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("sum");
         fs_err::create_dir_all(model.join("1")).unwrap();
@@ -43,7 +43,7 @@ impl House {
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
         let options = Options { state_limit, reply_pool: 1 << 20, ..Options::default() };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
-        House { repository, folder }
+        Fixture { repository, folder }
     }
 
     pub(super) fn model(&self) -> std::path::PathBuf {
@@ -91,7 +91,7 @@ pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep
     }
 }
 
-impl Drop for House {
+impl Drop for Fixture {
     fn drop(&mut self) {
         self.repository.stop();
     }
@@ -105,7 +105,7 @@ pub(super) fn load(repository: &Repository, model: &Path) {
 
 #[test]
 fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
-    let (here, there) = (House::new(u64::MAX), House::new(u64::MAX));
+    let (here, there) = (Fixture::new(u64::MAX), Fixture::new(u64::MAX));
     here.sum(7, 40, |s| s.start = true);
     assert_eq!(here.sum(7, 1, |_| {}), 41);
     let id = Id::from(7);
@@ -119,39 +119,39 @@ fn a_sequence_goes_on_elsewhere_from_its_snapshot() {
 
 #[test]
 fn what_is_no_state_of_the_model_is_not_imported() {
-    let house = House::new(u64::MAX);
-    let served = house.repository.find("sum", "").unwrap();
+    let fixture = Fixture::new(u64::MAX);
+    let served = fixture.repository.find("sum", "").unwrap();
     assert!(matches!(served.import(Id::from(1), b"no such file".to_vec()), Err(TransferError::Snapshot(_))));
     assert!(matches!(served.export(&Id::from(1)), Err(TransferError::Unknown { .. })));
-    assert!(house.send(1, 1, |_| {}).is_err());
+    assert!(fixture.send(1, 1, |_| {}).is_err());
 }
 
 #[test]
 fn a_counted_step_that_comes_twice_gets_its_answer_twice_and_is_run_once() {
-    let house = House::new(u64::MAX);
+    let fixture = Fixture::new(u64::MAX);
     let step = |n| move |s: &mut SequenceStep| (s.start, s.step) = (n == 1, Some(n));
-    house.sum(9, 5, step(1));
-    assert_eq!(house.sum(9, 6, step(2)), 11);
-    let again = house.send(9, 6, step(2)).unwrap();
+    fixture.sum(9, 5, step(1));
+    assert_eq!(fixture.sum(9, 6, step(2)), 11);
+    let again = fixture.send(9, 6, step(2)).unwrap();
     assert_eq!(again.outputs[0].tensor.data[..], 11i32.to_le_bytes());
     assert_eq!(again.parameters, [("sequor_replayed".to_owned(), Parameter::Bool(true))]);
-    assert_eq!(house.sum(9, 1, step(3)), 12);
-    let Err(Failure::Refused(gap)) = house.send(9, 1, step(9)) else { panic!() };
+    assert_eq!(fixture.sum(9, 1, step(3)), 12);
+    let Err(Failure::Refused(gap)) = fixture.send(9, 1, step(9)) else { panic!() };
     assert_eq!(gap.refusal, Refusal::StepGap { want: 4 });
 }
 
 #[test]
 fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
-    let house = House::new(8);
-    house.sum(1, 1, |s| s.start = true);
-    house.sum(2, 1, |s| s.start = true);
-    let Err(Failure::StateMemory { wanted: 4, used: 8, .. }) = house.send(3, 1, |s| s.start = true) else { panic!() };
-    assert_eq!(house.sum(1, 1, |s| s.end = true), 2, "live sequences are not affected");
-    assert_eq!(house.sum(3, 1, |s| s.start = true), 1);
+    let fixture = Fixture::new(8);
+    fixture.sum(1, 1, |s| s.start = true);
+    fixture.sum(2, 1, |s| s.start = true);
+    let Err(Failure::StateMemory { wanted: 4, used: 8, .. }) = fixture.send(3, 1, |s| s.start = true) else { panic!() };
+    assert_eq!(fixture.sum(1, 1, |s| s.end = true), 2, "live sequences are not affected");
+    assert_eq!(fixture.sum(3, 1, |s| s.start = true), 1);
     // A START on a live id needs no more than is there, and there is nothing left.
-    assert_eq!(house.sum(2, 7, |s| s.start = true), 7);
-    assert_eq!(house.repository.state_bytes(), (8, 8));
-    house.sum(3, 1, |s| s.end = true);
-    house.sum(2, 1, |s| s.end = true);
-    assert_eq!(house.repository.state_bytes(), (0, 8));
+    assert_eq!(fixture.sum(2, 7, |s| s.start = true), 7);
+    assert_eq!(fixture.repository.state_bytes(), (8, 8));
+    fixture.sum(3, 1, |s| s.end = true);
+    fixture.sum(2, 1, |s| s.end = true);
+    assert_eq!(fixture.repository.state_bytes(), (0, 8));
 }

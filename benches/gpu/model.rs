@@ -21,16 +21,16 @@ pub(crate) enum On {
     Gpu,
 }
 
-pub(crate) struct House {
+pub(crate) struct LoadedModel {
     pub(crate) repository: Repository,
     pub(crate) model: String,
     pub(crate) metadata: Arc<Metadata>,
     _folder: TempDir,
 }
 
-impl House {
+impl LoadedModel {
     /// A model of the repository, its instances put where they shall run.
-    pub(crate) fn of_repository(terms: &Terms, name: &str, on: On) -> House {
+    pub(crate) fn of_repository(terms: &Terms, name: &str, on: On) -> LoadedModel {
         let folder = TempDir::new().unwrap();
         let target = folder.path().join(name);
         copy(&terms.root.join("models").join(name), &target);
@@ -38,21 +38,21 @@ impl House {
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("KIND_CPU"), "{name} does not say where it runs");
         std::fs::write(file, placed(&text, on)).unwrap();
-        House::load(terms, folder, name, 2)
+        LoadedModel::load(terms, folder, name, 2)
     }
 
     /// A graph under this configuration, with at most so many batches under way.
-    pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On, depth: u8) -> House {
+    pub(crate) fn of_graph(terms: &Terms, graph: &str, config: &str, on: On, depth: u8) -> LoadedModel {
         let folder = TempDir::new().unwrap();
         let version = folder.path().join("m/1");
         std::fs::create_dir_all(&version).unwrap();
         std::fs::copy(terms.root.join(graph), version.join("model.onnx")).unwrap();
         let text = format!("instance_group {{ kind: KIND_CPU count: 1 }}\n{config}");
         std::fs::write(folder.path().join("m/config.pbtxt"), placed(&text, on)).unwrap();
-        House::load(terms, folder, "m", depth)
+        LoadedModel::load(terms, folder, "m", depth)
     }
 
-    fn load(terms: &Terms, folder: TempDir, name: &str, depth: u8) -> House {
+    fn load(terms: &Terms, folder: TempDir, name: &str, depth: u8) -> LoadedModel {
         let accelerators = Arc::new(terms.gpus.clone());
         let options = Options { reply_pool: 64 << 20, accelerators, depth, ..Options::default() };
         let repository = Repository::new(Arc::clone(&terms.backend), options, Metrics::new(false)).unwrap();
@@ -62,7 +62,7 @@ impl House {
             Availability::Failed(why) => panic!("{name}: {why:?}"),
         }
         let metadata = repository.find(name, "").unwrap().metadata();
-        House { repository, model: name.to_owned(), metadata, _folder: folder }
+        LoadedModel { repository, model: name.to_owned(), metadata, _folder: folder }
     }
 
     pub(crate) fn send(&self, id: u64, start: bool, end: bool, inputs: Vec<Named>) -> Result<Pending, Failure> {
@@ -103,7 +103,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for LoadedModel {
     fn drop(&mut self) {
         self.repository.stop();
     }
