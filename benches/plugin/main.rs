@@ -11,8 +11,8 @@
 #![allow(clippy::indexing_slicing, clippy::panic)]
 
 mod calls;
-#[path = "../common/house.rs"]
-mod house;
+#[path = "../common/in_process.rs"]
+mod in_process;
 mod swap;
 mod throughput;
 
@@ -27,7 +27,7 @@ use sequor::plugin::{Component, Engine, Grants, Mode};
 use sequor_core::Picks;
 
 use calls::{Pair, see};
-use house::{Told, guest};
+use in_process::{BoxResult, guest};
 
 // As the server has it.
 #[global_allocator]
@@ -38,7 +38,7 @@ const LONG: Duration = Duration::from_millis(400);
 /// Calls of one run: the clock is not read for each.
 const CALLS: u32 = 64;
 
-fn main() -> Told<()> {
+fn main() -> BoxResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `cargo nextest --benches` and the like ask what tests there are.
     if arguments.iter().any(|a| a == "--list") {
@@ -66,7 +66,7 @@ fn main() -> Told<()> {
 }
 
 /// Calls of a guest.
-fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> Told<()> {
+fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> BoxResult<()> {
     let counting = Arc::new(Engine::new(Mode::Simulation)?);
     let component = Component::new(serving, "x.wasm", bytes, Grants::default(), None)?;
     let hooks = component.manifest().hooks;
@@ -77,13 +77,13 @@ fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> Told<()> {
 }
 
 /// A plan in Python, where the guest was built.
-fn python(engine: &Arc<Engine>) -> Told<()> {
+fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     const NAME: &str = "fair-share-python";
     let Ok(bytes) = guest(NAME) else {
         println!("{NAME} was not built: left out");
         return Ok(());
     };
-    let component = Component::new(engine, "fair-share.wasm", &bytes, house::GRANTS, None)?;
+    let component = Component::new(engine, "fair-share.wasm", &bytes, in_process::GRANTS, None)?;
     let mut guest = start(&component)?;
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();
@@ -98,7 +98,7 @@ fn python(engine: &Arc<Engine>) -> Told<()> {
 }
 
 /// Taking a component in, and starting an instance.
-fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> Told<()> {
+fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> BoxResult<()> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::new(&folder.path().join("code"))?;
     let load = |cache: Option<&Cache>| Component::new(engine, "x.wasm", bytes, Grants::default(), cache);
@@ -131,7 +131,7 @@ impl Services for Nobody {
     }
 }
 
-fn start(component: &Component) -> Told<Instance> {
+fn start(component: &Component) -> BoxResult<Instance> {
     let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest

@@ -12,7 +12,7 @@ use sequor::model::{Pending, Repository};
 use sequor::plugin::report::{By, Plugins as _};
 use sequor::plugin::{Grants, Loader};
 
-use crate::house::{House, Told, guest, step};
+use crate::in_process::{BoxResult, InProcess, guest, step};
 
 const LIVE: u64 = 10_000;
 const CLIENTS: u64 = 16;
@@ -28,7 +28,7 @@ enum Clients {
     Each,
 }
 
-pub(crate) fn figures() -> Told<()> {
+pub(crate) fn figures() -> BoxResult<()> {
     println!("a swap with {LIVE} live sequences, {SWAPS} times: least, middle, nine in ten and longest, ms");
     println!("beside a load that takes one core");
     measure(Clients::InTurn)?;
@@ -36,27 +36,27 @@ pub(crate) fn figures() -> Told<()> {
     measure(Clients::Each)
 }
 
-fn measure(clients: Clients) -> Told<()> {
+fn measure(clients: Clients) -> BoxResult<()> {
     let began: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let hook = Arc::clone(&began);
     let backend = MockBackend::with_hook(Arc::new(move |_| hook.lock().push(Instant::now())));
     let folder = tempfile::tempdir()?;
     let loader = Loader::new(Some(folder.path()), Grants::default())?;
     let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
-    let house = House::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
-    house.load()?;
+    let server = InProcess::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
+    server.load()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
-    let pending: Result<Vec<_>, _> = (1..=LIVE).map(|id| house.repository.submit(step(id, 1, true, false))).collect();
+    let pending: Result<Vec<_>, _> = (1..=LIVE).map(|id| server.repository.submit(step(id, 1, true, false))).collect();
     for pending in pending.map_err(|failure| format!("{failure:?}"))? {
         runtime.block_on(pending).map_err(|failure| format!("{failure:?}"))?;
     }
-    house.attach(NAME, Duration::from_millis(2))?;
+    server.attach(NAME, Duration::from_millis(2))?;
     let enough = Arc::new(AtomicBool::new(false));
     let ids = LIVE + 1..=LIVE + CLIENTS;
     match clients {
-        Clients::InTurn => drop(runtime.spawn(all_in_turn(house.repository.clone(), ids, Arc::clone(&enough)))),
+        Clients::InTurn => drop(runtime.spawn(all_in_turn(server.repository.clone(), ids, Arc::clone(&enough)))),
         Clients::Each => ids.for_each(|id| {
-            runtime.spawn(all_in_turn(house.repository.clone(), id..=id, Arc::clone(&enough)));
+            runtime.spawn(all_in_turn(server.repository.clone(), id..=id, Arc::clone(&enough)));
         }),
     }
     let versions = [guest("fair-share")?, guest(NAME)?];
@@ -64,7 +64,7 @@ fn measure(clients: Clients) -> Told<()> {
     for n in 0..SWAPS {
         std::thread::sleep(Duration::from_millis(20));
         let (from, version) = (Instant::now(), versions[n % 2].clone());
-        house.repository.replace(NAME, version, By("bench"))?;
+        server.repository.replace(NAME, version, By("bench"))?;
         took.push(from.elapsed());
         pauses.push(longest(&began, from, Instant::now()));
         let from = Instant::now();

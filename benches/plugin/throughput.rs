@@ -14,7 +14,7 @@ use sequor::plugin::report::{Attached, Plugins as _};
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 
-use crate::house::{GRANTS, House, Told, guest, of_tenant, step};
+use crate::in_process::{BoxResult, GRANTS, InProcess, guest, of_tenant, step};
 
 const CLIENTS: u64 = 32;
 const TURNS: usize = 7;
@@ -23,44 +23,44 @@ const STEPS: i32 = 20;
 const NATIVE: &str = "fair-share-native";
 
 /// `only`: of those that decide, this one alone.
-pub(crate) fn figures(only: Option<&str>) -> Told<()> {
+pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
     let backend = Arc::new(onnx()?);
     let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
     let folder = tempfile::tempdir()?;
-    let mut houses = Vec::new();
+    let mut servers = Vec::new();
     let all = [None, Some(NATIVE), Some("fair-share"), Some("fair-share-python")];
     for plugin in all.into_iter().filter(|plugin| plugin.is_none() || only.is_none() || *plugin == only) {
         if let Some(name) = plugin.filter(|name| *name != NATIVE && guest(name).is_err()) {
             println!("  {name} was not built: left out");
             continue;
         }
-        houses.push((plugin, house(&backend, &graph, plugin, folder.path())?));
+        servers.push((plugin, server(&backend, &graph, plugin, folder.path())?));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
-    let mut rates = vec![Vec::new(); houses.len()];
+    let mut rates = vec![Vec::new(); servers.len()];
     for _ in 0..TURNS {
-        for ((_, house), rates) in houses.iter().zip(&mut rates) {
-            rates.push(turn(&runtime, house));
+        for ((_, server), rates) in servers.iter().zip(&mut rates) {
+            rates.push(turn(&runtime, server));
         }
     }
     println!("the accumulator, {CLIENTS} clients: requests a second, and for a second of CPU time");
     let middles: Vec<[f64; 2]> = rates.iter().map(|rates| [0, 1].map(|n| middle(rates, n))).collect();
-    for ((plugin, _), [rate, of_cpu]) in houses.iter().zip(&middles) {
+    for ((plugin, _), [rate, of_cpu]) in servers.iter().zip(&middles) {
         let [first, first_of_cpu] = middles.first().copied().unwrap_or([1.0; 2]);
         let name = plugin.unwrap_or("no plug-in");
         println!("  {name:<20}{rate:>9.0} ({:.3} x){of_cpu:>9.0} ({:.3} x)", rate / first, of_cpu / first_of_cpu);
     }
-    for (plugin, house) in &houses {
+    for (plugin, server) in &servers {
         if let Some(name) = plugin {
-            decided(name, house)?;
+            decided(name, server)?;
         }
     }
     Ok(())
 }
 
 /// That it was this plug-in whose time was measured: what it was asked, and what it left to the server.
-fn decided(name: &str, house: &House) -> Told<()> {
-    let all = house.repository.show(name)?.attached;
+fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
+    let all = server.repository.show(name)?.attached;
     let Attached { state, calls, p50_us, p99_us, fallbacks, .. } = all.first().ok_or("it is attached nowhere")?;
     println!(
         "  {name:<20}{state:?}, {calls} questions, {p50_us:.1} us (p99 {p99_us:.1}), {fallbacks} left to the server"
@@ -74,33 +74,38 @@ fn middle(rates: &[[f64; 2]], n: usize) -> f64 {
     of.get(of.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn onnx() -> Told<OnnxBackend> {
+fn onnx() -> BoxResult<OnnxBackend> {
     let library = library::find(None, &System).map_err(|e| e.to_string())?;
     Ok(OnnxBackend::new(&library.path)?)
 }
 
-fn house(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, cache: &std::path::Path) -> Told<House> {
+fn server(
+    backend: &Arc<OnnxBackend>,
+    graph: &[u8],
+    plugin: Option<&str>,
+    cache: &std::path::Path,
+) -> BoxResult<InProcess> {
     let loader = Loader::new(Some(cache), GRANTS)?;
     let make = move |name: &str, bytes: &[u8]| match name {
         NATIVE => Ok(Arc::new(Native(manifest())) as Arc<dyn Source>),
         _ => loader.load(name, bytes),
     };
-    let house = House::new(backend.clone(), graph, (64, 32), None, Box::new(make))?;
-    house.load()?;
+    let server = InProcess::new(backend.clone(), graph, (64, 32), None, Box::new(make))?;
+    server.load()?;
     if let Some(name) = plugin {
-        house.attach(name, Duration::from_millis(50))?;
+        server.attach(name, Duration::from_millis(50))?;
     }
-    Ok(house)
+    Ok(server)
 }
 
 /// Requests a second, and for each second that the process had a core.
-fn turn(runtime: &tokio::runtime::Runtime, house: &House) -> [f64; 2] {
+fn turn(runtime: &tokio::runtime::Runtime, server: &InProcess) -> [f64; 2] {
     static IDS: AtomicU64 = AtomicU64::new(1);
     let (began, cpu) = (Instant::now(), cpu());
     let until = began + TURN;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
-            let repository = house.repository.clone();
+            let repository = server.repository.clone();
             let tenant = format!("t{}", client % 4);
             runtime.spawn(async move {
                 let mut answered = 0u64;

@@ -8,7 +8,7 @@ use sequor::backend::mock::MockBackend;
 use sequor::plugin::{Grants, Loader};
 use sequor::simulate::Workload;
 
-use crate::house::{House, Told, of_tenant, step};
+use crate::in_process::{BoxResult, InProcess, of_tenant, step};
 
 /// The stand-in's runs take as long as those of cost.toml.
 const GRAPH: &[u8] = b"accumulate INT32 cost=5000";
@@ -31,14 +31,14 @@ impl Answered {
 }
 
 /// Sends every request when it is due, and waits for all answers. With a plug-in, and recorded, if that is wished.
-pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> Told<Vec<Answered>> {
+pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> BoxResult<Vec<Answered>> {
     let loader = Loader::new(None, Grants::default())?;
     let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
-    let house = House::new(Arc::new(MockBackend::new()), GRAPH, (256, 8), plugin, Box::new(make))?;
+    let server = InProcess::new(Arc::new(MockBackend::new()), GRAPH, (256, 8), plugin, Box::new(make))?;
     if let Some(file) = record {
-        house.repository.record(file, 1 << 30)?;
+        server.repository.record(file, 1 << 30)?;
     }
-    house.load()?;
+    server.load()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     let began = Instant::now() + Duration::from_millis(20);
     let mut sent = Vec::with_capacity(workload.arrivals.len());
@@ -50,7 +50,7 @@ pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Pa
             request = of_tenant(request, tenant);
         }
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let pending = house.repository.submit(request);
+        let pending = server.repository.submit(request);
         sent.push(runtime.spawn(async move {
             let answered = match pending {
                 Ok(pending) => pending.await.is_ok(),
@@ -68,6 +68,6 @@ pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Pa
     });
     // The last of a recording is written when the repository is gone.
     drop(runtime);
-    drop(house);
+    drop(server);
     Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?)
 }

@@ -5,8 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-#[path = "../common/house.rs"]
-mod house;
+#[path = "../common/in_process.rs"]
+mod in_process;
 mod live;
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use sequor::simulate::file::File;
 use sequor::simulate::workload::replay::Replay;
 use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
 
-use house::{Told, guest};
+use in_process::{BoxResult, guest};
 use live::Answered;
 
 const DEADLINES: &str = include_str!("deadlines.toml");
@@ -30,7 +30,7 @@ const LONG: Duration = Duration::from_secs(8);
 /// Beyond what can be served, most of what comes waits until long after.
 const OVERLOAD: Duration = Duration::from_secs(3);
 
-fn main() -> Told<()> {
+fn main() -> BoxResult<()> {
     if std::env::args().any(|a| a == "--list") {
         return Ok(());
     }
@@ -49,7 +49,7 @@ fn main() -> Told<()> {
     Ok(())
 }
 
-fn made(text: &str, long: Duration) -> Told<(File, Workload)> {
+fn made(text: &str, long: Duration) -> BoxResult<(File, Workload)> {
     let mut file = File::read(Path::new("workload"), text)?;
     file.span = Some(Span(long));
     let workload = file.workload(1)?;
@@ -57,7 +57,7 @@ fn made(text: &str, long: Duration) -> Told<(File, Workload)> {
 }
 
 /// The same requests in the simulator, under `oldest` and the plug-in.
-fn simulated(file: File, workload: Workload, plugin: &str) -> Told<[sequor::simulate::outcome::Outcome; 2]> {
+fn simulated(file: File, workload: Workload, plugin: &str) -> BoxResult<[sequor::simulate::outcome::Outcome; 2]> {
     let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
     let experiment = Experiment {
         workload,
@@ -69,14 +69,14 @@ fn simulated(file: File, workload: Workload, plugin: &str) -> Told<[sequor::simu
     experiment.run().runs.try_into().map_err(|_| "two were asked for".into())
 }
 
-fn deadlines() -> Told<()> {
+fn deadlines() -> BoxResult<()> {
     let (file, workload) = made(DEADLINES, LONG)?;
     let of = workload.arrivals.len();
     let share = |missed: u64| format!("{missed} ({:.2} %)", missed as f64 * 100.0 / of as f64);
     let [oldest, edf] = simulated(file, workload.clone(), "edf")?.map(|run| run.deadlines.map_or(0, |d| d.missed));
     println!("deadlines missed of {of}, at nine tenths of what can be served");
     println!("  simulator   oldest {:>16}   edf {:>16}   ratio {:.2}", share(oldest), share(edf), ratio(edf, oldest));
-    let missed = |plugin: Option<&str>| -> Told<u64> {
+    let missed = |plugin: Option<&str>| -> BoxResult<u64> {
         let answers = live::play(&workload, plugin, None)?;
         let late = |(answer, arrival): (&Answered, &sequor::simulate::Arrival)| match answer {
             Answered::After(took) => arrival.within.is_some_and(|within| *took > within),
@@ -93,7 +93,7 @@ fn ratio(part: u64, of: u64) -> f64 {
     part as f64 / of.max(1) as f64
 }
 
-fn shares() -> Told<()> {
+fn shares() -> BoxResult<()> {
     println!("the quiet tenant's p99 until its answer, ms, with the loud one at ten times its share");
     let (quiet, loud) = (made(QUIET, LONG)?, made(LOUD, OVERLOAD)?);
     let p99 = |run: &sequor::simulate::outcome::Outcome| {
@@ -104,7 +104,7 @@ fn shares() -> Told<()> {
     let [alone, _] = simulated(quiet.0, quiet.1.clone(), "fair-share")?.map(|run| p99(&run));
     let [oldest, fair] = simulated(loud.0, loud.1.clone(), "fair-share")?.map(|run| p99(&run));
     println!("  simulator   alone {alone:.1}   fair-share {fair:.1} ({:.2} x)   oldest {oldest:.0}", fair / alone);
-    let seen = |workload: &Workload, plugin: Option<&str>| -> Told<f64> {
+    let seen = |workload: &Workload, plugin: Option<&str>| -> BoxResult<f64> {
         let answers = live::play(workload, plugin, None)?;
         let of_quiet = |tenant: u16| workload.tenants.get(usize::from(tenant)).is_some_and(|name| name == "quiet");
         let took = answers.iter().zip(&workload.arrivals).filter(|(_, arrival)| of_quiet(arrival.tenant));
@@ -121,7 +121,7 @@ fn shares() -> Told<()> {
 
 /// How far the simulator is from what a recording says of the day it was made, at three loads: told what runs cost at another time, at another
 /// load, and told of each slow moment of that very day.
-fn like_live(keep: Option<&Path>) -> Told<()> {
+fn like_live(keep: Option<&Path>) -> BoxResult<()> {
     let folder = tempfile::tempdir()?;
     let folder = keep.unwrap_or(folder.path());
     let before =
@@ -151,7 +151,7 @@ fn like_live(keep: Option<&Path>) -> Told<()> {
 }
 
 /// A recording of such a load, as a workload.
-fn recorded(share: f64, rate: u32, seed: u64, folder: &Path) -> Told<Workload> {
+fn recorded(share: f64, rate: u32, seed: u64, folder: &Path) -> BoxResult<Workload> {
     let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
     let mut file = File::read(Path::new("workload"), &text)?;
     file.span = Some(Span(LONG));

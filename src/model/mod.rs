@@ -23,7 +23,6 @@
 mod batch_run;
 mod clock;
 pub mod control;
-mod driven;
 mod driver;
 mod execute;
 mod features;
@@ -47,6 +46,7 @@ mod pending;
 mod pipelined;
 mod placement;
 mod placing;
+mod plugin_driver;
 mod plugin_files;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

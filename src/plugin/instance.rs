@@ -8,8 +8,8 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
 use wasmtime::Store;
 
-use super::blame::{Asked, blame};
 use super::budget::FUEL_A_NANO;
+use super::call_fault::{Call, fault_of};
 use super::clock_random::ClockAndRandom;
 use super::component::Component;
 use super::contract::sequor::plugin::types;
@@ -53,8 +53,8 @@ impl Instance {
         begin(&mut store, engine.mode(), limit);
         let started = functions(of, &mut store);
         drop(call);
-        let asked = Asked { hook: "its start", of: None };
-        let (plugin, questions) = started.map_err(|e| blame(&e, store.data(), &Span(limit).to_string(), asked))?;
+        let asked = Call { hook: "its start", of: None };
+        let (plugin, questions) = started.map_err(|e| fault_of(&e, store.data(), &Span(limit).to_string(), asked))?;
         store.data_mut().memory.started();
         let settings = of.declared.settings.clone();
         Ok(Instance { store, plugin, questions, engine, settings, limit: limits.time, fuel: 0 })
@@ -68,7 +68,7 @@ impl Instance {
     /// One call, within `limit`.
     fn call<R>(
         &mut self,
-        asked: Asked,
+        asked: Call,
         limit: Duration,
         call: impl FnOnce(&scheduler::Guest, Functions, &mut Store<Held>) -> wasmtime::Result<R>,
     ) -> Result<R, Struck> {
@@ -81,7 +81,7 @@ impl Instance {
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
         }
-        said.map_err(|e| blame(&e, self.store.data(), &Span(limit).to_string(), asked))
+        said.map_err(|e| fault_of(&e, self.store.data(), &Span(limit).to_string(), asked))
     }
 
     fn at_leisure(&self) -> Duration {
@@ -115,8 +115,8 @@ fn begin(store: &mut Store<Held>, mode: Mode, limit: Duration) -> u64 {
     }
 }
 
-const fn of(hook: &'static str) -> Asked {
-    Asked { hook, of: None }
+const fn of(hook: &'static str) -> Call {
+    Call { hook, of: None }
 }
 
 impl Guest for Instance {
@@ -143,7 +143,7 @@ impl Guest for Instance {
 
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
         self.store.data_mut().clock_random.ask_at(see.now);
-        let asked = Asked { hook: "plan", of: Some((see.len, "candidates")) };
+        let asked = Call { hook: "plan", of: Some((see.len, "candidates")) };
         let said = self.call(asked, self.limit, |_, to, store| to.plan(store, instance, see))?;
         let Some(decision) = said else { return Ok(Decision::Default) };
         let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
@@ -156,7 +156,7 @@ impl Guest for Instance {
 
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Struck> {
         self.store.data_mut().clock_random.ask_at(see.now);
-        let asked = Asked { hook: "admit", of: Some((see.len, "sequences")) };
+        let asked = Call { hook: "admit", of: Some((see.len, "sequences")) };
         let said = self.call(asked, self.limit, |_, to, store| to.admit(store, see, room, victims))?;
         Ok(said.into_iter().map(admission).collect())
     }
@@ -166,7 +166,7 @@ impl Guest for Instance {
         let count = u32::try_from(kind.len()).unwrap_or(u32::MAX);
         let limit = self.limit.saturating_mul(1 + count / EVENTS);
         let told = scheduler::Events { kind, sequence, amount, keys };
-        let asked = Asked { hook: "observe", of: Some((count, "events")) };
+        let asked = Call { hook: "observe", of: Some((count, "events")) };
         self.call(asked, limit, |guest, _, store| guest.call_observe(store, told))
     }
 

@@ -19,9 +19,9 @@ impl plugin::Clock for Clock {
 
 /// A model, as its plug-ins reach it.
 #[derive(Debug)]
-struct Driven(Weak<Model>);
+struct PluginDriver(Weak<Model>);
 
-impl plugin::Driver for Driven {
+impl plugin::Driver for PluginDriver {
     fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
         if let Some(model) = self.0.upgrade() {
             model.attach(load, hooks, with);
@@ -57,7 +57,7 @@ impl Model {
 
     /// Where plug-ins reach a load.
     pub(super) fn link(self: &Arc<Self>, load: &Loaded) -> Arc<LoadLink> {
-        let made = || LoadLink::new(load.key, Arc::new(Driven(Arc::downgrade(self))));
+        let made = || LoadLink::new(load.key, Arc::new(PluginDriver(Arc::downgrade(self))));
         Arc::clone(load.link.get_or_init(made))
     }
 

@@ -8,9 +8,9 @@ use super::guest::Struck;
 use super::host::Held;
 use crate::config::units::human;
 
-/// What was asked.
+/// Which call it was.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct Call {
     pub(super) hook: &'static str,
     /// Of how many, where it is of several: candidates, events.
     pub(super) of: Option<(u32, &'static str)>,
@@ -32,7 +32,7 @@ const LIBRARY: [&str; 12] = [
     "abort",
 ];
 
-pub(super) fn blame(error: &wasmtime::Error, held: &Held, limit: &str, asked: Asked) -> Struck {
+pub(super) fn fault_of(error: &wasmtime::Error, held: &Held, limit: &str, asked: Call) -> Struck {
     let place = error.downcast_ref::<WasmBacktrace>().and_then(place);
     let at = place.map_or_else(String::new, |place| format!(" ({place})"));
     let trap = error.downcast_ref::<Trap>().copied();

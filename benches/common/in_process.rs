@@ -14,7 +14,7 @@ use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
 
-pub(crate) type Told<T> = Result<T, Box<dyn std::error::Error>>;
+pub(crate) type BoxResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const MODEL: &str = "sum";
 
@@ -26,12 +26,12 @@ pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence
 const TENANT: &str =
     "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"nobody\"\n";
 
-pub(crate) struct House {
+pub(crate) struct InProcess {
     pub(crate) repository: Repository,
     folder: TempDir,
 }
 
-impl House {
+impl InProcess {
     /// With this graph, so many slots and rows of a batch, and this plug-in if any, from the loader.
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
@@ -39,7 +39,7 @@ impl House {
         (slots, rows): (u32, u32),
         plugin: Option<&str>,
         loader: Box<MakeSource>,
-    ) -> Told<House> {
+    ) -> BoxResult<InProcess> {
         let folder = TempDir::new()?;
         let model = folder.path().join(MODEL);
         std::fs::create_dir_all(model.join("1"))?;
@@ -50,12 +50,12 @@ impl House {
         let repository = Repository::new(backend, Options::default(), Metrics::new(true))?;
         let rules = Rules { dir: Some(guests()), ..Rules::default() };
         repository.run_plugins(rules, loader)?;
-        let house = House { repository, folder };
-        Ok(house)
+        let server = InProcess { repository, folder };
+        Ok(server)
     }
 
     /// From now on it serves.
-    pub(crate) fn load(&self) -> Told<()> {
+    pub(crate) fn load(&self) -> BoxResult<()> {
         self.repository.load(&self.folder.path().join(MODEL));
         match self.repository.statuses().pop().map(|status| status.availability) {
             Some(Availability::Ready(_)) => Ok(()),
@@ -65,7 +65,7 @@ impl House {
 
     /// Lets a plug-in decide, with so much time for a call.
     #[allow(dead_code, reason = "not every benchmark does")]
-    pub(crate) fn attach(&self, plugin: &str, time: Duration) -> Told<()> {
+    pub(crate) fn attach(&self, plugin: &str, time: Duration) -> BoxResult<()> {
         if self.repository.show(plugin).is_err() {
             // What is no component makes do with its name.
             Plugins::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
@@ -76,7 +76,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for InProcess {
     fn drop(&mut self) {
         self.repository.stop();
     }
@@ -102,7 +102,7 @@ pub(crate) fn guests() -> PathBuf {
 }
 
 /// The component of this guest; said so if it is not there.
-pub(crate) fn guest(name: &str) -> Told<Vec<u8>> {
+pub(crate) fn guest(name: &str) -> BoxResult<Vec<u8>> {
     let file = guests().join(format!("{name}.wasm"));
     let how = "cargo xtask prepare, or sequor plugin build --out .sequor/guests plugins/guests/*, makes it";
     std::fs::read(&file).map_err(|e| format!("{}: {e}. {how}", file.display()).into())
