@@ -206,7 +206,7 @@ fn circles<'a>(arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> Vec<BTreeSet<
     let of = |file: &&'a Path| -> BTreeSet<&'a Path> {
         reach[*file].iter().filter(|other| reach[**other].contains(*file)).copied().collect()
     };
-    arrows.keys().map(|file| of(file)).filter(|circle| circle.len() > 1).collect::<BTreeSet<_>>().into_iter().collect()
+    arrows.keys().map(of).filter(|circle| circle.len() > 1).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[test]
