@@ -142,20 +142,20 @@ unsafe impl Lower for Table<'_> {
         let see = self.0;
         let mut record = Record::<{ <scheduler::Columns<'static> as ComponentType>::SIZE32 }>::new();
         record.put(see.len.to_le_bytes());
-        record.column(cx, &see.seq, |n| n.to_le_bytes())?;
-        record.column(cx, &see.step, |n| n.to_le_bytes())?;
-        record.column(cx, &see.slot, |n| n.to_le_bytes())?;
+        record.column(cx, &see.seq, u64::to_le_bytes)?;
+        record.column(cx, &see.step, u64::to_le_bytes)?;
+        record.column(cx, &see.slot, u32::to_le_bytes)?;
         for times in [&see.arrival, &see.ready, &see.deadline] {
             record.column(cx, times, |t| in_micros(t).to_le_bytes())?;
         }
-        record.column(cx, &see.priority, |n| n.to_le_bytes())?;
-        record.column(cx, &see.shape, |n| n.to_le_bytes())?;
-        record.column(cx, &see.flags, |n| n.to_le_bytes())?;
-        record.column(cx, &see.rows, |n| n.to_le_bytes())?;
-        record.column(cx, &see.bytes, |n| n.to_le_bytes())?;
-        record.column(cx, &see.state_bytes, |n| n.to_le_bytes())?;
-        record.column(cx, &see.numbers, |n| n.to_le_bytes())?;
-        record.column(cx, &see.keys, |n| n.to_le_bytes())?;
+        record.column(cx, &see.priority, u32::to_le_bytes)?;
+        record.column(cx, &see.shape, u64::to_le_bytes)?;
+        record.column(cx, &see.flags, u8::to_le_bytes)?;
+        record.column(cx, &see.rows, u32::to_le_bytes)?;
+        record.column(cx, &see.bytes, u64::to_le_bytes)?;
+        record.column(cx, &see.state_bytes, u64::to_le_bytes)?;
+        record.column(cx, &see.numbers, f64::to_le_bytes)?;
+        record.column(cx, &see.keys, u64::to_le_bytes)?;
         record.write(cx, offset)
     }
 }
