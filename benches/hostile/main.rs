@@ -4,7 +4,7 @@
 //! the other; how much two halves of the windows without any plug-in differ stands beside it.
 //!
 //! ```text
-//! cargo bench --bench hostile                     ten cases, 24 pairs of windows of a second each: eleven minutes
+//! cargo bench --bench hostile                     ten cases, eight pairs of windows of 4 s each: twelve minutes
 //! cargo bench --bench hostile -- --again          nothing is parked, and who falls is let loose again every 50 ms
 //! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
 //! cargo bench --bench hostile -- --only loop      cases whose name has this in it
@@ -72,7 +72,7 @@ fn main() {
     }
     let only = arguments.iter().position(|a| a == "--only").and_then(|at| arguments.get(at + 1)).cloned();
     let has = |flag: &str| arguments.iter().any(|a| a == flag);
-    let (pairs, window) = if has("--quick") { (2, Duration::from_millis(300)) } else { (24, Duration::from_secs(1)) };
+    let (pairs, window) = if has("--quick") { (2, Duration::from_millis(300)) } else { (8, Duration::from_secs(4)) };
     let options = Options { pairs, window, only, again: has("--again") };
     let repository = repository();
     let server = Child::start(serve(repository.path(), options.again)).expect("the server");
