@@ -158,7 +158,7 @@ mod tests {
         let mut roster = Roster::default();
         roster.add(Portion { began: vec![began(1)], next: 2, more: Some(256) });
         roster.add(Portion { began: vec![began(7)], next: 5, more: None });
-        assert_eq!(roster.in_order().len(), 2);
+        assert_eq!(roster.take_in_order().len(), 2);
         let mut inbox = Inbox::default();
         let (one, _) = inbox.enter();
         inbox.put(2, [1, 7, 9].map(|seq| news(seq, 1)).concat(), false);

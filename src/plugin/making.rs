@@ -184,7 +184,7 @@ impl Attachment {
         let reader = self.link.reader();
         let subscription = self.link.subscribe();
         let mut roster = self.link.live().ok_or(Unfit::Gone)?;
-        let live = roster.in_order();
+        let live = roster.take_in_order();
         reader.goes_on_from(roster);
         occupant.reads(reader);
         for some in live.chunks(AT_ONCE) {

@@ -113,7 +113,7 @@ unsafe impl Lower for Round<'_> {
         _: InterfaceType,
         _: &mut MaybeUninit<Self::Lower>,
     ) -> Result<()> {
-        Err(Error::msg("a question has too many numbers to be handed over one by one"))
+        Err(not_flat())
     }
 
     fn linear_lower_to_memory<T>(&self, cx: &mut LowerContext<'_, T>, _: InterfaceType, offset: usize) -> Result<()> {
@@ -135,7 +135,7 @@ unsafe impl Lower for Table<'_> {
         _: InterfaceType,
         _: &mut MaybeUninit<Self::Lower>,
     ) -> Result<()> {
-        Err(Error::msg("a question has too many numbers to be handed over one by one"))
+        Err(not_flat())
     }
 
     fn linear_lower_to_memory<T>(&self, cx: &mut LowerContext<'_, T>, _: InterfaceType, offset: usize) -> Result<()> {
@@ -223,6 +223,10 @@ fn list<C, N: Copy, const BYTES: usize>(
 
 fn missing(name: &str) -> Error {
     Error::msg(format!("{SCHEDULER} has no function {name}"))
+}
+
+fn not_flat() -> Error {
+    Error::msg("a question has too many numbers to be handed over one by one")
 }
 
 fn beyond() -> Error {

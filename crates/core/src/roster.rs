@@ -74,8 +74,8 @@ impl Roster {
         self.span.map_or(0, |(_, until)| until)
     }
 
-    /// Those who lived, oldest first. To be called once.
-    pub fn in_order(&mut self) -> Vec<Observed> {
+    /// Those who lived, oldest first. They are taken out.
+    pub fn take_in_order(&mut self) -> Vec<Observed> {
         self.began.sort_unstable_by_key(|(born, _)| *born);
         std::mem::take(&mut self.began).into_iter().map(|(_, one)| one).collect()
     }

@@ -1,4 +1,4 @@
-//! A plug-in as the server sees it: the functions of the contract, over plain data. The component is a thin coat over this, and so is a native
+//! A plug-in as the server sees it: the functions of the contract, over plain data. The component is a thin shim over this, and so is a native
 //! twin: both run the same lines.
 
 use crate::admission::Admission;

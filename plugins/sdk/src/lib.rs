@@ -131,7 +131,7 @@ macro_rules! export {
                 }
             }
 
-    $crate::bindings::export!(Component with_types_in $crate::wasm::coat);
+    $crate::bindings::export!(Component with_types_in $crate::wasm::shim);
         };
     };
 }

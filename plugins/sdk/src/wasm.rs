@@ -1,4 +1,4 @@
-//! The coat of a component: the functions of the contract as the canonical ABI has them, over [`Instance`]. Written by hand, and not generated:
+//! The exports of a component: the functions of the contract as the canonical ABI has them, over [`Instance`]. Written by hand, and not generated:
 //! arguments are read where the server wrote them, and an answer is kept until the next, so that nothing is copied, and nobody calls again to
 //! have it freed. And a panic's words go to the server's log before the trap.
 
@@ -249,7 +249,7 @@ pub unsafe fn restore<E: Exported>(saved: Part) -> *const u8 {
 }
 
 /// Stands where the generated macro, which adds the component's type, looks for the one that exports the functions.
-pub mod coat {
+pub mod shim {
     pub mod exports {
         pub mod sequor {
             pub mod plugin {
@@ -264,7 +264,7 @@ pub mod coat {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __sequor_export_functions {
-    ($component:ident with_types_in $($coat:tt)*) => {
+    ($component:ident with_types_in $($shim:tt)*) => {
         const _: () = {
             #[unsafe(export_name = "cabi_export_realloc")]
             unsafe extern "C" fn room(old: *const u8, old_len: usize, align: usize, len: usize) -> *mut u8 {

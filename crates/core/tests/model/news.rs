@@ -36,7 +36,8 @@ impl Newcomer {
     /// Who lives, once it was told everything.
     fn knows(mut self) -> Result<BTreeMap<u64, [u64; FEATURES]>, super::Broken> {
         let first = self.roster.first();
-        let mut knows: BTreeMap<_, _> = self.roster.in_order().into_iter().map(|one| (one.seq, one.keys)).collect();
+        let mut knows: BTreeMap<_, _> =
+            self.roster.take_in_order().into_iter().map(|one| (one.seq, one.keys)).collect();
         for (serial, one) in self.happened.iter().filter(|(serial, _)| *serial >= first) {
             if self.roster.is_news(*serial, one) {
                 learn(&mut knows, one)?;
