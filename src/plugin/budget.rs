@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use nix::time::ClockId;
-use wasmtime::{ResourceLimiter, UpdateDeadline};
+use wasmtime::{ResourceLimiter, Trap, UpdateDeadline};
 
+use super::call_clock::CallClock;
 use super::guest::{AT_START, room};
 
 /// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
@@ -13,18 +14,42 @@ pub(super) const FUEL_A_NANO: u64 = 8;
 const TABLE: usize = 100_000;
 
 /// The CPU time of a call. A guest that waits for a processor is not a hung one, so that the clock is that of the calling thread; and since
-/// asking the system for it takes longer than a small plan, it is first asked at the first tick. A call is stopped between its limit and two
-/// ticks beyond.
+/// asking the system for it takes longer than a small plan, it is first asked at the first tick, by whoever ticks. A call is stopped between its limit
+/// and two ticks beyond where it runs in the guest's own loops and functions, which look at the epoch; the host looks where the guest calls it, and
+/// once more when the call has returned.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     limit: Duration,
-    /// What the thread's clock showed at the first tick of this call.
+    /// What the thread's clock showed at the first tick of this call, once somebody has looked.
     since: Option<Duration>,
+    clock: CallClock,
 }
 
 impl Timer {
+    pub(super) fn new(clock: CallClock) -> Timer {
+        Timer { clock, ..Timer::default() }
+    }
+
     pub(super) fn start(&mut self, limit: Duration) {
-        *self = Timer { limit, since: None };
+        (self.limit, self.since) = (limit, None);
+        self.clock.begin();
+    }
+
+    /// The call has returned. An error: it took longer than it may.
+    pub(super) fn end(&mut self) -> wasmtime::Result<()> {
+        let over = self.has_ticked() && matches!(self.tick_at(own_time()), UpdateDeadline::Interrupt);
+        self.clock.end();
+        in_time(!over)
+    }
+
+    /// Where the guest does not look at the epoch. An error: the call has taken longer than it may. Before the first tick no clock is asked.
+    pub(super) fn look(&mut self) -> wasmtime::Result<()> {
+        let over = self.has_ticked() && matches!(self.tick(), UpdateDeadline::Interrupt);
+        in_time(!over)
+    }
+
+    fn has_ticked(&self) -> bool {
+        self.since.or_else(|| self.clock.at_first_tick()).is_some()
     }
 
     pub(super) fn tick(&mut self) -> UpdateDeadline {
@@ -32,9 +57,13 @@ impl Timer {
     }
 
     fn tick_at(&mut self, now: Duration) -> UpdateDeadline {
-        let since = *self.since.get_or_insert(now);
+        let since = *self.since.get_or_insert_with(|| self.clock.at_first_tick().unwrap_or(now));
         if now.saturating_sub(since) < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
     }
+}
+
+fn in_time(is: bool) -> wasmtime::Result<()> {
+    if is { Ok(()) } else { Err(Trap::Interrupt.into()) }
 }
 
 /// CPU time of this thread.
@@ -73,7 +102,7 @@ impl Memory {
 }
 
 impl ResourceLimiter for Memory {
-    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::blame`]).
+    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_fault`]).
     fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
         // Beyond its own maximum it fails whatever is said here, and nothing is to be counted.
         if most.is_some_and(|most| desired > most) {

@@ -53,11 +53,17 @@ pub(super) fn fault_of(error: &wasmtime::Error, held: &Held, limit: &str, asked:
                 // What it cried names the place already, if it knows it.
                 (Some(cried), _) => in_a_line(cried),
                 (None, Some(trap)) => format!("{}{at}", plain(trap)),
+                (None, None) if is_too_much(error) => format!("it handed over too much at once{at}"),
                 (None, None) => format!("{}{at}", error.root_cause()),
             };
             Struck { fault: Fault::Trap, what: format!("{what}, in {}", asked.hook) }
         }
     }
+}
+
+/// More than `instance` lets it hand over. wasmtime has no type for this error that others can name.
+fn is_too_much(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().starts_with("too much data is being copied between the host and the guest")
 }
 
 /// A fault is a sentence among others, in tables and logs.

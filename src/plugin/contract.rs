@@ -4,6 +4,8 @@ wasmtime::component::bindgen!({
     path: "wit/0.1.0",
     world: "scheduler-plugin",
     ownership: Borrowing { duplicate_if_necessary: true },
+    // What the host is asked for ends a call that has taken too long.
+    imports: { default: trappable },
 });
 
 pub(super) use exports::sequor::plugin::scheduler;

@@ -2,9 +2,11 @@
 //! counted instructions where the same seed must give the same bytes.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
+use super::call_clock::{CallClock, CallClocks};
 use super::ticker::{Call, Ticker};
 
 /// What guests run for.
@@ -22,6 +24,7 @@ pub struct Engine {
     mode: Mode,
     /// Where guests serve.
     ticker: Option<Ticker>,
+    clocks: Arc<CallClocks>,
 }
 
 /// Why there is no engine: the system did not give what it needs.
@@ -35,14 +38,19 @@ impl Engine {
         let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool()))
             .or_else(|_| wasmtime::Engine::new(&config(mode)))
             .map_err(|e| NoEngine(format!("{e:#}")))?;
+        let clocks = Arc::new(CallClocks::default());
         let ticker = match mode {
             Mode::Simulation => None,
             Mode::Serving => {
-                let engine = inner.clone();
-                Some(Ticker::start(move || engine.increment_epoch()).map_err(|e| NoEngine(e.to_string()))?)
+                let (engine, clocks) = (inner.clone(), Arc::clone(&clocks));
+                let tick = move || {
+                    engine.increment_epoch();
+                    clocks.tick();
+                };
+                Some(Ticker::start(tick).map_err(|e| NoEngine(e.to_string()))?)
             }
         };
-        Ok(Engine { inner, mode, ticker })
+        Ok(Engine { inner, mode, ticker, clocks })
     }
 
     pub fn mode(&self) -> Mode {
@@ -56,6 +64,11 @@ impl Engine {
     /// To be held while a guest runs.
     pub(super) fn enter(&self) -> Option<Call<'_>> {
         self.ticker.as_ref().map(Ticker::enter)
+    }
+
+    /// For an instance: what the clock sees of its calls.
+    pub(super) fn call_clock(&self) -> CallClock {
+        self.clocks.add()
     }
 
     /// What compiled code must have been compiled with to run here: this version of the compiler, these settings, this processor.

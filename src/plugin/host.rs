@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wasmtime::Result;
+
 use super::budget::{Memory, Timer};
 use super::clock_random::ClockAndRandom;
 use super::contract::sequor::plugin::{host, identity, types};
@@ -79,7 +81,8 @@ impl Held {
 }
 
 impl host::Host for Held {
-    fn log(&mut self, level: u32, message: String) {
+    fn log(&mut self, level: u32, message: String) -> Result<()> {
+        self.timer.look()?;
         let message = cut(message);
         if self.may_write(self.clock_random.monotonic()) {
             self.services.log(level, &message);
@@ -87,22 +90,27 @@ impl host::Host for Held {
         if level == ERROR {
             self.cried = Some(message);
         }
+        Ok(())
     }
 
-    fn metric_add(&mut self, name: String, value: f64) {
+    fn metric_add(&mut self, name: String, value: f64) -> Result<()> {
+        self.timer.look()?;
         if value.is_finite() && value >= 0.0 && self.counts(&name) {
             self.services.metric_add(&name, value);
         }
+        Ok(())
     }
 
-    fn key_text(&mut self, key: u64) -> Option<String> {
-        self.services.key_text(key)
+    fn key_text(&mut self, key: u64) -> Result<Option<String>> {
+        self.timer.look()?;
+        Ok(self.services.key_text(key))
     }
 }
 
 impl identity::Host for Held {
-    fn sequence_text(&mut self, of: u64) -> Option<String> {
-        self.services.sequence_text(of)
+    fn sequence_text(&mut self, of: u64) -> Result<Option<String>> {
+        self.timer.look()?;
+        Ok(self.services.sequence_text(of))
     }
 }
 
@@ -138,8 +146,8 @@ mod tests {
     #[test]
     fn lines_are_cut_between_characters() {
         let (mut held, heard) = held();
-        held.log(2, "ä".repeat(3000));
-        held.log(2, format!("a{}", "ä".repeat(3000)));
+        held.log(2, "ä".repeat(3000)).unwrap();
+        held.log(2, format!("a{}", "ä".repeat(3000))).unwrap();
         let lines = heard.lines.lock();
         assert_eq!((lines[0].1.len(), lines[1].1.len()), (4096, 4095));
     }
@@ -159,9 +167,9 @@ mod tests {
     #[test]
     fn only_errors_are_cries() {
         let (mut held, _) = held();
-        held.log(1, "careful".to_owned());
+        held.log(1, "careful".to_owned()).unwrap();
         assert_eq!(held.cried, None);
-        held.log(0, "oh".to_owned());
+        held.log(0, "oh".to_owned()).unwrap();
         assert_eq!(held.cried.as_deref(), Some("oh"));
     }
 
@@ -171,12 +179,12 @@ mod tests {
         for (name, value) in
             [("a", 1.0), ("a", 2.5), ("a", -1.0), ("a", f64::NAN), ("A", 1.0), ("1a", 1.0), ("", 1.0), ("a-b", 1.0)]
         {
-            held.metric_add(name.to_owned(), value);
+            held.metric_add(name.to_owned(), value).unwrap();
         }
-        held.metric_add("x".repeat(64), 1.0);
-        held.metric_add("x".repeat(63), 1.0);
+        held.metric_add("x".repeat(64), 1.0).unwrap();
+        held.metric_add("x".repeat(63), 1.0).unwrap();
         for n in 0..40 {
-            held.metric_add(format!("n{n}"), 1.0);
+            held.metric_add(format!("n{n}"), 1.0).unwrap();
         }
         let counts = heard.counts.lock();
         assert_eq!(

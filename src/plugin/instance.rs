@@ -8,7 +8,7 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
 use wasmtime::Store;
 
-use super::budget::FUEL_A_NANO;
+use super::budget::{FUEL_A_NANO, Timer};
 use super::call_fault::{Call, fault_of};
 use super::clock_random::ClockAndRandom;
 use super::component::Component;
@@ -27,6 +27,11 @@ const AT_LEISURE: u32 = 100;
 const EVENTS: u32 = 1024;
 /// Bytes that may be saved.
 const SAVED: usize = 1 << 20;
+/// Bytes that a guest may hand over at once, to a function of the host or as an answer: more than anything it may say is worth. Copying them takes
+/// a fraction of a plan's limit, and the guest's time runs meanwhile.
+const AT_ONCE: usize = 2 << 20;
+/// The same of what it saves, so that one who saves too much is told how much that was.
+const SAVED_AT_ONCE: usize = 8 << 20;
 
 /// A live instance.
 pub struct Instance {
@@ -45,6 +50,8 @@ impl Instance {
         let engine = Arc::clone(&of.engine);
         let mut store = Store::new(engine.wasmtime(), Held::new(services, limits, ClockAndRandom::of(engine.mode())));
         store.limiter(|held| &mut held.memory);
+        store.data_mut().timer = Timer::new(engine.call_clock());
+        store.set_hostcall_fuel(AT_ONCE);
         if engine.mode() == Mode::Serving {
             store.epoch_deadline_callback(|mut store| Ok(store.data_mut().timer.tick()));
         }
@@ -52,6 +59,7 @@ impl Instance {
         let call = engine.enter();
         begin(&mut store, engine.mode(), limit);
         let started = functions(of, &mut store);
+        let started = in_time(&mut store, started);
         drop(call);
         let asked = Call { hook: "its start", of: None };
         let (plugin, questions) = started.map_err(|e| fault_of(&e, store.data(), &Span(limit).to_string(), asked))?;
@@ -77,6 +85,7 @@ impl Instance {
         let given = begin(&mut self.store, mode, limit);
         let guest = self.plugin.sequor_plugin_scheduler();
         let said = call(guest, self.questions, &mut self.store);
+        let said = in_time(&mut self.store, said);
         drop(running);
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
@@ -113,6 +122,12 @@ fn begin(store: &mut Store<Held>, mode: Mode, limit: Duration) -> u64 {
             fuel
         }
     }
+}
+
+/// What a call has come to, unless it took longer than it may.
+fn in_time<R>(store: &mut Store<Held>, said: wasmtime::Result<R>) -> wasmtime::Result<R> {
+    let ended = store.data_mut().timer.end();
+    said.and_then(|said| ended.map(|()| said))
 }
 
 const fn of(hook: &'static str) -> Call {
@@ -172,7 +187,10 @@ impl Guest for Instance {
 
     fn save(&mut self) -> Result<Vec<u8>, Struck> {
         let limit = self.at_leisure();
-        let saved = self.call(of("save"), limit, |guest, _, store| guest.call_save(store))?;
+        self.store.set_hostcall_fuel(SAVED_AT_ONCE);
+        let saved = self.call(of("save"), limit, |guest, _, store| guest.call_save(store));
+        self.store.set_hostcall_fuel(AT_ONCE);
+        let saved = saved?;
         if saved.len() > SAVED {
             let what = format!("it saved {} bytes; at most {SAVED} are kept", saved.len());
             return Err(Struck { fault: Fault::Memory, what });

@@ -3,6 +3,7 @@
 
 mod attachment;
 mod guests;
+mod limits;
 mod replacement;
 mod rig;
 mod swap;

@@ -15,25 +15,25 @@ pub(in crate::plugin) static SERVING: LazyLock<Arc<Engine>> =
     LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
-fn component(guest: &Guest<'_>) -> Component {
+pub(super) fn component(guest: &Guest<'_>) -> Component {
     Component::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
 }
 
-fn start(guest: &Guest<'_>) -> Instance {
+pub(super) fn start(guest: &Guest<'_>) -> Instance {
     component(guest).instance(Arc::new(Heard::default()), Limits::default()).unwrap()
 }
 
-fn see(len: u32) -> Columns {
+pub(super) fn see(len: u32) -> Columns {
     let arrival = (0..u64::from(len)).map(|n| n * 1000).collect();
     Columns { now: 7_000_500, max_batch: 4, len, arrival, ..Columns::default() }
 }
 
-fn plan(guest: &mut Instance, len: u32) -> (Result<Decision, Struck>, Picks) {
+pub(super) fn plan(guest: &mut Instance, len: u32) -> (Result<Decision, Struck>, Picks) {
     let mut picks = Picks::default();
     (guest.plan(0, &see(len), &mut picks), picks)
 }
 
-fn struck(guest: &Guest<'_>) -> Struck {
+pub(super) fn struck(guest: &Guest<'_>) -> Struck {
     plan(&mut start(guest), 3).0.unwrap_err()
 }
 
