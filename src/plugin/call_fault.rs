@@ -1,5 +1,7 @@
 //! What a call that gave no answer died of, in the core's words and in words for its author: what the guest said last, or what the machine
-//! says, and the place in the source where that is known.
+//! says, and the function it happened in.
+
+use std::fmt::{self, Write as _};
 
 use sequor_core::Fault;
 use wasmtime::{Trap, WasmBacktrace};
@@ -16,6 +18,8 @@ pub(super) struct Call {
     pub(super) of: Option<(u32, &'static str)>,
 }
 
+/// Bytes of a function's name, at most.
+const NAME: usize = 1024;
 /// Functions of a language's own library, in which an author's fault only comes to light.
 const LIBRARY: [&str; 12] = [
     "core::",
@@ -82,36 +86,37 @@ fn plain(trap: Trap) -> String {
     }
 }
 
-/// The innermost place that is the author's own: file and line, else a function's name.
+/// The innermost function that is the author's own.
 fn place(backtrace: &WasmBacktrace) -> Option<String> {
-    let places: Vec<(String, Option<String>)> = backtrace.frames().iter().flat_map(places).collect();
-    let own = places.iter().find(|(name, _)| !LIBRARY.iter().any(|begin| name.starts_with(begin)));
-    let (name, line) = own.or(places.first())?;
-    Some(line.clone().unwrap_or_else(|| format!("in {name}")))
-}
-
-/// The functions of a frame, inlined ones first: names, and lines where the component carries them.
-fn places(frame: &wasmtime::FrameInfo) -> Vec<(String, Option<String>)> {
-    let line = |symbol: &wasmtime::FrameSymbol| Some(format!("{}:{}", short(symbol.file()?), symbol.line()?));
-    let of_symbols = frame.symbols().iter().filter_map(|s| Some((demangled(s.name().or(frame.func_name())?), line(s))));
-    let found: Vec<_> = of_symbols.collect();
-    match frame.func_name() {
-        Some(name) if found.is_empty() => vec![(demangled(name), None)],
-        _ => found,
-    }
+    let names: Vec<String> = backtrace.frames().iter().filter_map(|frame| frame.func_name()).map(demangled).collect();
+    let own = names.iter().find(|name| !LIBRARY.iter().any(|begin| name.starts_with(begin)));
+    Some(format!("in {}", own.or(names.first())?))
 }
 
 /// A function's name without what the linker needed of it.
 fn demangled(name: &str) -> String {
-    let name = &format!("{:#}", rustc_demangle::demangle(name));
+    let mut written = Name::default();
+    // An error only says that it is cut.
+    let _ = write!(written, "{:#}", rustc_demangle::demangle(name));
+    let name = written.0;
     let end = name.rfind("::h").filter(|at| name.len() == at + 19).unwrap_or(name.len());
-    name.get(..end).unwrap_or(name).to_owned()
+    name.get(..end).unwrap_or(&name).to_owned()
 }
 
-/// `…/fair-share/src/lib.rs` is `src/lib.rs` to its author.
-fn short(file: &str) -> &str {
-    let at = if file.starts_with("src/") { Some(0) } else { file.rfind("/src/").map(|at| at + 1) };
-    at.and_then(|at| file.get(at..)).unwrap_or(file)
+/// A name up to [`NAME`]. Some hundred bytes of a mangled one can stand for a megabyte.
+#[derive(Default)]
+struct Name(String);
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let room = NAME - self.0.len();
+        if part.len() <= room {
+            self.0.push_str(part);
+            return Ok(());
+        }
+        self.0.push_str(part.get(..part.floor_char_boundary(room)).unwrap_or_default());
+        Err(fmt::Error)
+    }
 }
 
 #[cfg(test)]
@@ -119,15 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_files_are_those_of_the_author() {
+    fn names_are_those_of_the_author() {
         assert_eq!(demangled("guest::plan::h0123456789abcdef"), "guest::plan");
         assert_eq!(demangled("guest::plan"), "guest::plan");
         let linked =
             "_ZN72_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..scheduler..Scheduler$GT$4plan17he3d9518ed9ef6a31E";
         assert_eq!(demangled(linked), "<hostile::Hostile as sequor_plugin::scheduler::Scheduler>::plan");
-        assert_eq!(short("/home/anna/fair-share/src/lib.rs"), "src/lib.rs");
         let cried = "panicked at src/lib.rs:36:23:\n  told to\n";
         assert_eq!(in_a_line(cried), "panicked at src/lib.rs:36:23: told to");
-        assert_eq!((short("src/lib.rs"), short("plugin.c")), ("src/lib.rs", "plugin.c"));
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(demangled(&"ä".repeat(50_000)).len(), NAME);
     }
 }

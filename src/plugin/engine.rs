@@ -81,7 +81,9 @@ impl Engine {
 
 fn config(mode: Mode) -> Config {
     let mut config = Config::new();
-    config.wasm_component_model(true).wasm_backtrace_details(WasmBacktraceDetails::Enable);
+    // What a component says for debuggers is never read: wasmtime would do so at each trap, on the request's thread, and some thousand units that
+    // share one table take it minutes. The names of functions are another matter, and a panic or an assertion names its line itself.
+    config.wasm_component_model(true).wasm_backtrace_details(WasmBacktraceDetails::Disable);
     // No guest has threads, shares memory or waits for anything: what they would need in every store is left out.
     config.concurrency_support(false).gc_support(false);
     match mode {
