@@ -117,7 +117,7 @@ impl identity::Host for Held {
 impl types::Host for Held {}
 
 /// At most [`LINE`] bytes, and whole characters.
-fn cut(mut message: String) -> String {
+pub(super) fn cut(mut message: String) -> String {
     if message.len() > LINE {
         let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);

@@ -16,7 +16,8 @@ use super::contract::sequor::plugin::types;
 use super::contract::{SchedulerPlugin, scheduler};
 use super::engine::{Engine, Mode};
 use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
-use super::host::Held;
+use super::host::{Held, cut};
+use super::invalid_answer::worth_keeping;
 use super::question::{Functions, in_nanos};
 use super::settings::Settings;
 use crate::config::units::Span;
@@ -153,7 +154,8 @@ impl Guest for Instance {
             keys: &keys,
         };
         let limit = self.at_leisure();
-        self.call(of("configure"), limit, |guest, _, store| guest.call_configure(store, &config, facts))
+        let said = self.call(of("configure"), limit, |guest, _, store| guest.call_configure(store, &config, facts))?;
+        Ok(said.map_err(cut))
     }
 
     fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
@@ -161,7 +163,10 @@ impl Guest for Instance {
         let asked = Call { hook: "plan", of: Some((see.len, "candidates")) };
         let said = self.call(asked, self.limit, |_, to, store| to.plan(store, instance, see))?;
         let Some(decision) = said else { return Ok(Decision::Default) };
-        let scheduler::Decision { fire, reject, reject_code, wake_us } = decision;
+        let scheduler::Decision { mut fire, mut reject, reject_code, wake_us } = decision;
+        let most = worth_keeping(see.len);
+        keep(&mut fire, most);
+        keep(&mut reject, most);
         (picks.fire, picks.reject, picks.code) = (fire, reject, reject_code);
         if picks.fire.is_empty() {
             return Ok(Decision::Wait(wake_us.map_or(Time::NEVER, |at| Time(in_nanos(at)))));
@@ -200,7 +205,8 @@ impl Guest for Instance {
 
     fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck> {
         let limit = self.at_leisure();
-        self.call(of("restore"), limit, |guest, _, store| guest.call_restore(store, saved))
+        let said = self.call(of("restore"), limit, |guest, _, store| guest.call_restore(store, saved))?;
+        Ok(said.map_err(cut))
     }
 
     fn memory(&self) -> u64 {
@@ -209,6 +215,14 @@ impl Guest for Instance {
 
     fn memory_limit(&self) -> u64 {
         self.store.data().memory.limit()
+    }
+}
+
+/// Keeps the first so many, and no memory for more.
+fn keep(picks: &mut Vec<u32>, most: usize) {
+    if picks.len() > most {
+        picks.truncate(most);
+        picks.shrink_to_fit();
     }
 }
 

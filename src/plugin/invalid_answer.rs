@@ -26,6 +26,12 @@ pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
     }
 }
 
+/// Of an answer to a question that shows so many, what is kept: whoever picks more than were shown picks one twice or one beyond them, and has
+/// done so by then.
+pub(super) fn worth_keeping(shown: u32) -> usize {
+    usize::try_from(shown).unwrap_or(usize::MAX).saturating_add(1)
+}
+
 /// The host's word for a fault.
 pub fn word(fault: Fault) -> &'static str {
     match fault {

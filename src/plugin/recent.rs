@@ -19,7 +19,7 @@ pub(super) struct Recent {
 
 impl Recent {
     /// Keeps a copy of this question, unless one was kept just now.
-    pub(super) fn keep(&mut self, now: Time, round: &Round) {
+    pub(super) fn keep(&mut self, now: Time, round: &mut Round) {
         if now < self.next {
             return;
         }
@@ -27,9 +27,11 @@ impl Recent {
         if self.rounds.len() >= MOST {
             self.rounds.pop_front();
         }
+        // What was answered is none of it.
+        let picks = std::mem::take(&mut round.picks);
         let mut kept = round.clone();
+        round.picks = picks;
         kept.news.clear();
-        kept.picks.clear();
         self.rounds.push_back(kept);
     }
 
