@@ -5,8 +5,13 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-/// Texts remembered.
+/// Texts remembered, and bytes of them.
 const MOST: usize = 1 << 16;
+const MOST_BYTES: usize = 8 << 20;
+/// Bytes of a text that is remembered. A longer one has a key as any other, and is no name that a plug-in could want to show.
+const LONGEST: usize = 4096;
+/// Texts that are spared at a time because they were met again, so that nobody waits while all are looked at.
+const SPARED: usize = 8;
 
 /// The 64-bit FNV-1a of a text in UTF-8. 0 is kept for "no such text".
 pub fn key(text: &str) -> u64 {
@@ -21,35 +26,64 @@ pub struct Texts(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    by_key: HashMap<u64, Box<str>>,
+    by_key: HashMap<u64, Text>,
     order: VecDeque<u64>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Text {
+    text: Box<str>,
+    /// It was met since it was put at the end of the order.
+    again: bool,
 }
 
 impl Texts {
     /// The key of a text, which is remembered.
     pub fn key(&self, text: &str) -> u64 {
         let key = key(text);
-        let mut known = self.0.lock();
-        let fresh = match known.by_key.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(text.into());
-                true
-            }
-            Entry::Occupied(_) => false,
-        };
-        if fresh {
-            known.order.push_back(key);
-            if known.order.len() > MOST
-                && let Some(oldest) = known.order.pop_front()
-            {
-                known.by_key.remove(&oldest);
-            }
+        if text.len() <= LONGEST {
+            self.0.lock().meet(key, text);
         }
         key
     }
 
     pub fn text(&self, key: u64) -> Option<String> {
-        self.0.lock().by_key.get(&key).map(ToString::to_string)
+        self.0.lock().by_key.get(&key).map(|known| known.text.to_string())
+    }
+}
+
+impl Known {
+    fn meet(&mut self, key: u64, text: &str) {
+        match self.by_key.entry(key) {
+            Entry::Vacant(place) => place.insert(Text { text: text.into(), again: false }),
+            Entry::Occupied(place) => {
+                place.into_mut().again = true;
+                return;
+            }
+        };
+        self.order.push_back(key);
+        self.bytes += text.len();
+        while self.order.len() > MOST || self.bytes > MOST_BYTES {
+            self.forget_one();
+        }
+    }
+
+    /// One that was not met for long: the first in order but for those that were met again.
+    fn forget_one(&mut self) {
+        for tried in 0.. {
+            let Some(first) = self.order.pop_front() else { return };
+            match self.by_key.get_mut(&first) {
+                Some(known) if known.again && tried < SPARED => {
+                    known.again = false;
+                    self.order.push_back(first);
+                }
+                _ => {
+                    self.bytes -= self.by_key.remove(&first).map_or(0, |known| known.text.len());
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -74,5 +108,37 @@ mod tests {
             texts.key(&n.to_string());
         }
         assert_eq!((texts.text(first), texts.text(key("7")).as_deref()), (None, Some("7")));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_there_is_room_for() {
+        let texts = Texts::default();
+        let long = "x".repeat(LONGEST + 1);
+        assert_eq!((texts.key(&long), texts.text(key(&long))), (key(&long), None));
+        let nth = |n: usize| format!("{n:LONGEST$}");
+        let fit = MOST_BYTES / LONGEST;
+        for n in 0..fit + 3 {
+            texts.key(&nth(n));
+        }
+        let known = |n| texts.text(key(&nth(n))).is_some();
+        assert_eq!((known(2), known(3), known(fit + 2)), (false, true, true));
+        let known = texts.0.lock();
+        assert_eq!((known.bytes, known.order.len()), (MOST_BYTES, fit));
+    }
+
+    #[test]
+    fn what_is_met_again_stays() {
+        let texts = Texts::default();
+        for n in 0..2 * MOST {
+            texts.key("everyday");
+            texts.key(&n.to_string());
+        }
+        assert_eq!(texts.text(key("everyday")).as_deref(), Some("everyday"));
+        // However many were met again, somebody goes.
+        for n in MOST..2 * MOST {
+            texts.key(&n.to_string());
+        }
+        texts.key("new");
+        assert_eq!(texts.0.lock().order.len(), MOST);
     }
 }
