@@ -285,8 +285,7 @@ impl Attachment {
         let wrong = std::mem::take(&mut *self.wrong.lock());
         let Some(folder) = &self.rounds else { return };
         for file in wrong {
-            let n = self.meter.lock().wrong();
-            let line = match file.write(folder, n) {
+            let line = match file.write(folder) {
                 Ok(path) => {
                     let (path, name) = (path.display(), self.journal.plugin());
                     format!("Replay: sequor simulate --replay-round {path} --policy {name}.wasm")

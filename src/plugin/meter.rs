@@ -14,8 +14,6 @@ pub(super) struct Meter {
     pub(super) calls: u64,
     pub(super) fallbacks: u64,
     pub(super) stale: u64,
-    /// Rounds written down.
-    written: u64,
     /// Rounds in which a shadow would have decided otherwise, and all rounds.
     pub(super) differs: (u64, u64),
     /// Calls by second: which second, and how many.
@@ -26,7 +24,7 @@ pub(super) struct Meter {
 impl Default for Meter {
     fn default() -> Self {
         let (seconds, times) = ([(0, 0); SECONDS + 1], [0; BUCKETS]);
-        Meter { calls: 0, fallbacks: 0, stale: 0, written: 0, differs: (0, 0), seconds, times }
+        Meter { calls: 0, fallbacks: 0, stale: 0, differs: (0, 0), seconds, times }
     }
 }
 
@@ -41,12 +39,6 @@ impl Meter {
         if let Some(count) = self.times.get_mut(bucket(took)) {
             *count += 1;
         }
-    }
-
-    /// One more round that went wrong; how many there were before.
-    pub(super) fn wrong(&mut self) -> u64 {
-        self.written += 1;
-        self.written - 1
     }
 
     /// Over the last full seconds.

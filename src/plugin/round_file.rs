@@ -1,26 +1,20 @@
 //! A question that went wrong, on disk, so that its author can put it again: what was asked, what was answered, what the core said of it. There
 //! are numbers in it, and neither tensors nor ids.
 
-use std::fs::DirBuilder;
-use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said, Time};
+use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Round, Said, Time};
 use serde::{Deserialize, Serialize};
 
 use super::guest::{Guest, Limits, Manifest, ModelFacts, Struck};
 use super::invalid_answer;
+use super::round_folder;
 use super::shown::Shown;
 
 /// The format's number.
 const FORMAT: u32 = 1;
-/// Files of one component that are kept: its last ones.
-const KEPT: u64 = 32;
-/// Files of all components; those written longest ago go first.
-const KEPT_IN_ALL: usize = 256;
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundFile {
@@ -129,20 +123,14 @@ impl RoundFile {
             fault: invalid_answer::word(wrong.fault).to_owned(),
             what: wrong.what.to_owned(),
             question: Question::of(round),
-            answer: said.and_then(|said| Answer::of(said, &round.picks)),
+            answer: said.and_then(|said| Answer::of(said, round)),
         }
     }
 
-    /// Writes it into a folder, as the n-th of its component; an older one goes.
-    pub fn write(&self, folder: &Path, n: u64) -> io::Result<PathBuf> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let path = folder.join(format!("{}-{}.json", self.sha256.get(..7).unwrap_or("unknown"), n % KEPT));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut file, self)?;
-        file.write_all(b"\n")?;
-        file.persist(&path).map_err(|e| e.error)?;
-        tidy(folder)?;
-        Ok(path)
+    /// Writes it into a folder, as the next of its component.
+    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
+        let component = self.sha256.get(..7).unwrap_or("unknown");
+        round_folder::write(folder, component, |to| Ok(serde_json::to_writer(to, self)?))
     }
 
     pub fn read(text: &str) -> Result<RoundFile, String> {
@@ -179,19 +167,8 @@ impl RoundFile {
         };
         let verdict =
             round.check(&said).map_err(|fault| Struck { fault, what: invalid_answer::sentence(&round, &said, fault) });
-        Again::Answered(Answer::of(&said, &round.picks).unwrap_or(Answer::Default), verdict)
+        Again::Answered(Answer::of(&said, &round).unwrap_or(Answer::Default), verdict)
     }
-}
-
-/// Removes what was written longest ago, beyond what is kept.
-fn tidy(folder: &Path) -> io::Result<()> {
-    let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(folder)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|e| e == "json"))
-        .filter_map(|path| Some((std::fs::symlink_metadata(&path).ok()?.modified().ok()?, path)))
-        .collect();
-    files.sort_unstable_by(|a, b| b.cmp(a));
-    files.into_iter().skip(KEPT_IN_ALL).try_for_each(|(_, path)| std::fs::remove_file(path))
 }
 
 impl Question {
@@ -228,13 +205,16 @@ impl Question {
 }
 
 impl Answer {
-    fn of(said: &Said, picks: &Picks) -> Option<Answer> {
+    fn of(said: &Said, round: &Round) -> Option<Answer> {
+        let (picks, most) = (&round.picks, invalid_answer::worth_keeping(round.see.len));
         let (reject, code) = (picks.reject.clone(), picks.code);
         match said {
             Said::Plan(Ok(Decision::Default)) => Some(Answer::Default),
             Said::Plan(Ok(Decision::Wait(Time(until_ns)))) => Some(Answer::Wait { until_ns: *until_ns, reject, code }),
             Said::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject, code }),
-            Said::Admit(Ok(answers)) => Some(Answer::Admit(answers.iter().copied().map(Admitted::from).collect())),
+            Said::Admit(Ok(answers)) => {
+                Some(Answer::Admit(answers.iter().take(most).copied().map(Admitted::from).collect()))
+            }
             Said::Plan(Err(_)) | Said::Admit(Err(_)) => None,
         }
     }
@@ -270,7 +250,7 @@ impl Facts {
 mod tests {
     use std::sync::Arc;
 
-    use sequor_core::Columns;
+    use sequor_core::{Columns, Picks};
 
     use super::*;
     use crate::plugin::in_text::{self, Heard};
@@ -307,7 +287,8 @@ mod tests {
         let mut round = round(3, 3);
         round.picks = Picks { fire: vec![97, 0], reject: vec![1], code: 9 };
         let file = file(&round, Some(&Said::Plan(Ok(Decision::Fire))));
-        let path = file.write(folder.path(), 35).unwrap();
+        std::fs::write(folder.path().join("3f2a91c-2.json"), "{}").unwrap();
+        let path = file.write(folder.path()).unwrap();
         assert_eq!(path.file_name().unwrap(), "3f2a91c-3.json");
         let read = RoundFile::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(read, file);
@@ -323,20 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_kept_and_no_more() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut file = file(&round(1, 1), None);
-        for n in 0..10 {
-            file.sha256 = format!("{n:07}");
-            for round in 0..KEPT + 8 {
-                file.write(folder.path(), round).unwrap();
-            }
-        }
-        let names: Vec<String> =
-            std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        assert_eq!(names.len(), KEPT_IN_ALL);
-        let of = |sha: &str| names.iter().filter(|name| name.starts_with(sha)).count();
-        assert_eq!((of("0000009"), of("0000000")), (32, 0), "the last ones");
+    fn of_a_long_admission_so_much_is_kept_as_shows_what_is_wrong_with_it() {
+        let victims = Box::new(Columns::default());
+        let asked = Asked::Admit { load: Load(0), room: vec![0], victims };
+        let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
+        let said = Said::Admit(Ok(vec![Admission::Defer; 100_000]));
+        let Some(Answer::Admit(kept)) = file(&round, Some(&said)).answer else { panic!() };
+        assert_eq!(kept.len(), 3);
+        assert_eq!(round.check(&said), Err(Fault::TooMany));
     }
 
     #[test]

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_round_is_put_again_and_judged() {
         let folder = tempfile::tempdir().unwrap();
-        let file = recorded().write(folder.path(), 1).unwrap();
+        let file = recorded().write(folder.path()).unwrap();
         let put = |guest: &Guest<'_>| {
             let path = folder.path().join("fair.wasm");
             std::fs::write(&path, guest.component()).unwrap();
