@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
 
+use super::line_budget::LineBudget;
+
 /// What a guest is told, once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
@@ -144,6 +146,11 @@ pub trait Guest: Send + fmt::Debug {
 
 /// What a guest may ask for.
 pub trait Services: Send + Sync + fmt::Debug {
+    /// What it may write, with all others whose lines are the same plug-in's. Without more it stands alone.
+    fn line_budget(&self) -> Arc<LineBudget> {
+        Arc::default()
+    }
+
     fn log(&self, level: u32, message: &str);
     fn metric_add(&self, name: &str, value: f64);
     fn key_text(&self, key: u64) -> Option<String>;

@@ -6,6 +6,7 @@ use super::attachment::Attachment;
 use super::driver::Driver;
 use super::guest::Services;
 use super::journal::{Journal, Level};
+use super::line_budget::LineBudget;
 use super::texts::Texts;
 use crate::telemetry::PluginMetrics;
 
@@ -29,6 +30,10 @@ impl GuestServices {
 }
 
 impl Services for GuestServices {
+    fn line_budget(&self) -> Arc<LineBudget> {
+        Arc::clone(self.journal.line_budget())
+    }
+
     fn log(&self, level: u32, message: &str) {
         self.journal.write(Level::of(level), message);
     }

@@ -10,14 +10,11 @@ use super::budget::{Memory, Timer};
 use super::clock_random::ClockAndRandom;
 use super::contract::sequor::plugin::{host, identity, types};
 use super::guest::{Limits, Services};
+use super::journal::{COUNTERS, is_counter};
+use super::line_budget::{LINES, Line, LineBudget};
 
 /// Bytes of a line, at most.
 const LINE: usize = 4096;
-/// Lines of a second, at most.
-const LINES: u32 = 100;
-/// Names of counters, at most, and bytes of one.
-const COUNTERS: usize = 32;
-const COUNTER: usize = 63;
 /// The level of an error.
 const ERROR: u32 = 0;
 
@@ -30,42 +27,27 @@ pub(super) struct Held {
     /// The last error it logged during this call: what it says of itself if it then falls.
     pub(super) cried: Option<String>,
     pub(super) clock_random: ClockAndRandom,
-    /// When the second began in which lines are counted.
-    second: Option<Duration>,
-    lines: u32,
-    dropped: u64,
+    lines: Arc<LineBudget>,
     counters: BTreeSet<String>,
 }
 
 impl Held {
     pub(super) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> Held {
         let memory = Memory::new(limits.memory);
-        let (second, counters) = (None, BTreeSet::new());
-        Held {
-            services,
-            timer: Timer::default(),
-            memory,
-            cried: None,
-            clock_random,
-            second,
-            lines: 0,
-            dropped: 0,
-            counters,
-        }
+        let (lines, counters) = (services.line_budget(), BTreeSet::new());
+        Held { services, timer: Timer::default(), memory, cried: None, clock_random, lines, counters }
     }
 
     /// Whether a line may still be written in this second, which `now` lies in.
-    fn may_write(&mut self, now: Duration) -> bool {
-        if self.second.is_none_or(|since| now.saturating_sub(since) >= Duration::from_secs(1)) {
-            (self.second, self.lines) = (Some(now), 0);
-            match std::mem::take(&mut self.dropped) {
-                0 => {}
-                n => self.services.log(1, &format!("{n} lines were dropped: more than {LINES} in a second")),
+    fn may_write(&self, now: Duration) -> bool {
+        match self.lines.take(now) {
+            Line::Dropped => return false,
+            Line::Written(0) => {}
+            Line::Written(n) => {
+                self.services.log(1, &format!("{n} lines were dropped: more than {LINES} in a second"));
             }
         }
-        self.lines += 1;
-        self.dropped += u64::from(self.lines > LINES);
-        self.lines <= LINES
+        true
     }
 
     fn counts(&mut self, name: &str) -> bool {
@@ -84,7 +66,7 @@ impl host::Host for Held {
     fn log(&mut self, level: u32, message: String) -> Result<()> {
         self.timer.look()?;
         let message = cut(message);
-        if self.may_write(self.clock_random.monotonic()) {
+        if self.may_write(self.clock_random.wall()) {
             self.services.log(level, &message);
         }
         if level == ERROR {
@@ -125,12 +107,6 @@ pub(super) fn cut(mut message: String) -> String {
     message
 }
 
-/// `[a-z][a-z0-9_]{0,62}`
-fn is_counter(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    name.len() <= COUNTER && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
-}
-
 #[cfg(test)]
 mod tests {
     use host::Host;
@@ -154,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_dropped_and_counted() {
-        let (mut held, heard) = held();
+        let (held, heard) = held();
         let begin = Duration::from_secs(5);
         assert_eq!((0..250).filter(|_| held.may_write(begin)).count(), 100);
         assert!(held.may_write(begin + Duration::from_secs(1)));
@@ -162,6 +138,30 @@ mod tests {
             heard.lines.lock().as_slice(),
             [(1, "150 lines were dropped: more than 100 in a second".to_owned())]
         );
+    }
+
+    #[test]
+    fn instances_of_a_plug_in_share_its_lines() {
+        #[derive(Debug, Default)]
+        struct Shared(Arc<LineBudget>);
+        impl Services for Shared {
+            fn line_budget(&self) -> Arc<LineBudget> {
+                Arc::clone(&self.0)
+            }
+            fn log(&self, _: u32, _: &str) {}
+            fn metric_add(&self, _: &str, _: f64) {}
+            fn key_text(&self, _: u64) -> Option<String> {
+                None
+            }
+            fn sequence_text(&self, _: u64) -> Option<String> {
+                None
+            }
+        }
+        let services = Arc::new(Shared::default());
+        let instance = || Held::new(services.clone(), Limits::default(), ClockAndRandom::default());
+        let now = Duration::from_secs(5);
+        let counts = [instance(), instance()].map(|held| (0..80).filter(|_| held.may_write(now)).count());
+        assert_eq!(counts, [80, 20]);
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! The last lines that a plug-in wrote, or that were written of it; they go to the server's log as well.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use super::line_budget::LineBudget;
 use super::report::LogLine;
 
 const MOST: usize = 1000;
 
-/// Counters a plug-in may have.
-const COUNTERS: usize = 32;
+/// Counters a plug-in may have, and bytes of a name of one.
+pub(super) const COUNTERS: usize = 32;
+const COUNTER: usize = 63;
 
 /// The contract's levels, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,8 @@ impl Level {
 pub struct Journal {
     plugin: String,
     lines: Mutex<Lines>,
+    /// What its guests may write.
+    line_budget: Arc<LineBudget>,
     /// The plug-in's own counters.
     counters: Mutex<BTreeMap<String, f64>>,
 }
@@ -57,7 +62,12 @@ struct Lines {
 
 impl Journal {
     pub fn new(plugin: &str) -> Journal {
-        Journal { plugin: plugin.to_owned(), lines: Mutex::default(), counters: Mutex::default() }
+        let (lines, line_budget, counters) = Default::default();
+        Journal { plugin: plugin.to_owned(), lines, line_budget, counters }
+    }
+
+    pub(super) fn line_budget(&self) -> &Arc<LineBudget> {
+        &self.line_budget
     }
 
     pub fn plugin(&self) -> &str {
@@ -84,11 +94,8 @@ impl Journal {
     /// Adds to a counter of the plug-in's own, and says whether it did: what breaks the contract's rules counts nothing.
     pub fn count(&self, name: &str, value: f64) -> bool {
         let mut counters = self.counters.lock();
-        let is_name = name.len() <= 63
-            && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         let room = counters.len() < COUNTERS || counters.contains_key(name);
-        let counts = is_name && room && value.is_finite() && value >= 0.0;
+        let counts = is_counter(name) && room && value.is_finite() && value >= 0.0;
         if counts {
             *counters.entry(name.to_owned()).or_default() += value;
         }
@@ -103,6 +110,12 @@ impl Journal {
     pub fn after(&self, serial: u64) -> Vec<LogLine> {
         self.lines.lock().kept.iter().filter(|line| line.serial > serial).cloned().collect()
     }
+}
+
+/// `[a-z][a-z0-9_]{0,62}`
+pub(super) fn is_counter(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.len() <= COUNTER && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
 }
 
 #[cfg(test)]

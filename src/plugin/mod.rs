@@ -11,7 +11,7 @@
 //!   new version on.
 //! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `maintenance`:
 //!   the thread that looks after them · `files`, `watch`: their folder · `model_files`: where models name them.
-//! - `journal`, `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
+//! - `journal` (`line_budget`: how much), `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
 //!
@@ -48,6 +48,7 @@ pub mod instance;
 mod invalid_answer;
 mod journal;
 mod lane;
+mod line_budget;
 mod load_link;
 pub mod loader;
 mod maintenance;
