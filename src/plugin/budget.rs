@@ -6,6 +6,7 @@ use nix::time::ClockId;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 
 use super::guest::{AT_START, room};
+use super::urgency;
 
 /// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
 pub(super) const FUEL_A_NANO: u64 = 8;
@@ -28,6 +29,7 @@ impl Timer {
     }
 
     pub(super) fn tick(&mut self) -> UpdateDeadline {
+        urgency::takes_long();
         self.tick_at(own_time())
     }
 

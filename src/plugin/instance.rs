@@ -19,6 +19,7 @@ use super::guest::{Events, Guest, Limits, ModelFacts, Services, Struck};
 use super::host::Held;
 use super::question::{Functions, in_nanos};
 use super::settings::Settings;
+use super::urgency;
 use crate::config::units::Span;
 
 /// What is not in the way of a request (starting, configuring, saving, restoring) may take so many times the limit of a plan.
@@ -78,6 +79,7 @@ impl Instance {
         let guest = self.plugin.sequor_plugin_scheduler();
         let said = call(guest, self.questions, &mut self.store);
         drop(running);
+        urgency::call_over();
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
         }
