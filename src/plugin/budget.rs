@@ -7,6 +7,7 @@ use wasmtime::{ResourceLimiter, Trap, UpdateDeadline};
 
 use super::call_clock::CallClock;
 use super::guest::{AT_START, room};
+use super::urgency;
 
 /// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
 pub(super) const FUEL_A_NANO: u64 = 8;
@@ -53,6 +54,7 @@ impl Timer {
     }
 
     pub(super) fn tick(&mut self) -> UpdateDeadline {
+        urgency::takes_long();
         self.tick_at(own_time())
     }
 

@@ -20,6 +20,7 @@ use super::host::{Held, cut};
 use super::invalid_answer::worth_keeping;
 use super::question::{Functions, in_nanos};
 use super::settings::Settings;
+use super::urgency;
 use crate::config::units::Span;
 
 /// What is not in the way of a request (starting, configuring, saving, restoring) may take so many times the limit of a plan.
@@ -88,6 +89,7 @@ impl Instance {
         let said = call(guest, self.questions, &mut self.store);
         let said = in_time(&mut self.store, said);
         drop(running);
+        urgency::call_over();
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
         }

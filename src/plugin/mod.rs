@@ -21,7 +21,8 @@
 //!   operators add (`clock_random` is behind some), `refused` why a file is none, [`manifest`] and `settings` what it says of itself, [`cache`] compiled code on disk.
 //! - [`loader`]: files in, plug-ins out.
 //! - [`instance`]: a running one, `source`: where it is started. `host` is what it may call, `question` how it is asked.
-//! - a call: `budget` is what it may use, `call_clock` what is seen of its time, `call_fault` what it died of; [`round_file`]: one that went wrong, to be put again; `round_folder`: where it lies; `shown`: its columns.
+//! - a call: `budget` is what it may use, `call_clock` what is seen of its time, `urgency` how its thread stands to others while it takes long,
+//!   `call_fault` what it died of; [`round_file`]: one that went wrong, to be put again; `round_folder`: where it lies; `shown`: its columns.
 
 mod attachment;
 mod background;
@@ -75,6 +76,7 @@ mod stored;
 mod tests;
 pub mod texts;
 mod ticker;
+mod urgency;
 mod versions;
 mod watch;
 mod when;
