@@ -51,7 +51,7 @@ impl CallClocks {
 impl Seen {
     fn tick(&self) {
         let call = self.call.load(Ordering::Acquire);
-        if call % 2 == 0 || self.met.load(Ordering::Relaxed) == call {
+        if call.is_multiple_of(2) || self.met.load(Ordering::Relaxed) == call {
             return;
         }
         // Should the call be over by now, this is of no call: nobody asks what was noted of one that is over.
