@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Problem;
-use super::machine::{Machine, ask, run};
+use super::apt::Apt;
+use super::machine::{Machine, ask};
 
 /// Packages whose names carry no version; the others are found through what these depend on.
 const PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
+
+/// The oldest Rust that the kit compiles with, as its own `rust-version` says.
+const NEEDED: (u32, u32) = (1, 87);
 
 /// The unpacked packages, and the linker that goes with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,24 +52,38 @@ impl Debian {
     }
 }
 
-/// Finds the unpacked packages, or fetches and unpacks them.
+/// Finds the unpacked packages, or fetches and unpacks them: also in place of those that are too old for the kit.
 pub(super) fn ensure(folder: &Path, machine: &Machine) -> Result<Debian, Problem> {
     let root = machine.cache.join("debian-rust");
-    let mut debian = Debian { version: String::new(), linker: linker(folder)?, root };
-    if let Some(version) = version(&debian) {
+    let debian = Debian { version: String::new(), linker: linker(folder)?, root };
+    if let Some(version) = version(&debian).filter(|version| suffices(version)) {
         return Ok(Debian { version, ..debian });
     }
     fetch(&debian.root, machine)?;
-    debian.version = version(&debian).ok_or_else(|| Problem::file(debian.rustc(), "does not run on this machine"))?;
-    Ok(debian)
+    let version = version(&debian).ok_or_else(|| Problem::file(debian.rustc(), "does not run on this machine"))?;
+    if suffices(&version) {
+        return Ok(Debian { version, ..debian });
+    }
+    let (major, minor) = NEEDED;
+    let get = "rustup target add wasm32-unknown-unknown, or, in apt's sources, Debian's security updates";
+    Err(Problem::Missing(format!(
+        "no compiler for WebAssembly: Debian's is {version}, and the kit needs {major}.{minor}. To get one: {get}"
+    )))
 }
 
 fn version(debian: &Debian) -> Option<String> {
     ask(Command::new(debian.rustc()).arg("--version").env("LD_LIBRARY_PATH", debian.libraries()))
 }
 
+/// Whether a compiler that says this of itself is as new as the kit needs it.
+fn suffices(version: &str) -> bool {
+    let number = version.split(' ').nth(1).unwrap_or_default();
+    let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
+    parts.next().zip(parts.next()).is_some_and(|version| version >= NEEDED)
+}
+
 /// Rustup's rustc brings a linker for WebAssembly; Debian's does not.
-fn linker(folder: &Path) -> Result<PathBuf, Problem> {
+pub(super) fn linker(folder: &Path) -> Result<PathBuf, Problem> {
     let host = format!("lib/rustlib/{}-unknown-linux-gnu/bin/rust-lld", std::env::consts::ARCH);
     let found = sysroot(folder).map(|root| root.join(host)).filter(|linker| linker.is_file());
     found.ok_or_else(|| {
@@ -74,53 +92,38 @@ fn linker(folder: &Path) -> Result<PathBuf, Problem> {
 }
 
 fn fetch(root: &Path, machine: &Machine) -> Result<(), Problem> {
-    let packages = packages()?;
-    (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let parent = root.parent().unwrap_or(root);
     std::fs::create_dir_all(parent)?;
+    (machine.say)("asking Debian for its packages ...");
+    let apt = Apt::update(parent)?;
+    let packages = packages(&apt)?;
+    (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let unpacked = tempfile::Builder::new().prefix("debian-rust-").tempdir_in(parent)?;
-    let options = ["-qq", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30", "download"];
-    let hint = "; if it knows no such package: apt-get update";
-    run(Command::new("apt-get").args(options).args(&packages).current_dir(unpacked.path()), hint)?;
-    (machine.say)("unpacking ...");
-    for entry in std::fs::read_dir(unpacked.path())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "deb") {
-            run(Command::new("dpkg").arg("-x").arg(&path).arg(unpacked.path()), "")?;
-            std::fs::remove_file(&path)?;
-        }
+    apt.unpack(&packages, unpacked.path())?;
+    if root.exists() {
+        // Whoever still compiles with what was there goes on with it; it is gone once this is through.
+        let _ = std::fs::rename(root, apt.scratch().join("before"));
     }
-    // Whoever was faster has the same.
     match std::fs::rename(unpacked.path(), root) {
         Ok(()) => {
             let _ = unpacked.keep();
             Ok(())
         }
+        // Whoever was faster has the same.
         Err(_) if root.join("usr/bin/rustc").is_file() => Ok(()),
         Err(e) => Err(Problem::file(root, e)),
     }
 }
 
 /// The compiler, its library with the version in its name, and the LLVM it was linked with.
-fn packages() -> Result<Vec<String>, Problem> {
+fn packages(apt: &Apt) -> Result<Vec<String>, Problem> {
     let missing = |what: &str| {
-        let get = "rustup target add wasm32-unknown-unknown, or apt-get update and a Debian that has rustc-web";
+        let get = "rustup target add wasm32-unknown-unknown, or a Debian that has rustc-web";
         Problem::Missing(format!("no compiler for WebAssembly: apt knows no {what}. To get one: {get}"))
     };
-    let std = depends("libstd-rust-web-dev", "libstd-rust-web-").ok_or_else(|| missing("libstd-rust-web-dev"))?;
-    let llvm = depends(&std, "libllvm").ok_or_else(|| missing("libllvm"))?;
+    let std = apt.depends("libstd-rust-web-dev", "libstd-rust-web-").ok_or_else(|| missing("libstd-rust-web-dev"))?;
+    let llvm = apt.depends(&std, "libllvm").ok_or_else(|| missing("libllvm"))?;
     Ok(PACKAGES.into_iter().map(str::to_owned).chain([std, llvm]).collect())
-}
-
-/// The package of this prefix that another one depends on.
-fn depends(package: &str, prefix: &str) -> Option<String> {
-    let listed = ask(Command::new("apt-cache").args(["depends", package]))?;
-    dependency(&listed, prefix)
-}
-
-fn dependency(listed: &str, prefix: &str) -> Option<String> {
-    let names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    names.map(str::trim).find(|name| name.starts_with(prefix)).map(str::to_owned)
 }
 
 /// Where the compiler that builds this folder lies.
@@ -133,9 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_found_through_what_others_depend_on() {
-        let listed = "libstd-rust-web-1.96\n  Depends: libc6\n  Depends: libllvm22\n  Conflicts: <rustup>\n";
-        assert_eq!(dependency(listed, "libllvm"), Some("libllvm22".to_owned()));
-        assert_eq!(dependency(listed, "libstd"), None);
+    fn a_compiler_is_as_new_as_the_kit_says() {
+        let said = [
+            "rustc 1.85.0 (4d91de4e4 2025-02-17) (built from a source tarball)",
+            "rustc 1.87.0",
+            "rustc 2.0.0-nightly",
+            "",
+            "cc",
+        ];
+        assert_eq!(said.map(suffices), [false, true, true, false, false]);
+        let kit = include_str!("../../plugins/sdk/Cargo.toml");
+        assert!(kit.contains(&format!("rust-version = \"{}.{}\"", NEEDED.0, NEEDED.1)), "{NEEDED:?}");
     }
 }

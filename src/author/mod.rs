@@ -6,7 +6,7 @@
 //! - [`project`]: a plug-in's folder: which language, what it is called.
 //! - [`language`]: what a language must offer · [`languages`]: the table of all · `files`: how files are read and written.
 //! - [`machine`]: where this machine keeps things, and how other programs are run.
-//! - [`rust`]: a component from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly.
+//! - [`rust`]: a component from Rust; [`debian`]: the compiler where rustup has no target for WebAssembly, by way of `apt`.
 //! - [`python`], [`javascript`], [`c`]: components from those.
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
@@ -15,6 +15,7 @@
 //! - [`doctor`]: what this machine has.
 //! - [`build`]: all of it in order.
 
+mod apt;
 pub mod build;
 pub mod c;
 pub mod component;

@@ -49,11 +49,12 @@ impl Language for Rust {
         if !debian && !machine.frozen_rustup && ask(Command::new("rustup").arg("--version")).is_some() {
             return Found::Fetched(format!("rustup target add {TARGET}"));
         }
-        match ask(Command::new("apt-cache").args(["show", "rustc-web"])) {
-            Some(_) => {
+        let apt = ask(Command::new("apt-cache").args(["show", "rustc-web"])).is_some();
+        match debian::linker(here) {
+            Ok(_) if apt => {
                 Found::Fetched("Debian's compiler, 137 MB, and a standard library built from its sources".to_owned())
             }
-            None => Found::Missing(format!("rustup target add {TARGET}")),
+            _ => Found::Missing(format!("rustup target add {TARGET}")),
         }
     }
 

@@ -290,7 +290,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.give_back(now, finished);
-        let actions = table.settle();
+        let actions = self.settle(&mut table);
         drop(table);
         self.act(actions, now);
     }

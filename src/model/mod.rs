@@ -46,6 +46,9 @@ mod pending;
 mod pipelined;
 mod placement;
 mod placing;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod plugin_admission_tests;
 mod plugin_driver;
 mod plugin_files;
 #[cfg(test)]

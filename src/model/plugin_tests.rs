@@ -258,15 +258,6 @@ fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
 }
 
 #[test]
-fn who_gets_a_slot_is_asked_by_an_instances_thread() {
-    let rig = Rig::new(&["admit"]);
-    rig.fixture.repository.attach(&attach("admit"), BY).unwrap();
-    (1..=3).for_each(|id| rig.sequence(id));
-    let shown = rig.fixture.repository.show("admit").unwrap().attached.remove(0);
-    assert_eq!((shown.fallbacks, shown.strikes, shown.calls >= 12), (0, 0, true));
-}
-
-#[test]
 fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
     let rig = Rig::new(&["first", "all"]);
     let repository: &dyn Plugins = &rig.fixture.repository;

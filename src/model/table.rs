@@ -152,11 +152,10 @@ impl Table {
     pub(super) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: Said) -> Step {
         let planned = matches!(said, Said::Plan(_));
         let next = self.core.answer(now, round, said, &mut self.effects);
-        if planned {
-            return self.step(now, who, next);
-        }
-        self.take_effects();
-        self.next(now, who)
+        // After an admission a batch comes first, whatever else is to be decided: where sequences come and go faster than somebody answers
+        // who of them gets a slot, nothing would ever run.
+        let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
+        self.step(now, who, next)
     }
 
     fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {

@@ -22,6 +22,19 @@ pub(crate) struct Script {
     pub(crate) configure: Option<String>,
     /// Features of the last question.
     pub(crate) saw: (Vec<f64>, Vec<u64>),
+    /// Plans there had been at each admission.
+    pub(crate) plans_at_admit: Vec<u64>,
+    pub(crate) meanwhile: Meanwhile,
+}
+
+/// What goes on while a guest says who gets a slot.
+#[derive(Clone, Default)]
+pub(crate) struct Meanwhile(pub(crate) Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -132,7 +145,13 @@ impl Guest for Puppet {
     }
 
     fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
-        match self.0.lock().does {
+        let mut script = self.0.lock();
+        let plans = script.plans;
+        script.plans_at_admit.push(plans);
+        let (does, meanwhile) = (script.does, script.meanwhile.clone());
+        drop(script);
+        meanwhile.0.inspect(|meanwhile| meanwhile());
+        match does {
             Does::AdmitTrap => struck(Fault::Trap),
             Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
             _ => Ok(vec![Admission::Take { instance: 0 }; see.len as usize]),

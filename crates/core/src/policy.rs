@@ -120,6 +120,14 @@ pub struct Hooks {
     pub keys: u8,
 }
 
+impl Hooks {
+    /// Candidates it is shown at most, of whatever kind, where a load shows no more than this.
+    #[must_use]
+    pub fn shown(&self, limit: u32) -> u32 {
+        if self.window == 0 { limit } else { self.window.min(limit) }
+    }
+}
+
 /// What a policy picks, as indices into what it saw. Comes empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Picks {

@@ -8,7 +8,7 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::Planned;
-use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
+use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks, columns};
 use crate::request::Stage as At;
 use crate::round::{Asked, Candidate, Round, Said};
 use crate::sequence::Stage;
@@ -22,8 +22,7 @@ impl Core {
         let mut round = self.round(who.load, id, Asked::Plan(who), hooks);
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
         let limit = self.load(who.load).map_or(0, |l| l.spec.limits.candidates);
-        let window = if hooks.window == 0 { limit } else { hooks.window.min(limit) };
-        self.fill(now, who, Hooks { window, ..hooks }, &mut see, &mut keys);
+        self.fill(now, who, Hooks { window: hooks.shown(limit), ..hooks }, &mut see, &mut keys);
         (round.see, round.keys) = (see, keys);
         if let Some(instance) = self.instance_mut(who) {
             instance.asked = Some(id);
@@ -231,13 +230,13 @@ impl Core {
             return None;
         };
         let room = state.room();
-        let window = state.spec.limits.candidates as usize;
+        let window = hooks.shown(state.spec.limits.candidates) as usize;
         let heads: Vec<u32> = self.seq_links.iter(&state.backlog).take(window).collect();
         let idle: Vec<u32> = self.seq_links.iter(&state.idle).take(window).collect();
         let mut victims = Columns { now: now.0, ..Columns::default() };
         let mut behind = Vec::new();
         for seq in idle.into_iter().filter_map(|ix| self.seqs.key_at(ix)) {
-            self.show_victim(seq, &mut victims);
+            self.show_victim(seq, hooks, &mut victims);
             behind.push(seq);
         }
         victims.len = u32::try_from(behind.len()).unwrap_or(u32::MAX);
@@ -260,13 +259,24 @@ impl Core {
     }
 
     /// What a policy may know of an idle sequence: who, where, how large, and since when (in `ready`).
-    fn show_victim(&self, seq: Seq, see: &mut Columns) {
+    fn show_victim(&self, seq: Seq, hooks: Hooks, see: &mut Columns) {
         let Some(s) = self.seqs.get(seq) else { return };
-        see.seq.push(seq.handle());
-        see.step.push(s.step);
-        see.slot.push(s.seat.map_or(u32::MAX, |(_, slot)| slot.ix));
-        see.ready.push(s.touched.0);
-        see.state_bytes.push(s.state_bytes);
+        let asked = |column: u32| hooks.columns & column != 0;
+        if asked(columns::SEQ) {
+            see.seq.push(seq.handle());
+        }
+        if asked(columns::STEP) {
+            see.step.push(s.step);
+        }
+        if asked(columns::SLOT) {
+            see.slot.push(s.seat.map_or(u32::MAX, |(_, slot)| slot.ix));
+        }
+        if asked(columns::READY) {
+            see.ready.push(s.touched.0);
+        }
+        if asked(columns::STATE_BYTES) {
+            see.state_bytes.push(s.state_bytes);
+        }
     }
 
     fn admitted(

@@ -253,3 +253,20 @@ fn a_retired_load_lets_go_after_its_last_stateless_answer() {
     assert!(rig.seen.iter().any(|e| matches!(e, Effect::Wake(_))), "{:?}", rig.seen);
     assert!(matches!(rig.next(), Next::Gone));
 }
+
+/// What a policy asked to see holds for whoever waits for a slot, and for whoever could lose one, as well.
+#[test]
+fn an_admission_shows_no_more_than_was_asked_for() {
+    let few = Hooks { columns: policy::columns::STEP, window: 1, ..ASKS };
+    let mut rig = Rig::new(LoadSpec { idle_soft: Some(ms(10)), external: Some(few), ..spec(oldest(2), 2) });
+    rig.submit(1, true, false);
+    rig.submit(2, true, false);
+    rig.wait(1000);
+    rig.drain();
+    rig.submit(3, true, false);
+    rig.submit(4, true, false);
+    let round = rig.core.consult(rig.now, Load(0)).expect("a question");
+    let Asked::Admit { victims, .. } = &round.asked else { panic!("{round:?}") };
+    assert_eq!((round.see.len, round.see.not_shown, victims.len), (1, 1, 1));
+    assert_eq!((victims.step.len(), victims.seq.len(), victims.ready.len(), victims.slot.len()), (1, 0, 0, 0));
+}

@@ -147,7 +147,9 @@ impl World {
         let load = usize::from(load.0);
         let doubled = self.questions.iter().any(|q| q.load == load && !q.old);
         hold!(!doubled, "one admission question at a time", "load {load}");
-        let window = self.refer.loads[load].spec.limits.candidates as usize;
+        let of = &self.refer.loads[load];
+        let hooks = of.external.expect("a policy that admits");
+        let window = hooks.shown(of.spec.limits.candidates) as usize;
         let heads: Vec<Req> =
             self.refer.backlog(load).into_iter().take(window).map(|n| self.refer.seq(n).queue[0]).collect();
         let idle: Vec<N> = self.refer.idle(load).into_iter().take(window).collect();

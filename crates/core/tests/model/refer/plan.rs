@@ -158,8 +158,7 @@ impl Refer {
 
     pub fn shown(&self, load: usize, inst: usize) -> Vec<Shown> {
         let l = &self.loads[load];
-        let asked = l.external.map_or(0, |h| h.window);
-        let window = if asked == 0 { l.spec.limits.candidates } else { asked.min(l.spec.limits.candidates) };
+        let window = l.external.unwrap_or_default().shown(l.spec.limits.candidates);
         self.ready(load, inst).into_iter().take(window as usize).map(|r| self.show(r)).collect()
     }
 
