@@ -86,7 +86,8 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     let mut command = Command::new(zig);
     command.args(["-m", "ziglang"]).args(OPTIONS).arg(&kit);
     command.arg(folder.join("plugin.c")).args(["sequor.c", "scheduler_plugin.c"].map(|file| kit.join(file)));
-    run(command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig")), "")?;
+    let command = command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig"));
+    run(command, "").map_err(called_zig)?;
     let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
     let path = folder.join("plugin.c");
     let wrong = |what| Problem::Component { path: path.clone(), what };
@@ -94,6 +95,14 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     on_its_own(&bytes).map_err(wrong)?;
     typed(&mut bytes).map_err(wrong)?;
     component::from_module(&path, &bytes)
+}
+
+/// Zig is a package of Python's; who reads of it knows it by its own name.
+fn called_zig(problem: Problem) -> Problem {
+    match problem {
+        Problem::Failed { status, hint, .. } => Problem::Failed { program: "zig cc".to_owned(), status, hint },
+        other => other,
+    }
 }
 
 /// The module without what debuggers read: a megabyte of zig's library, with the paths of this machine in it. The names of functions stay, so that a

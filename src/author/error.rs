@@ -8,6 +8,9 @@ use std::path::PathBuf;
 pub enum Problem {
     #[error("{}: {what}", path.display())]
     File { path: PathBuf, what: String },
+    /// A text is wrong at the place that is named.
+    #[error("{0}")]
+    Text(String),
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A program that is needed is not there.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Language, Problem, languages};
+use crate::config::toml_file;
 
 /// The lines of a plugin.toml that building needs; the rest is for whoever loads the component.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -46,7 +47,7 @@ impl Project {
 
 fn manifest(path: &Path) -> Result<Manifest, Problem> {
     let text = std::fs::read_to_string(path).map_err(|e| Problem::file(path, e))?;
-    let header: Header = toml::from_str(&text).map_err(|e| Problem::file(path, e.message()))?;
+    let header: Header = toml_file::read(path, &text).map_err(|fault| Problem::Text(fault.to_string()))?;
     if !is_name(&header.name) {
         return Err(Problem::file(path, format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name)));
     }
@@ -78,6 +79,8 @@ mod tests {
         assert!(open().unwrap_err().contains("\"Fair\" is no name"));
         manifest("name = \"fair\"\nworld = \"processor\"\n");
         assert!(open().unwrap_err().contains("there is no world \"processor\""));
+        manifest("name = \"fair\"\nwants = [\n");
+        assert!(open().unwrap_err().contains("plugin.toml:2:"), "{:?}", open());
         manifest("name = \"fair\"\nworld = \"scheduler\"\nversion = \"1\"\n");
         let project = open().unwrap();
         assert_eq!((project.language.name(), project.manifests[0].name.as_str()), ("python", "fair"));

@@ -15,7 +15,10 @@ pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), P
         return Err(Problem::file(folder, format!("\"{name}\" is no name: [a-z][a-z0-9-]*, at most 63 long")));
     }
     if folder.exists() {
-        return Err(Problem::file(folder, "is there already"));
+        return Err(Problem::file(
+            folder,
+            "is there already: take another name, or say with --dir where the folder goes",
+        ));
     }
     for (path, text) in COMMON.iter().chain(language.template()) {
         let path = folder.join(path);
@@ -51,7 +54,7 @@ mod tests {
             assert_eq!((project.language.name(), project.manifests[0].name.as_str()), (language.name(), "mine"));
             let declared = Declared::read(Path::new("plugin.toml"), &project.manifests[0].text).unwrap();
             assert_eq!(declared.manifest.hooks.window, language.window().unwrap_or(0));
-            assert!(write("mine", language, &folder).unwrap_err().to_string().ends_with("is there already"));
+            assert!(write("mine", language, &folder).unwrap_err().to_string().contains("is there already: "));
         }
         assert!(write("Mine", named("rust").unwrap(), &scratch.path().join("x")).is_err());
     }

@@ -11,7 +11,7 @@ use sequor_core::{Columns, Decision, Hooks, Picks};
 use super::{Machine, Problem};
 use crate::plugin::cache::{COMPILED, Cache};
 use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
-use crate::plugin::{Component, Engine, Grants, Mode};
+use crate::plugin::{Component, Engine, Grants, Mode, Refused};
 
 /// What it is tried with.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,11 @@ impl Trial {
         let began = Instant::now();
         let component = Component::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.
-        let component = component.map_err(|refused| Problem::Missing(refused.to_string()))?;
+        let component = component.map_err(|refused| {
+            let build =
+                if matches!(refused, Refused::Foreign(_)) { "; sequor plugin build makes a component" } else { "" };
+            Problem::Missing(format!("{refused}{build}"))
+        })?;
         let loading = began.elapsed();
         // A feature's type is for the model to say: it is there as both.
         let features: Vec<String> = component.manifest().features.iter().take(4).cloned().collect();

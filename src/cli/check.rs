@@ -12,7 +12,10 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{Finding, Good, Report};
+use super::plugin::check::tried;
+use super::plugin::machine;
 use super::{Failed, launch, serve};
+use crate::author::trial::Terms;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
 use crate::config::model::versions;
@@ -20,6 +23,9 @@ use crate::config::server::{Given, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
+use crate::plugin::Grants;
+use crate::plugin::guest::Limits;
+use crate::plugin::report::Plugins as _;
 use crate::telemetry::Metrics;
 
 pub(super) fn command() -> Command {
@@ -127,7 +133,25 @@ fn model(
             }
         }
     }
+    plugins(&repository, settings, report)?;
     repository.stop();
+    Ok(())
+}
+
+/// The plug-ins that decide for a repository's models, each told of once and tried as `sequor plugin check` tries them.
+fn plugins(repository: &Repository, settings: &Settings, report: &mut Report) -> Result<(), Failed> {
+    let said = &settings.plugins;
+    let grants = Grants::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    for plugin in repository.list() {
+        if !report.plugins.insert(plugin.name.clone()) {
+            continue;
+        }
+        let file = format!("{}.wasm", plugin.name);
+        let config = plugin.attached.first().map(|at| at.config.clone()).unwrap_or_default();
+        let limits = Limits { time: said.time.0, memory: said.memory.map(|size| size.0) };
+        let tried = tried(&said.dir.join(&file), Terms { config, limits, grants }, &machine());
+        report.push(Finding::plugin(file, tried.as_ref().map_err(Clone::clone)));
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
-use crate::config::server::{Settings, file};
+use crate::config::server::{Settings, Shown, file};
 use crate::model::{Options, Repository};
 use crate::server::{Addresses, AdminOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles};
 use crate::telemetry::Metrics;
@@ -97,7 +97,7 @@ pub(super) fn server_options(
         peek: settings.admin.peek,
         node: settings.node.clone(),
         runtime: format!("onnxruntime {}", library.version),
-        settings: settings.shown.clone(),
+        settings: shown(settings),
     };
     Ok(ServerOptions {
         limits: api::Limits {
@@ -115,6 +115,16 @@ pub(super) fn server_options(
         tls,
         admin: AdminOptions { keys, serves },
     })
+}
+
+/// The settings as operators read them: where the folder of plug-ins is, whatever folder they ask from.
+fn shown(settings: &Settings) -> Vec<Shown> {
+    let mut shown = settings.shown.clone();
+    let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());
+    if let Some((folder, row)) = folder.zip(shown.iter_mut().find(|row| row.key == "plugins.dir")) {
+        row.value = toml::Value::String(folder.display().to_string()).to_string();
+    }
+    shown
 }
 
 /// A path that is given.

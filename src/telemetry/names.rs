@@ -90,23 +90,23 @@ impl Triton {
         let counter = Counter::default;
         let (gauge, level) = (Gauge::default as fn() -> Gauge, Level::default as fn() -> Level);
         Triton {
-            gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU in use", gauge),
-            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Memory of a GPU that is taken, whoever took it", gauge),
+            gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU that models run on", gauge),
+            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Memory of a GPU that is in use, whoever uses it", gauge),
             gpu_utilization: family(r, "nv_gpu_utilization", "How busy a GPU is, from 0 to 1", level),
-            gpu_power: family(r, "nv_gpu_power_usage", "Power that a GPU takes, in watts", level),
-            gpu_power_limit: family(r, "nv_gpu_power_limit", "Power that a GPU may take, in watts", level),
+            gpu_power: family(r, "nv_gpu_power_usage", "Power that a GPU draws, in watts", level),
+            gpu_power_limit: family(r, "nv_gpu_power_limit", "Power that a GPU may draw, in watts", level),
             gpu_energy: family(
                 r,
                 "nv_energy_consumption",
-                "Energy a GPU took since its driver began, in joules",
+                "Energy a GPU has used since its driver started, in joules",
                 level,
             ),
             success: family(r, "nv_inference_request_success", "Requests answered with outputs", counter),
             failure: family(r, "nv_inference_request_failure", "Queued requests answered with an error", counter),
             count: family(r, "nv_inference_count", "Inferences: rows of requests that were run", counter),
             executions: family(r, "nv_inference_exec_count", "Batches that were run", counter),
-            request: family(r, "nv_inference_request_duration_us", "Time of requests, all in all", Micros::default),
-            queue: family(r, "nv_inference_queue_duration_us", "Time of requests in queues", Micros::default),
+            request: family(r, "nv_inference_request_duration_us", "Time of requests, in total", Micros::default),
+            queue: family(r, "nv_inference_queue_duration_us", "Time requests spent in queues", Micros::default),
             input: family(r, "nv_inference_compute_input_duration_us", "Time of staging inputs", Micros::default),
             infer: family(r, "nv_inference_compute_infer_duration_us", "Time of running the model", Micros::default),
             output: family(r, "nv_inference_compute_output_duration_us", "Time of taking outputs", Micros::default),
@@ -128,10 +128,15 @@ impl Families {
             request_seconds: family(r, "sequor_request_seconds", "Where the time of requests goes, by phase", seconds),
             backlog_wait: family(r, "sequor_backlog_wait_seconds", "How long sequences waited for a slot", seconds),
             batch_size: family(r, "sequor_batch_size", "Rows of the batches that were run", Histogram::counts),
-            requests: family(r, "sequor_requests_total", "Requests answered, refused ones included", counter),
+            requests: family(r, "sequor_requests_total", "Requests answered, including refused ones", counter),
             sequences_started: family(r, "sequor_sequences_started_total", "Sequences that have begun", counter),
-            sequences_ended: family(r, "sequor_sequences_ended_total", "Sequences that are over, and why", counter),
-            sequences_live: family(r, "sequor_sequences_live", "Sequences that live, backlogged ones too", gauge),
+            sequences_ended: family(r, "sequor_sequences_ended_total", "Sequences that have ended, and why", counter),
+            sequences_live: family(
+                r,
+                "sequor_sequences_live",
+                "Live sequences, including those that wait for a slot",
+                gauge,
+            ),
             sequences_backlogged: family(r, "sequor_sequences_backlogged", "Sequences waiting for a slot", gauge),
             slots: family(r, "sequor_slots", "Slots of all instances", gauge),
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
@@ -142,7 +147,7 @@ impl Families {
             queued: gauge_alone(
                 r,
                 "sequor_requests_queued_bytes",
-                "Bytes of the inputs of those requests, of which limits.queued may be held",
+                "Bytes of the inputs of those requests; limits.queued is the most",
             ),
         }
     }
@@ -192,11 +197,21 @@ impl Plugins {
                 "Strikes: traps, limits, answers that break a rule",
                 counter,
             ),
-            fallbacks: family(r, "sequor_plugin_fallback_total", "Rounds the built-in policy took instead", counter),
-            stale: family(r, "sequor_plugin_stale_total", "Picks that no longer stood when they came", counter),
-            reloads: family(r, "sequor_plugin_reload_total", "Versions that took, or were refused, a place", counter),
+            fallbacks: family(
+                r,
+                "sequor_plugin_fallback_total",
+                "Rounds that the built-in policy decided instead",
+                counter,
+            ),
+            stale: family(r, "sequor_plugin_stale_total", "Choices that were out of date on arrival", counter),
+            reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
-            counters: family(r, "sequor_plugin_counter_total", "Counters of plug-ins' own", Amount::default),
+            counters: family(
+                r,
+                "sequor_plugin_counter_total",
+                "Counters that plug-ins keep themselves",
+                Amount::default,
+            ),
         }
     }
 

@@ -19,6 +19,14 @@ fn commands(section: &str) -> Vec<String> {
     blocks.flat_map(str::lines).map(str::to_owned).filter(|line| !line.is_empty()).collect()
 }
 
+/// The words of the command that the page gives within a sentence and that begins so, without the program's name.
+fn within_a_sentence(begin: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(root().join("docs/plugins.md")).unwrap();
+    let mut codes = page.split('`').skip(1).step_by(2);
+    let line = codes.find(|code| code.starts_with(&format!("sequor {begin} "))).unwrap_or_else(|| panic!("{begin}"));
+    line.split_whitespace().skip(1).map(str::to_owned).collect()
+}
+
 /// Runs commands one after the other in a shell, as one would type them; what they print.
 fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
     let bin = |program: &Path| program.parent().unwrap().display().to_string();
@@ -124,7 +132,7 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     let folder = scratch.path().join("tended");
     typed(&["sequor plugin new tended".to_owned()], scratch.path(), None);
     let cache = prepared("SEQUOR_CACHE");
-    let dev = Call::sequor().arguments(["plugin", "dev", "--model", "accumulator_int32"]).arguments([&folder]);
+    let dev = Call::sequor().arguments(within_a_sentence("plugin dev")).arguments([&folder]);
     let dev = dev.environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
     let mut dev = dev.environment("CARGO_TARGET_DIR", cache.join("target")).environment("SEQUOR_CACHE", &cache).begin();
     let first = dev.wait_for("tended-dev ").expect("it serves");
@@ -140,6 +148,43 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     let list = Call::sequor().arguments(["plugin", "list", "--output", "json"]);
     let list = list.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end();
     assert_eq!(list.stdout, "[]\n", "{}", list.stderr);
+}
+
+#[test]
+fn a_round_that_went_wrong_is_replayed_against_the_same_and_a_fixed_version() {
+    let cache = prepared("SEQUOR_CACHE");
+    let call = Call::serve("models").arguments(["--admin-upload=true"]).environment("SEQUOR_CACHE", &cache);
+    copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
+    let server = call.start();
+    crate::operator::load(&server, "bad", &crate::operator::guest("hostile-trap"));
+    crate::operator::attach(&server, "bad", "accumulator_int32", json!({ "config": { "after": 0 } }));
+    assert_eq!(step(server.http, 7, 1, true), 1, "no request is lost to it");
+    let logs = || {
+        let logs = Call::sequor().arguments(["plugin", "logs", "bad"]);
+        logs.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end().stdout
+    };
+    let line = loop {
+        let said = logs();
+        let found = said.lines().find_map(|line| line.split_once(" --replay-round ").map(|(_, rest)| rest.to_owned()));
+        match found {
+            Some(rest) => break rest,
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    let file = line.split(" --policy ").next().unwrap();
+    let replay = |guest: &str| {
+        let guest = prepared("SEQUOR_GUESTS").join(format!("{guest}.wasm")).display().to_string();
+        let words = within_a_sentence("simulate --replay-round").into_iter().map(|word| match word.as_str() {
+            "FILE" => file.to_owned(),
+            "mine.wasm" => guest.clone(),
+            _ => word,
+        });
+        Call::sequor().environment("SEQUOR_CACHE", &cache).arguments(words).end()
+    };
+    let same = replay("hostile-trap");
+    assert!(same.code == Some(1) && same.stderr.contains("still at fault: trap"), "{same:?}");
+    let fixed = replay("single");
+    assert!(fixed.code == Some(0) && fixed.stdout.contains("the core takes it"), "{fixed:?}");
 }
 
 #[test]

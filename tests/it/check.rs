@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::python::prepared;
 use crate::server::{Call, copy, models, root};
 
 fn check(repository: &Path) -> (Option<i32>, Value) {
@@ -72,6 +73,28 @@ fn every_fault_of_every_model_is_told_with_its_place() {
     }
     assert_eq!(found(&said, "note")[0]["place"], "notes");
     assert_eq!(found(&said, "ok")[0]["place"], "accumulator_fp32");
+}
+
+#[test]
+fn a_models_plug_in_is_tried_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("repository/accumulator_int32");
+    copy(&models().join("accumulator_int32"), &model);
+    fs::write(model.join("sequor.toml"), "schema = 1\n[plugins.scheduler]\nuse = \"edf\"\n").unwrap();
+    let check = |settings: &str| {
+        let config = folder.path().join("sequor.toml");
+        fs::write(&config, settings).unwrap();
+        let call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
+        call.arguments(["check", "--config"]).arguments([config, folder.path().join("repository")]).end()
+    };
+    let ended = check(&format!("[plugins]\ndir = \"{}\"\n", prepared("SEQUOR_GUESTS").display()));
+    let line = ended.stdout.lines().find(|line| line.starts_with("edf.wasm ")).unwrap_or_else(|| panic!("{ended:?}"));
+    assert!(line.contains("  ok     scheduler 0.1.0, ") && line.contains(" KB, plan of 64: "), "{line}");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = check("");
+    let told =
+        "there is no plug-in \"edf\": --config FILE names the server's settings, and [plugins] dir in it the folder";
+    assert!(ended.code == Some(3) && ended.stdout.contains(told), "{ended:?}");
 }
 
 #[test]

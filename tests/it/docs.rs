@@ -1,12 +1,15 @@
 //! Pages that are made from the program's own tables. `UPDATE_DOCS=1` writes them; otherwise a page that has fallen behind fails its test.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
 use sequor::config::server::keys::{KEYS, Key};
 use sequor::config::server::triton::{FLAGS, Fate, How};
+use sequor::plugin::word;
 use sequor::telemetry::metrics::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
+use sequor_core::Fault;
 
 use crate::server::root;
 
@@ -117,15 +120,62 @@ fn metric(text: &str, name: &str) -> (String, String) {
     (help.unwrap_or_default().trim_end_matches('.').to_owned(), labels.join(", "))
 }
 
+/// What costs a plug-in a strike.
+const STRIKES: [Fault; 7] =
+    [Fault::Trap, Fault::Time, Fault::Memory, Fault::Index, Fault::Repeat, Fault::TooMany, Fault::Shapes];
+
+/// Labels whose values are names and numbers of a server's own, or codes of a protocol.
+const OPEN: [&str; 6] = ["model", "version", "plugin", "gpu_uuid", "name", "code"];
+
+/// The values that a label of a metric has in a scrape.
+fn values<'t>(text: &'t str, name: &str, label: &str) -> BTreeSet<&'t str> {
+    let of = |line: &&str| line.starts_with(name) && !line.starts_with('#');
+    let (first, later) = (format!("{{{label}=\""), format!(",{label}=\""));
+    let value = |line: &'t str| {
+        let (_, behind) = line.split_once(&first).or_else(|| line.split_once(&later))?;
+        behind.split('"').next()
+    };
+    text.lines().filter(of).filter_map(value).collect()
+}
+
+/// A table of the labels that have few values.
+fn table_of_values(text: &str, names: &[&str]) -> String {
+    let mut table = "\n## Values of labels\n\n| label | of | values |\n|---|---|---|\n".to_owned();
+    for name in names {
+        let (_, labels) = metric(text, name);
+        for label in labels.split(", ").map(|label| label.trim_matches('`')).filter(|label| !label.is_empty()) {
+            if OPEN.contains(&label) || (*name, label) == ("sequor_requests_total", "reason") {
+                continue;
+            }
+            let values: Vec<String> = values(text, name, label).iter().map(|value| format!("`{value}`")).collect();
+            let _ = writeln!(table, "| `{label}` | `{name}` | {} |", values.join(", "));
+        }
+    }
+    table
+}
+
+const WHAT_VALUES_MEAN: &str = "\n\
+    * `code` and `reason` of `sequor_requests_total` are those of the answer: gRPC's name of the code (`OK` too), and what the client reads as\n  \
+    `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`.\n\
+    * `hook` is the function of the plug-in that was called ([its contract](../wit/0.1.0/scheduler.wit)).\n\
+    * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it gave up. `time`, `memory`: it exceeded its limit. `index`: it\n  \
+    answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
+    often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
+    * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n";
+
 #[test]
 fn the_page_of_metrics_is_what_a_scrape_reads() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
     let plugin = metrics.plugin("p");
-    plugin.struck("trap");
+    for fault in STRIKES {
+        plugin.struck(word(fault));
+    }
     plugin.count("served", 1.0);
     plugin.memory_at("m");
-    metrics.request_failed("m", Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
+    for surface in [Surface::KserveGrpc, Surface::KserveHttp] {
+        metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");
+    }
     let some = Some(0.0);
     let reading =
         GpuReading { utilization: some, watts: some, watts_at_most: some, joules: some, ..GpuReading::default() };
@@ -149,5 +199,9 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
             let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {} |", cell(&help));
         }
     }
+    let mut names: Vec<&str> = families.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    page += &table_of_values(&text, &names);
+    page += WHAT_VALUES_MEAN;
     is_page("metrics.md", &page);
 }

@@ -61,6 +61,10 @@ fn what_authors_verbs_print() {
         (&checked[0]["ok"], &checked[1]["ok"], &checked[0]["component"]["name"]),
         (&json!(true), &json!(false), &json!("edf"))
     );
+    assert_eq!(
+        checked[1]["error"].as_str().unwrap(),
+        format!("{readme} is no WebAssembly; sequor plugin build makes a component")
+    );
     let tested = all(&["plugin", "test", &edf, "--case", &case], 0);
     assert_eq!((&tested[0]["ok"], tested[0]["report"]["runs"].as_array().unwrap().len()), (&json!(true), 2));
     let measured = all(&["plugin", "bench", &edf, "--for", "1ms"], 0);

@@ -97,7 +97,8 @@ fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
     let server = server();
     let not = crate::server::root().join("README.md").display().to_string();
     let ended = command(&server, &["plugin", "load", "mine", "--from", &not]);
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), "sequor: mine.wasm is no WebAssembly\n"));
+    let said = format!("sequor: {not} is no WebAssembly; sequor plugin build makes a component\n");
+    assert_eq!((ended.code, ended.stderr), (Some(5), said));
     told(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
     let attached = command(&server, &["plugin", "attach", "bad", "--model", "accumulator_int32", "--set", "after=2"]);
     assert_eq!(attached.code, Some(0), "{}", attached.stderr);
@@ -108,6 +109,42 @@ fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
     assert!(bad["attached"][0]["fallbacks"].as_u64().unwrap() > 0, "{bad}");
     assert_eq!(bad["attached"][0]["last_fault"]["kind"], "trap", "{bad}");
     assert!(!told(&server, &["plugin", "logs", "bad"]).is_empty());
+}
+
+#[test]
+fn a_refusal_says_what_can_be_typed() {
+    let server = server();
+    let single = guest("single");
+    let refused = |arguments: &[&str]| {
+        let ended = command(&server, arguments);
+        assert_eq!(ended.code, Some(5), "{arguments:?}: {}", ended.stderr);
+        ended.stderr.trim_end().strip_prefix("sequor: ").unwrap().to_owned()
+    };
+    assert_eq!(refused(&["plugin", "show", "z"]), "there is no plug-in \"z\" on this server; it has none");
+    let without = "the server has no folder of plug-ins: hand the file over (`--from FILE`; ";
+    assert!(refused(&["plugin", "load", "z"]).starts_with(without));
+    told(&server, &["plugin", "load", "mine", "--from", &single]);
+    for verb in ["show", "logs", "park", "unpark", "rollback", "unload"] {
+        let said = refused(&["plugin", verb, "z"]);
+        assert_eq!(said, "there is no plug-in \"z\" on this server; there is mine", "{verb}");
+    }
+    let again = refused(&["plugin", "load", "mine", "--from", &single]);
+    assert!(again.ends_with(&format!("; sequor plugin replace mine --from {single}")), "{again}");
+    let unknown = refused(&["plugin", "attach", "mine", "--model", "nosuch"]);
+    assert_eq!(unknown, "no model \"nosuch\" is served; sequor model list shows those that are");
+}
+
+#[test]
+fn a_folder_of_plug_ins_may_be_named_from_where_the_server_stands() {
+    let call = Call::serve(models()).arguments(["--plugins-dir=plugins", "--model-control-mode=explicit"]);
+    let folder = call.folder.path().join("plugins");
+    fs::create_dir(&folder).unwrap();
+    let server = call.start();
+    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    assert!(folder.join("mine.wasm").is_file());
+    let ended = command(&server, &["plugin", "load", "other"]);
+    let said = "sequor: there is no other.wasm in plugins.dir: put it there, or hand it over (`--from FILE`; ";
+    assert!(ended.code == Some(5) && ended.stderr.starts_with(said), "{}", ended.stderr);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What operators do with plug-ins, in no protocol's words: each change on a thread where it may take its time, and each noted.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +120,8 @@ impl Admin {
     ) -> Result<Vec<u8>, Status> {
         let found = match source {
             Source::Bytes(_) if !self.options().upload => Err(refused::denied(
-                "components are not taken over the wire: set [admin] upload = true, or put the file into the \
-                 server's plugins.dir and name it with ?from=FILE",
+                "components are not taken over the wire: start the server with --admin-upload ([admin] upload = true), or put \
+                 the file into its plugins.dir as NAME.wasm and run `sequor plugin load NAME` (over HTTP: ?from=FILE)",
             )),
             Source::Bytes(bytes) if bytes.is_empty() => Err(refused::bad_input(
                 "there is no component in the request: its bytes are the body, or ?from=FILE names a file of plugins.dir",
@@ -133,13 +134,19 @@ impl Admin {
 
     async fn file(&self, file: String) -> Result<Vec<u8>, Status> {
         let Some(folder) = &self.options().plugins_dir else {
-            return Err(refused::denied("there is no folder of plug-ins: set [plugins] dir"));
+            return Err(refused::denied(
+                "the server has no folder of plug-ins: hand the file over (`--from FILE`; over HTTP as the body), or set \
+                 [plugins] dir",
+            ));
         };
         if Path::new(&file).file_name() != Some(file.as_ref()) {
             return Err(refused::denied(format!("\"{file}\" is no name of a file in plugins.dir")));
         }
-        let path = folder.join(file);
+        let path = folder.join(&file);
         let read = move || match fs_err::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(PluginError::Absent(format!(
+                "there is no {file} in plugins.dir: put it there, or hand it over (`--from FILE`; over HTTP as the body)"
+            ))),
             Err(error) => Err(PluginError::Absent(error.to_string())),
             Ok(file) if file.len() > LARGEST_COMPONENT as u64 => {
                 Err(PluginError::Invalid(format!("{} is larger than {LARGEST_COMPONENT} bytes", path.display())))

@@ -1,5 +1,6 @@
 //! What a check finds, and how it is told: a table for people, JSON for programs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::dry_run::{Compared, Ran};
+use crate::cli::plugin::check::Good as GoodPlugin;
 use crate::config::fault::code;
 use crate::config::units::human;
 use crate::error::LoadError;
@@ -65,6 +67,15 @@ impl Finding {
         Finding::new(place, Severity::Error, code::RUN, format!("dry run: {what}"))
     }
 
+    /// A plug-in that decides for some model.
+    pub(super) fn plugin(place: String, tried: Result<&GoodPlugin, String>) -> Finding {
+        match tried {
+            Ok(good) => Finding { facts: Some(json!(good)), ..Finding::new(place, Severity::Ok, "", good.told()) },
+            // It decides for a model that is good: only samples went wrong.
+            Err(what) => Finding::note(place, code::PLUGIN, what),
+        }
+    }
+
     /// Why a model was not loaded; files are named from `base` on.
     pub(super) fn error(model: &str, base: &Path, error: LoadError) -> Finding {
         let error_at = |path: &Path, line, column, code, text| {
@@ -75,6 +86,7 @@ impl Finding {
         };
         match error {
             LoadError::Config { at, code, what } if !at.path.as_os_str().is_empty() => {
+                let what = if code == code::PLUGIN { without_server(what) } else { what };
                 error_at(&at.path, at.line, at.column, code, what)
             }
             LoadError::Config { code, what, .. } => Finding::new(model.to_owned(), Severity::Error, code, what),
@@ -92,6 +104,20 @@ impl Finding {
         });
         Finding { facts: Some(facts), ..Finding::new(place, Severity::Ok, "", text) }
     }
+}
+
+/// What is wrong with a model's plug-in, with what can be done about it where no server runs.
+fn without_server(what: String) -> String {
+    if let Some((absent, _)) = what.split_once(". To hand it over: ") {
+        return format!("{absent}: --config FILE names the server's settings, and [plugins] dir in it the folder");
+    }
+    if let Some((absent, _)) = what.split_once(", or hand it over: ") {
+        return absent.to_owned();
+    }
+    if what.ends_with("\" is wanted") {
+        return format!("{what}: put that file back, or write the hash it has into sequor.toml");
+    }
+    what
 }
 
 /// How it is scheduled, and bytes a sequence × slots × instances.
@@ -124,6 +150,8 @@ fn sentence(ran: &Ran) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) models: usize,
+    /// Those that were told of.
+    pub(super) plugins: BTreeSet<String>,
     findings: Vec<Finding>,
 }
 
@@ -204,6 +232,26 @@ mod tests {
     #[test]
     fn json_is_for_programs() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&report().json()).unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_plug_in_can_be_mended_without_a_server() {
+        let said = |what: &str| without_server(what.to_owned());
+        assert_eq!(
+            said("there is no plug-in \"z\". To hand it over: sequor plugin load z --from z.wasm"),
+            "there is no plug-in \"z\": --config FILE names the server's settings, and [plugins] dir in it the folder"
+        );
+        assert_eq!(
+            said(
+                "there is no plug-in \"z\": /p/z.wasm does not exist. Put it there, or hand it over: sequor plugin load z"
+            ),
+            "there is no plug-in \"z\": /p/z.wasm does not exist. Put it there"
+        );
+        assert_eq!(
+            said("z has the hash 3f, and sha256 = \"4a\" is wanted"),
+            "z has the hash 3f, and sha256 = \"4a\" is wanted: put that file back, or write the hash it has into sequor.toml"
+        );
+        assert_eq!(said("z cannot decide for m: x"), "z cannot decide for m: x");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Failed, file, machine, remote};
-use crate::author::trial::Trial;
+use crate::author::trial::{Terms, Trial};
 use crate::author::{Machine, Problem};
 use crate::plugin::guest::Source;
 
@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
 
 /// A component that a server would take.
 #[derive(Debug, Serialize)]
-struct Good {
+pub(in crate::cli) struct Good {
     name: String,
     version: String,
     world: String,
@@ -42,7 +42,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             continue;
         }
         match checked {
-            Ok(good) => println!("{}   ok   {}", path.display(), told(&good)),
+            Ok(good) => println!("{}   ok   {} {}, {}", path.display(), good.name, good.version, good.told()),
             Err(what) => println!("{what}"),
         }
     }
@@ -56,11 +56,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<Good, String> {
+    tried(path, file::of_terms(matches).map_err(|e| e.to_string())?, machine)
+}
+
+/// The component of this file, if a server would take it; else why not.
+pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<Good, String> {
     let text = |problem: Problem| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
-    let trial = Trial::new(path, &bytes, machine, file::of_terms(matches).map_err(|e| e.to_string())?).map_err(text)?;
+    let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
     let mut running = trial.start().map_err(text)?;
-    let at = |what: String| format!("{}   error   {what}", path.display());
+    let at = |what: String| format!("{}: {what}", path.display());
     running.exercise().map_err(at)?;
     let mut plan_us = None;
     if running.hooks().plan {
@@ -82,12 +87,15 @@ fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<Good, Str
     })
 }
 
-fn told(good: &Good) -> String {
-    let Good { name, version, world, contract, bytes, plan_us, imports } = good;
-    let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
-    let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
-    let size = *bytes as f64 / 1e3;
-    format!("{name} {version}, {world} {contract}, {size:.0} KB{plan}, imports: {imports}")
+impl Good {
+    /// What it is, but for its name.
+    pub(in crate::cli) fn told(&self) -> String {
+        let Good { world, contract, bytes, plan_us, imports, .. } = self;
+        let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
+        let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
+        let size = *bytes as f64 / 1e3;
+        format!("{world} {contract}, {size:.0} KB{plan}, imports: {imports}")
+    }
 }
 
 /// `host` of `sequor:plugin/host@0.1.0`; types alone are no import anybody needs to know of.

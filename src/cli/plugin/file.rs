@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Failed, failed, remote};
 use crate::author::trial::Terms;
 use crate::author::{Problem, Project};
-use crate::config::units::Span;
+use crate::config::units::{Size, Span};
 use crate::plugin::Grants;
 use crate::plugin::guest::Limits;
 
@@ -29,8 +29,8 @@ pub(super) fn terms() -> Vec<Arg> {
     vec![
         set(),
         flag("time", "DURATION", "CPU time of a call [default: 2ms]").value_parser(value_parser!(Span)),
-        flag("memory", "MIB", "MiB of memory [default: what its language needs]")
-            .value_parser(value_parser!(u64).range(1..=4096)),
+        flag("memory", "SIZE", "Memory, as 64MiB; a number alone is MiB [default: what its language needs]")
+            .value_parser(memory),
         flag("grant", "NAME", "clock, random or sequence-text").action(ArgAction::Append),
     ]
 }
@@ -38,10 +38,21 @@ pub(super) fn terms() -> Vec<Arg> {
 pub(super) fn of_terms(matches: &ArgMatches) -> Result<Terms, Failed> {
     let plain = Limits::default();
     let time = matches.get_one::<Span>("time").map_or(plain.time, |span| span.0);
-    let memory = matches.get_one::<u64>("memory").map(|mib| mib << 20).or(plain.memory);
+    let memory = matches.get_one::<Size>("memory").map(|size| size.0).or(plain.memory);
     let grants: Vec<&str> = matches.get_many::<String>("grant").into_iter().flatten().map(String::as_str).collect();
     let grants = Grants::parse(grants).map_err(Failed::Configuration)?;
     Ok(Terms { config: config(matches)?, limits: Limits { time, memory }, grants })
+}
+
+/// `64MiB`, or `64`.
+fn memory(text: &str) -> Result<Size, String> {
+    let mib = text.parse::<u64>().ok().map(|mib| Size(mib.saturating_mul(1 << 20)));
+    let size: Size = mib.map_or_else(|| text.parse(), Ok)?;
+    if (1..=4 << 30).contains(&size.0) {
+        Ok(size)
+    } else {
+        Err("memory is more than nothing, and 4GiB at most".to_owned())
+    }
 }
 
 /// `--set a=1 --set b.c=x` as JSON.
@@ -77,4 +88,17 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
         let hint = if e.kind() == std::io::ErrorKind::NotFound { "; sequor plugin build makes it" } else { "" };
         Problem::File { path: path.to_owned(), what: format!("{e}{hint}") }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_a_size_or_a_number_of_mebibytes() {
+        let read = |text: &str| memory(text).ok().map(|size| size.0);
+        let said = ["64", "64MiB", "512KiB", "4096"].map(read);
+        assert_eq!(said, [64 << 20, 64 << 20, 512 << 10, 4 << 30].map(Some));
+        assert_eq!(["0", "0B", "4097", "5GiB", "64MB", "much"].map(read), [None; 6]);
+    }
 }

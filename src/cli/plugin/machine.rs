@@ -5,7 +5,7 @@ use crate::author::{Machine, Problem};
 use crate::cli::variable;
 
 /// This machine, whose news go to standard error.
-pub(super) fn machine() -> Machine {
+pub(in crate::cli) fn machine() -> Machine {
     Machine::new(variable, |line| eprintln!("{line}"))
 }
 
@@ -13,6 +13,7 @@ pub(super) fn machine() -> Machine {
 pub(super) fn failed(problem: Problem) -> Failed {
     match problem {
         Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
+        Problem::Text(what) => Failed::Configuration(what),
         other => Failed::Failed(other.to_string()),
     }
 }

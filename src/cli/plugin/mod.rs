@@ -3,7 +3,7 @@
 
 mod bench;
 mod build;
-mod check;
+pub(super) mod check;
 mod dev;
 mod doctor;
 mod file;
@@ -15,7 +15,8 @@ mod test;
 use clap::{ArgMatches, Command};
 
 use super::{Failed, remote};
-use machine::{failed, machine};
+use machine::failed;
+pub(super) use machine::machine;
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::advice;
 use super::client::{Body, Client, segment};
 use crate::cli::Failed;
 
@@ -12,6 +13,10 @@ use crate::cli::Failed;
 pub(in crate::cli) fn bring(client: &Client, path: &str, name: &str, file: Option<&Path>) -> Result<Value, Failed> {
     let Some(file) = file else { return named(client, path, &format!("{name}.wasm")) };
     let bytes = fs_err::read(file).map_err(|e| Failed::Failed(e.to_string()))?;
+    handed_over(client, path, name, bytes).map_err(advice::of_file(name, &file.display().to_string()))
+}
+
+fn handed_over(client: &Client, path: &str, name: &str, bytes: Vec<u8>) -> Result<Value, Failed> {
     let Some(folder) = folder(client) else { return client.post(path, Body::Bytes(bytes)) };
     // What the server refuses shall not be what it finds at its next start.
     let (tried, kept) = (format!(".{name}.{}.new", std::process::id()), folder.join(format!("{name}.wasm")));
@@ -46,5 +51,5 @@ fn folder(client: &Client) -> Option<PathBuf> {
     let value = settings.as_array()?.iter().find(|row| of(row))?.get("value")?.as_str()?;
     // As the file would write it: in quotation marks.
     let folder = PathBuf::from(value.parse::<toml::Value>().ok()?.as_str()?);
-    (folder.is_absolute() && folder.is_dir()).then_some(folder)
+    folder.is_dir().then_some(folder)
 }

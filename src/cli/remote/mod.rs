@@ -4,7 +4,9 @@
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
 //! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
+//! - `advice`: what can be done about a refusal.
 
+mod advice;
 pub(super) mod client;
 pub(super) mod component;
 pub(super) mod drain;

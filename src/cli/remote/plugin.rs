@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
+use super::advice::{known, replaceable, served};
 use super::client::{Body, Client, segment};
 use super::table::{pair, rate, table};
 use super::{args, component, print, text, wants_json};
@@ -44,7 +45,7 @@ pub(in crate::cli) fn verbs() -> Vec<(Command, Run)> {
         (verb("detach", "Let the built-in policy decide for a model again").arg(model()), detach),
         (verb("park", "The built-in policy at once, everywhere"), park),
         (verb("unpark", "Let it decide again"), unpark),
-        (verb("unload", "Forget a plug-in that is attached nowhere"), unload),
+        (verb("unload", "Unload a plug-in that is attached nowhere"), unload),
         (verb("logs", "What a plug-in and the server wrote about it").args([follow, after]), logs),
     ]
 }
@@ -63,6 +64,22 @@ fn path(matches: &ArgMatches, verb: &str) -> String {
     if verb.is_empty() { format!("/admin/plugins/{name}") } else { format!("/admin/plugins/{name}/{verb}") }
 }
 
+/// Asks for what needs nothing but the name of a plug-in that is there.
+fn asked(matches: &ArgMatches, verb: &str) -> Result<Value, Failed> {
+    let client = Client::of(matches)?;
+    client.post(&path(matches, verb), Body::Nothing).map_err(known(&client, text(matches, "name")))
+}
+
+/// One plug-in as the server shows it.
+fn one(matches: &ArgMatches) -> Result<Value, Failed> {
+    let client = Client::of(matches)?;
+    client.get(&path(matches, "")).map_err(known(&client, text(matches, "name")))
+}
+
+fn s(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
 // === what is there ===
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
@@ -70,12 +87,15 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |plugin: Summary| {
+    print(matches, &one(matches)?, |plugin: Summary| {
         let mut out = rows(std::slice::from_ref(&plugin));
         for attached in &plugin.attached {
             let Attached { model, version, calls, stale, strikes, .. } = attached;
-            let s = if *strikes == 1 { "" } else { "s" };
-            out += &format!("{model} {version}: {calls} calls, {stale} picks came too late, {strikes} strike{s}\n");
+            let of = [*calls, *stale, u64::from(*strikes)].map(s);
+            let [call, pick, strike] = of;
+            out += &format!(
+                "{model} {version}: {calls} call{call}, {stale} pick{pick} came too late, {strikes} strike{strike}\n"
+            );
             if let Some(fault) = &attached.last_fault {
                 let at = humantime::format_rfc3339_seconds(fault.at);
                 out += &format!("  last fault at {at}: {} {}\n", fault.kind, fault.what);
@@ -137,7 +157,7 @@ fn origin(attached: &Attached) -> String {
         said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
     if attached.state == State::Parked {
-        let s = if attached.strikes == 1 { "" } else { "s" };
+        let s = s(u64::from(attached.strikes));
         let what = attached.last_fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
         said += &format!("; {} strike{s}{what}", attached.strikes);
     }
@@ -173,13 +193,16 @@ fn lasting(plugin: &Value) -> String {
 
 fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
-    let answer = component::bring(&Client::of(matches)?, &path(matches, ""), text(matches, "name"), file)?;
+    let (client, name) = (Client::of(matches)?, text(matches, "name"));
+    let shown = file.map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
+    let answer = component::bring(&client, &path(matches, ""), name, file).map_err(replaceable(name, &shown))?;
     done(matches, &answer, "is loaded; it decides nothing until it is attached")
 }
 
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
-    let answer = component::bring(&Client::of(matches)?, &path(matches, "replace"), text(matches, "name"), file)?;
+    let (client, name) = (Client::of(matches)?, text(matches, "name"));
+    let answer = component::bring(&client, &path(matches, "replace"), name, file).map_err(known(&client, name))?;
     done(matches, &answer, &format!("has taken over{}", lasting(&answer)))
 }
 
@@ -195,7 +218,7 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
             fields.insert("time".to_owned(), time.to_string().into());
         }
     }
-    let answer = Client::of(matches)?.post(&path(matches, "attach"), Body::Json(body))?;
+    let answer = Client::of(matches)?.post(&path(matches, "attach"), Body::Json(body)).map_err(served)?;
     let how = if shadow { "watches" } else { "decides for" };
     let saved = if save { ", and its sequor.toml says so" } else { "" };
     done(matches, &answer, &format!("{how} {model} now{saved}"))
@@ -207,29 +230,30 @@ fn detach(matches: &ArgMatches) -> Result<(), Failed> {
     // Once it is detached, nothing says any more that the file names it.
     let before = client.get(&path(matches, "")).ok();
     let is_named = before.is_some_and(|before| named(&before).any(|name| name == model));
-    let answer = client.post(&path(matches, "detach"), Body::Json(json!({ "model": model })))?;
+    let answer = client.post(&path(matches, "detach"), Body::Json(json!({ "model": model })));
+    let answer = answer.map_err(served).map_err(known(&client, text(matches, "name")))?;
     let hint = if is_named { " until the next start: its sequor.toml names it" } else { "" };
     done(matches, &answer, &format!("is detached from {model}{hint}"))
 }
 
 fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
-    let answer = Client::of(matches)?.post(&path(matches, "rollback"), Body::Nothing)?;
+    let answer = asked(matches, "rollback")?;
     done(matches, &answer, &format!("is back{}", lasting(&answer)))
 }
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {
-    let answer = Client::of(matches)?.post(&path(matches, "park"), Body::Nothing)?;
+    let answer = asked(matches, "park")?;
     done(matches, &answer, "is parked: the built-in policy decides")
 }
 
 fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
-    let answer = Client::of(matches)?.post(&path(matches, "unpark"), Body::Nothing)?;
+    let answer = asked(matches, "unpark")?;
     done(matches, &answer, "decides again")
 }
 
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {
-    let answer = Client::of(matches)?.delete(&path(matches, ""))?;
-    let name = text(matches, "name");
+    let (client, name) = (Client::of(matches)?, text(matches, "name"));
+    let answer = client.delete(&path(matches, "")).map_err(known(&client, name))?;
     print(matches, &answer, |_: Value| format!("{name} is forgotten\n"))
 }
 
@@ -264,7 +288,8 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
     let mut after = matches.get_one::<u64>("after").copied().unwrap_or(0);
     let mut wait = "0s";
     loop {
-        let answer = client.get(&format!("{}?after={after}&wait={wait}", path(matches, "logs")))?;
+        let answer = client.get(&format!("{}?after={after}&wait={wait}", path(matches, "logs")));
+        let answer = answer.map_err(known(&client, text(matches, "name")))?;
         let lines: Vec<LogLine> = serde_json::from_value(answer).map_err(|e| Failed::Failed(e.to_string()))?;
         for line in &lines {
             after = line.serial;

@@ -52,9 +52,10 @@ fn component(path: &Path) -> Result<Component, Failed> {
 fn before(round: &RoundFile, component: &Component) -> String {
     let RoundFile { plugin, version, sha256, model, fault, what, answer, .. } = round;
     let shown = round.question.shown().candidates();
+    let s = if shown == 1 { "" } else { "s" };
     let asked = match &round.question {
-        Question::Plan { .. } => format!("plan of {shown} candidates, at most {} a batch", model.max_batch),
-        Question::Admit { .. } => format!("admit of {shown} sequences"),
+        Question::Plan { .. } => format!("plan of {shown} candidate{s}, at most {} a batch", model.max_batch),
+        Question::Admit { .. } => format!("admit of {shown} sequence{s}"),
     };
     let sha = sha256.get(..7).unwrap_or_default();
     let mut text =

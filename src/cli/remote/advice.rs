@@ -1,0 +1,93 @@
+//! What whoever typed a command can do about a refusal. The server's sentence is the same for all who ask; flags and commands are for this one to add.
+
+use serde_json::Value;
+
+use super::client::Client;
+use crate::cli::Failed;
+
+/// A refusal about this plug-in, which has to be there, with what is there.
+pub(super) fn known(client: &Client, plugin: &str) -> impl Fn(Failed) -> Failed {
+    move |failed| {
+        let begin = format!("there is no plug-in \"{plugin}\"");
+        told(failed, |text| text.starts_with(&begin).then(|| format!("{begin} on this server; {}", there(client))))
+    }
+}
+
+/// A refusal about a model, with where the names of models are.
+pub(super) fn served(failed: Failed) -> Failed {
+    told(failed, |text| {
+        let is_unknown = text.starts_with("no model \"") && text.ends_with("\" is served");
+        is_unknown.then(|| format!("{text}; sequor model list shows those that are"))
+    })
+}
+
+/// A refusal of the component that lies in this file, which the server knows by the plug-in's name alone.
+pub(super) fn of_file(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
+    move |failed| {
+        told(failed, |text| {
+            let behind = text.strip_prefix(&format!("{plugin}.wasm "))?;
+            let build = if behind == "is no WebAssembly" { "; sequor plugin build makes a component" } else { "" };
+            Some(format!("{file} {behind}{build}"))
+        })
+    }
+}
+
+/// A refusal to load what is loaded already, with all that replacing it takes.
+pub(super) fn replaceable(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed {
+    move |failed| {
+        let end = format!("sequor plugin replace {plugin}");
+        told(failed, |text| text.ends_with(&end).then(|| format!("{text} --from {file}")))
+    }
+}
+
+/// The failure with another sentence, if it is a refusal and there is a better one.
+fn told(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Failed {
+    match failed {
+        Failed::Refused(text) => Failed::Refused(better(&text).unwrap_or(text)),
+        other => other,
+    }
+}
+
+/// The plug-ins that a server has.
+fn there(client: &Client) -> String {
+    let all = client.get("/admin/plugins").ok();
+    let names = all.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|plugin| plugin.get("name")?.as_str()).collect();
+    if names.is_empty() { "it has none".to_owned() } else { format!("there is {}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Failed {
+        Failed::Refused(text.to_owned())
+    }
+
+    #[test]
+    fn refusals_say_what_can_be_typed() {
+        let said = |failed: Failed| failed.to_string();
+        assert_eq!(
+            said(served(refused("no model \"x\" is served"))),
+            "no model \"x\" is served; sequor model list shows those that are"
+        );
+        let of_file = of_file("mine", "./mine/plugin.toml");
+        assert_eq!(
+            said(of_file(refused("mine.wasm is no WebAssembly"))),
+            "./mine/plugin.toml is no WebAssembly; sequor plugin build makes a component"
+        );
+        assert_eq!(said(of_file(refused("mine.wasm is built for x"))), "./mine/plugin.toml is built for x");
+        assert_eq!(said(of_file(refused("mine failed its dry run"))), "mine failed its dry run");
+        let replaceable = replaceable("mine", "m.wasm");
+        assert_eq!(
+            said(replaceable(refused("mine is loaded already (first#2); sequor plugin replace mine"))),
+            "mine is loaded already (first#2); sequor plugin replace mine --from m.wasm"
+        );
+    }
+
+    #[test]
+    fn what_is_no_refusal_stays_as_it_is() {
+        let failed = served(Failed::Failed("no model \"x\" is served".to_owned()));
+        assert_eq!((failed.code(), failed.to_string().as_str()), (1, "no model \"x\" is served"));
+    }
+}
