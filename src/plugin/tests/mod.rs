@@ -3,6 +3,7 @@
 
 mod attachment;
 mod guests;
+mod races;
 mod replacement;
 mod rig;
 mod swap;
