@@ -137,9 +137,16 @@ fn origin(attached: &Attached) -> String {
         said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
     if attached.state == State::Parked {
-        let s = if attached.strikes == 1 { "" } else { "s" };
-        let what = attached.last_fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
-        said += &format!("; {} strike{s}{what}", attached.strikes);
+        // Those of one that was parked by hand, or long ago, count no more.
+        match (attached.strikes, &attached.last_fault) {
+            (0, None) => {}
+            (0, Some(f)) => said += &format!("; {} {}", f.kind, f.what),
+            (n, fault) => {
+                let s = if n == 1 { "" } else { "s" };
+                let what = fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
+                said += &format!("; {n} strike{s}{what}");
+            }
+        }
     }
     said
 }
@@ -164,6 +171,16 @@ fn named(plugin: &Value) -> impl Iterator<Item = &str> {
     attached.filter(is_named).filter_map(|at| at.get("model")?.as_str())
 }
 
+/// Whether it is attached to any model.
+fn is_attached(plugin: &Value) -> bool {
+    plugin.get("attached").and_then(Value::as_array).is_some_and(|attached| !attached.is_empty())
+}
+
+/// What was done, where there is something that it was done to.
+fn where_attached(plugin: &Value, what: &str) -> String {
+    if is_attached(plugin) { what.to_owned() } else { "is attached nowhere; it decides nothing".to_owned() }
+}
+
 /// What is so at the next start, too.
 fn lasting(plugin: &Value) -> String {
     let mut models: Vec<&str> = named(plugin).collect();
@@ -174,13 +191,20 @@ fn lasting(plugin: &Value) -> String {
 fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
     let answer = component::bring(&Client::of(matches)?, &path(matches, ""), text(matches, "name"), file)?;
-    done(matches, &answer, "is loaded; it decides nothing until it is attached")
+    let is = if is_attached(&answer) {
+        "is loaded already, and attached"
+    } else {
+        "is loaded; it decides nothing until it is attached"
+    };
+    done(matches, &answer, is)
 }
 
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
     let answer = component::bring(&Client::of(matches)?, &path(matches, "replace"), text(matches, "name"), file)?;
-    done(matches, &answer, &format!("has taken over{}", lasting(&answer)))
+    let did =
+        if is_attached(&answer) { "has taken over" } else { "is loaded; it decides nothing until it is attached" };
+    done(matches, &answer, &format!("{did}{}", lasting(&answer)))
 }
 
 fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
@@ -214,17 +238,18 @@ fn detach(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = Client::of(matches)?.post(&path(matches, "rollback"), Body::Nothing)?;
-    done(matches, &answer, &format!("is back{}", lasting(&answer)))
+    let did = if is_attached(&answer) { "is back" } else { "is back; it decides nothing until it is attached" };
+    done(matches, &answer, &format!("{did}{}", lasting(&answer)))
 }
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = Client::of(matches)?.post(&path(matches, "park"), Body::Nothing)?;
-    done(matches, &answer, "is parked: the built-in policy decides")
+    done(matches, &answer, &where_attached(&answer, "is parked: the built-in policy decides"))
 }
 
 fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = Client::of(matches)?.post(&path(matches, "unpark"), Body::Nothing)?;
-    done(matches, &answer, "decides again")
+    done(matches, &answer, &where_attached(&answer, "decides again"))
 }
 
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {
