@@ -12,7 +12,7 @@ use crate::plugin::ModelFiles;
 #[derive(Debug)]
 pub(super) struct Files(pub(super) Weak<Shared>);
 
-/// A model for which a plug-in decides because its file says so, and that file.
+/// A model for which a plug-in decides, and its folder.
 struct Naming {
     model: String,
     directory: PathBuf,
@@ -32,22 +32,28 @@ impl Naming {
 }
 
 impl Files {
-    fn naming(&self, repository: &Repository, plugin: &str) -> Vec<Naming> {
+    /// The models it decides for, whoever says so: where a file names a version, that is protected also while an operator says the same.
+    fn decided(&self, repository: &Repository, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
         let models = repository.0.models.read();
         let decides = |(name, entry): (&String, &super::repository::Entry)| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
-            let by_file = matches!(entry.decides, SchedulerChoice::File) && at.plugin() == plugin;
-            by_file.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
+            let is_one = by(&entry.decides) && at.plugin() == plugin;
+            is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
         };
         models.iter().filter_map(decides).collect()
+    }
+
+    /// Those for which it decides because their file says so.
+    fn naming(&self, repository: &Repository, plugin: &str) -> Vec<Naming> {
+        self.decided(repository, plugin, |choice| matches!(choice, SchedulerChoice::File))
     }
 }
 
 impl ModelFiles for Files {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(repository) = self.0.upgrade().map(Repository) else { return Vec::new() };
-        let naming = self.naming(&repository, plugin);
-        naming.iter().filter_map(|of| Some((of.file(), of.read(plugin)?.1))).collect()
+        let decided = self.decided(&repository, plugin, |_| true);
+        decided.iter().filter_map(|of| Some((of.file(), of.read(plugin)?.1))).collect()
     }
 
     fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<String>, String> {

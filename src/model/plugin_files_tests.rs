@@ -91,3 +91,21 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
     registry.look();
     assert_eq!(names(&rig), all("all#2"));
 }
+
+#[test]
+fn a_hash_that_a_file_names_is_protected_while_an_operator_says_the_same() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    let registry = rig.fixture.repository.registry().unwrap();
+    registry.look();
+    repository.attach(&attach("up"), BY).unwrap();
+    fs_err::write(registry.file("up").unwrap(), "all#2").unwrap();
+    registry.look();
+    assert_eq!(repository.show("up").unwrap().sha256, "first");
+    repository.replace("up", b"all#3".to_vec(), BY).unwrap();
+    fs_err::write(registry.file("up").unwrap(), "all#444").unwrap();
+    registry.look();
+    assert_eq!(repository.show("up").unwrap().sha256, "all#3");
+    let line = repository.logs("up", 0).unwrap().pop().unwrap().message;
+    assert!(line.contains("names first; all#3 goes on serving."), "{line}");
+}

@@ -56,7 +56,8 @@ pub struct Attachment {
     pub(super) memory: Gauge,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
-    /// Who decides now. One store puts another in its place; a call that is under way ends where it began.
+    /// Who decides now. One store puts another in its place; a call that is under way ends where it began. Stored by whoever holds `health`
+    /// and no other, so that the two agree: where health says that it serves, there is a lane, and a strike empties none but the one it is for.
     pub(super) lane: ArcSwapOption<Lane>,
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
@@ -132,8 +133,8 @@ impl Attachment {
     /// What happened, from this serial number on; `lost`: something before it is missing for good.
     pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
         let losses = self.link.put(first, news, lost);
-        if self.lane.load().as_ref().is_some_and(|lane| lane.has_missed(losses)) {
-            self.renew();
+        if let Some(lane) = self.lane.load_full().filter(|lane| lane.has_missed(losses)) {
+            self.renew(&lane);
         }
     }
 
@@ -179,7 +180,9 @@ impl Attachment {
         let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
         self.metrics.called(hook, now - began);
-        self.memory.set(i64::try_from(memory).unwrap_or(i64::MAX));
+        if !self.is_closed() {
+            self.shows_memory(memory);
+        }
         if lane.is_full(memory) {
             self.outgrown();
         }
@@ -194,6 +197,10 @@ impl Attachment {
         let now = self.clock.now();
         self.metrics.called(hook, now - began);
         now
+    }
+
+    pub(super) fn shows_memory(&self, bytes: u64) {
+        self.memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     fn outgrown(&self) {
@@ -259,25 +266,25 @@ impl Attachment {
         if struck.fault == Fault::Busy {
             return;
         }
-        let serves = self.lane.load();
-        if lane.is_some_and(|lane| !serves.as_ref().is_some_and(|serves| Arc::ptr_eq(serves, lane))) {
-            return;
-        }
-        drop(serves);
-        self.metrics.struck(invalid_answer::word(struck.fault));
         let now = self.clock.now();
         let lost = lane.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
-        let (verdict, strikes) = {
+        let (verdict, strikes, off) = {
             let mut health = self.health.lock();
-            (health.struck(now, lost), health.strikes(now))
+            if lane.is_some_and(|lane| !self.is_served_by(lane)) {
+                return;
+            }
+            let verdict = health.struck(now, lost);
+            let off = if verdict == Verdict::GoesOn { None } else { self.vacate() };
+            (verdict, health.strikes(now), off)
         };
+        drop(off);
+        self.metrics.struck(invalid_answer::word(struck.fault));
         *self.last_fault.lock() = Some(LastFault {
             kind: invalid_answer::word(struck.fault).to_owned(),
             what: struck.what.clone(),
             at: std::time::SystemTime::now(),
         });
         if verdict != Verdict::GoesOn {
-            self.vacate();
             self.alarm.raise();
         }
         self.log_strike(struck, verdict, strikes);
@@ -308,16 +315,28 @@ impl Attachment {
         )
     }
 
-    /// Nobody decides from now on.
-    pub(super) fn vacate(&self) {
-        self.lane.store(None);
-        self.memory.set(0);
+    fn is_served_by(&self, lane: &Arc<Lane>) -> bool {
+        self.lane.load().as_ref().is_some_and(|serves| Arc::ptr_eq(serves, lane))
     }
 
-    /// Nobody's fault: a new instance is made, and told who lives.
-    fn renew(&self) {
-        self.health.lock().renew(self.clock.now());
-        self.vacate();
+    /// Nobody decides from now on. By whoever holds `health`; what it gives is dropped after that.
+    #[must_use]
+    pub(super) fn vacate(&self) -> Option<Arc<Lane>> {
+        self.memory.set(0);
+        self.lane.swap(None)
+    }
+
+    /// Nobody's fault: a new instance is made in the place of this one, and told who lives.
+    fn renew(&self, lane: &Arc<Lane>) {
+        let now = self.clock.now();
+        let _off = {
+            let mut health = self.health.lock();
+            if !self.is_served_by(lane) {
+                return;
+            }
+            health.renew(now);
+            self.vacate()
+        };
         self.alarm.raise();
     }
 }

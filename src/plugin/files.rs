@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::guest::Source;
 use super::journal::Level;
+use super::making::Parked;
 use super::registry::{Print, Registry, Version, short};
 use super::report::{By, PluginError};
 
@@ -24,12 +25,9 @@ impl Registry {
             std::io::ErrorKind::NotFound => self.absent(name),
             _ => PluginError::Internal(e.to_string()),
         })?;
+        // Not under the lock of who changes something: models are loaded while that waits for them.
         let version = self.make(name, component)?;
-        let source = Arc::clone(&version.source);
-        if self.with(name, |_| ()).is_err() {
-            self.take_in(name, version, print, By("plugins.dir"));
-        }
-        Ok(source)
+        Ok(self.take_in(name, version, print, By("plugins.dir")))
     }
 
     /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
@@ -106,10 +104,12 @@ impl Registry {
 
     fn look_at(&self, name: &str) {
         let Some(file) = self.file(name) else { return };
+        // Read under that lock, or an older file could take the place of what somebody else has just put there.
+        let _changing = self.0.changing.lock();
         let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
+        // Nobody said that one which is parked shall decide again.
         let taken = read.and_then(|component| {
-            let _changing = self.0.changing.lock();
-            self.replace_if(name, component, By("plugins.dir"), |new| self.unpinned(name, new))
+            self.replace_if(name, component, By("plugins.dir"), Parked::Stays, |new| self.unpinned(name, new))
         });
         if let Err(error) = taken {
             let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
@@ -127,10 +127,16 @@ impl Registry {
         let other = self.other_pin(name, is);
         self.edit(name, |plugin| plugin.awaits = other.as_ref().map(|_| is.to_owned()));
         let Some((file, pinned)) = other else { return Ok(()) };
+        let serves = self.with(name, |p| p.source().sha256().to_owned())?;
+        // An operator may have let yet another decide until the server ends.
+        let (goes_on, changes) = match serves == pinned {
+            true => (", which goes on serving".to_owned(), "changes both"),
+            false => (format!("; {} goes on serving", short(&serves)), "lets it decide until the server ends"),
+        };
         let (is, pinned, file) = (short(is), short(&pinned), file.display());
         Err(PluginError::Conflict(format!(
-            "not replaced: {name}.wasm of plugins.dir has changed ({is}), and {file} names {pinned}, which goes on serving. sequor plugin replace \
-             {name} --from FILE changes both"
+            "not replaced: {name}.wasm of plugins.dir has changed ({is}), and {file} names {pinned}{goes_on}. sequor plugin replace \
+             {name} --from FILE {changes}"
         )))
     }
 }

@@ -9,6 +9,8 @@ use super::report::State;
 
 /// Strikes count together within this time.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
+/// New instances that one which grows is given within that time. One that needs more grows until it falls, which is a strike.
+const RECYCLES: usize = 3;
 /// Before the first new instance; doubled with every strike that counts.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -21,6 +23,8 @@ pub(super) struct Health {
     strikes: VecDeque<Time>,
     /// So many within the window park it.
     most: usize,
+    /// When a new instance was made because one had grown.
+    recycled: VecDeque<Time>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl Health {
     /// Nothing serves yet, and something may be made at once.
     pub(super) fn new(shadow: bool, most: u32) -> Health {
         let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
-        Health { at: At::Recovering(Time::ZERO), shadow, strikes: VecDeque::new(), most }
+        Health { at: At::Recovering(Time::ZERO), shadow, strikes: VecDeque::new(), most, recycled: VecDeque::new() }
     }
 
     pub(super) fn state(&self) -> State {
@@ -111,9 +115,30 @@ impl Health {
     /// What was is forgiven.
     pub(super) fn unpark(&mut self, now: Time) {
         if self.at == At::Parked {
-            self.strikes.clear();
+            self.forgive(now, true);
+        }
+    }
+
+    /// What was is nothing against the version that comes; whether it is parked is, unless it `unparks`.
+    pub(super) fn forgive(&mut self, now: Time, unparks: bool) {
+        self.strikes.clear();
+        self.recycled.clear();
+        if unparks && self.at == At::Parked {
             self.at = At::Recovering(now);
         }
+    }
+
+    /// When one that has grown is given a new instance next.
+    pub(super) fn recycles_at(&self, now: Time) -> Time {
+        let nth = self.recycled.len().checked_sub(RECYCLES).and_then(|nth| self.recycled.get(nth));
+        nth.map_or(now, |nth| now.max(*nth + WINDOW))
+    }
+
+    pub(super) fn recycled(&mut self, now: Time) {
+        if self.recycled.len() >= RECYCLES {
+            self.recycled.pop_front();
+        }
+        self.recycled.push_back(now);
     }
 }
 

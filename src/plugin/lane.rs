@@ -1,7 +1,7 @@
 //! Who answers: a guest behind a lock of its own, with its place in what it is told. Whoever has a lane has one guest and no other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
@@ -27,6 +27,8 @@ pub(super) struct Lane {
     memory: AtomicU64,
     /// How often something was lost before it came; `None` if it is told nothing.
     losses: Option<u64>,
+    /// Since when it is called for something that may take longer than a request waits for.
+    at_leisure: Mutex<Option<Instant>>,
     occupant: Mutex<Occupant>,
 }
 
@@ -49,7 +51,8 @@ impl Occupant {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
         let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
         let memory = AtomicU64::new(at_start);
-        Lane { hooks, at_start, memory_limit, memory, losses, occupant: Mutex::new(self) }
+        let at_leisure = Mutex::new(None);
+        Lane { hooks, at_start, memory_limit, memory, losses, at_leisure, occupant: Mutex::new(self) }
     }
 
     pub(super) fn reads(&mut self, reader: Reader) {
@@ -119,7 +122,16 @@ impl Lane {
 
     /// The occupant, if nobody else calls it within the time that a call may take, and some.
     pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, Occupant>> {
-        self.occupant.try_lock().or_else(|| self.occupant.try_lock_for(within + PATIENCE))
+        self.occupant.try_lock().or_else(|| self.occupant.try_lock_for(self.patience(within)))
+    }
+
+    /// How long a request waits. A call at leisure costs all that come while it lasts the time of one call together: those who come later
+    /// do without at once.
+    pub(super) fn patience(&self, within: Duration) -> Duration {
+        match *self.at_leisure.lock() {
+            Some(began) => within.saturating_sub(Instant::now().saturating_duration_since(began)),
+            None => within + PATIENCE,
+        }
     }
 
     pub(super) fn remember(&self, memory: u64) {
@@ -135,7 +147,17 @@ impl Lane {
         is_full(self.at_start, self.memory_limit, memory)
     }
 
-    /// The occupant, however long that takes.
+    /// Calls the occupant for something that may take long.
+    pub(super) fn at_leisure<T>(&self, call: impl FnOnce(&mut Occupant) -> T) -> T {
+        let mut occupant = self.occupant.lock();
+        *self.at_leisure.lock() = Some(Instant::now());
+        let called = call(&mut occupant);
+        *self.at_leisure.lock() = None;
+        called
+    }
+
+    /// The occupant, as a call that takes long has it.
+    #[cfg(test)]
     pub(super) fn wait(&self) -> MutexGuard<'_, Occupant> {
         self.occupant.lock()
     }

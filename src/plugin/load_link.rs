@@ -1,7 +1,6 @@
 //! Where plug-ins reach a load: what its core calls for, and what it has told and somebody has yet to read. One a load, whoever decides there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use sequor_core::{Hooks, Load, Observed, Roster};
@@ -82,11 +81,11 @@ impl LoadLink {
         Some(roster)
     }
 
-    /// Has the core call for these hooks, and does `with` in the same instant: no question is made for the one and put to the other. Who was
-    /// `closed` has no say any more. `with` runs under locks: it stores, and drops nothing.
-    pub(super) fn call_for(&self, closed: &AtomicBool, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+    /// Has the core call for these hooks, and does `with` in the same instant: no question is made for the one and put to the other. Neither,
+    /// unless whoever says so `may`, asked once nobody else can change what is called for. `with` runs under locks: it stores, and drops nothing.
+    pub(super) fn call_for(&self, may: impl FnOnce() -> bool, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
         let mut calls = self.calls.lock();
-        if closed.load(Ordering::Acquire) {
+        if !may() {
             return;
         }
         calls.decides = hooks;

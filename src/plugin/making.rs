@@ -1,15 +1,13 @@
 //! How a guest comes into its lane, off the way of requests: started, configured, given what the last one saved, told who lives and what has
-//! happened since, all of which may fail; then one instant lets it decide. And what the maintenance thread does for an attachment: new instances, saves,
-//! parking.
+//! happened since, all of which may fail; then one instant lets it decide. When that is done is said elsewhere (`tending`, `versions`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use sequor_core::Hooks;
 use sequor_core::policy::columns;
-use sequor_core::{Hooks, Time};
 
-use super::attachment::{Attachment, Saved};
+use super::attachment::Attachment;
 use super::background::give_way;
 use super::guest::{Events, Source, Struck};
 use super::guest_services::GuestServices;
@@ -20,10 +18,8 @@ use super::load_link::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
 
-/// A guest is asked so often what it would hand on.
-const SAVES: Duration = Duration::from_secs(10);
-/// The most that a guest may hand on.
-const SAVED_MOST: usize = 1 << 20;
+/// The hook that is given what another left.
+pub(super) const RESTORE: &str = "restore";
 
 /// Why a version does not come to decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +43,24 @@ pub struct Ready {
     lane: Arc<Lane>,
     /// It is told what happens until it decides.
     subscription: Option<Subscription>,
+    /// It would have nothing of what it was given.
+    pub(super) refused: bool,
+}
+
+/// What becomes of one that is parked when another version takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parked {
+    /// It stays so: nobody said that it shall decide.
+    Stays,
+    /// It decides again: an operator has put this version there.
+    Decides,
+}
+
+/// Who is to take the place of one that decides, or of one that was parked before.
+#[derive(Debug)]
+pub(super) struct Successor {
+    ready: Ready,
+    unparks: bool,
 }
 
 fn names(has: &[String]) -> String {
@@ -93,36 +107,43 @@ impl Attachment {
         let _old = old.map(|old| old.making.lock());
         if let Some(old) = old {
             old.closed.store(true, Ordering::Release);
-        }
-        self.put_in_place(ready, with);
-        // Whoever was about to ask it still may: its lane goes with the last of them.
-        if let Some(old) = old {
+            // Whoever was about to ask it still may: its lane goes with the last of them.
             old.memory.set(0);
         }
+        self.put_in_place(ready, with);
     }
 
     /// Puts another version in the place of the one that serves, which goes on if this fails.
     pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
         self.dry_run(source.as_ref())?;
-        let ready = self.ready_for(source)?;
+        let ready = self.ready_for(source, Parked::Stays)?;
         self.take_over(source, ready);
         Ok(())
     }
 
     /// An instance of a version that was tried, given what the one that serves hands on; none where nobody is to decide.
-    pub(super) fn ready_for(&self, source: &Arc<dyn Source>) -> Result<Option<Ready>, Unfit> {
+    pub(super) fn ready_for(&self, source: &Arc<dyn Source>, parked: Parked) -> Result<Option<Successor>, Unfit> {
         let _making = self.making.lock();
+        let unparks = self.is_parked();
+        if unparks && parked == Parked::Stays {
+            return Ok(None);
+        }
         let saved = self.save();
-        let parked = self.health.lock().state() == State::Parked;
-        if parked { Ok(None) } else { self.made(source.as_ref(), saved).map(Some) }
+        let ready = self.made(source.as_ref(), saved)?;
+        Ok(Some(Successor { ready, unparks }))
     }
 
-    /// Lets that version decide from now on.
-    pub(super) fn take_over(&self, source: &Arc<dyn Source>, ready: Option<Ready>) {
+    /// Lets that version decide from now on. What the one before did is nothing against it.
+    pub(super) fn take_over(&self, source: &Arc<dyn Source>, successor: Option<Successor>) {
         let _making = self.making.lock();
         *self.source.lock() = Arc::clone(source);
-        if let Some(ready) = ready {
-            self.put_in_place(ready, &mut || {});
+        let Some(Successor { ready, unparks }) = successor else { return };
+        self.health.lock().forgive(self.clock.now(), unparks);
+        *self.last_fault.lock() = None;
+        self.put_in_place(ready, &mut || {});
+        if unparks {
+            // It is looked after again.
+            self.alarm.raise();
         }
     }
 
@@ -135,7 +156,9 @@ impl Attachment {
     /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
     pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
         let mut occupant = self.started(source)?;
-        for mut round in self.recent.lock().for_hooks(self.hooks_for(source)) {
+        // Copied first: requests take that lock, and are not to wait for a guest on trial.
+        let rounds = self.recent.lock().for_hooks(self.hooks_for(source));
+        for mut round in rounds {
             let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
             give_way();
             let said = occupant.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
@@ -162,20 +185,22 @@ impl Attachment {
     }
 
     /// An instance that can decide: it has what was saved, and knows who lives and what has happened since.
-    fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
+    pub(super) fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
         let hooks = self.hooks_for(source);
         let mut occupant = self.started(source)?;
+        let mut refused = false;
         if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
             let began = self.clock.now();
             let restored = occupant.call(|guest| guest.restore(&saved));
-            let restored = restored.ok_or(Unfit::Gone)?.map_err(failed("restore"))?;
+            let restored = restored.ok_or(Unfit::Gone)?.map_err(failed(RESTORE))?;
             self.timed(Hook::Restore, began);
             if let Err(why) = restored {
                 self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
+                refused = true;
             }
         }
         let subscription = if hooks.observe { Some(self.inform(&mut occupant)?) } else { None };
-        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), subscription })
+        Ok(Ready { lane: Arc::new(occupant.into_lane(hooks)), subscription, refused })
     }
 
     /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
@@ -197,176 +222,46 @@ impl Attachment {
         Ok(subscription)
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        self.health.lock().state() == State::Parked
+    }
+
     /// One instant: the core calls for what it wants, and its lane is the one that is asked. Nothing, if it was closed or parked meanwhile.
-    fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
-        if self.closed.load(Ordering::Acquire) || !self.health.lock().serves() {
-            return;
-        }
-        let Ready { lane, subscription } = ready;
+    pub(super) fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
+        let Ready { lane, subscription, .. } = ready;
         // Kept, so that no guest is torn down in that instant.
         let mut before = None;
-        self.link.call_for(&self.closed, Some(lane.hooks()), &mut || {
-            before = self.lane.swap(Some(Arc::clone(&lane)));
+        let may = || !self.is_closed() && !self.is_parked();
+        self.link.call_for(may, Some(lane.hooks()), &mut || {
+            let mut health = self.health.lock();
+            // Whoever parks it in this very instant has the core call for nothing afterwards.
+            if health.serves() {
+                before = self.lane.swap(Some(Arc::clone(&lane)));
+                self.full.store(false, Ordering::Release);
+                self.shows_memory(lane.memory());
+            }
+            drop(health);
             with();
         });
         drop(subscription);
-        self.full.store(false, Ordering::Release);
+    }
+
+    /// Has the core call for nothing where it is parked still.
+    pub(super) fn call_for_none_if_parked(&self) {
+        self.call_for_none(|| !self.is_closed() && self.is_parked(), &mut || {});
     }
 
     /// Has the core call for nothing, and does `with` in the same instant.
-    fn call_for_none(&self, with: &mut dyn FnMut()) {
+    pub(super) fn call_for_none(&self, may: impl FnOnce() -> bool, with: &mut dyn FnMut()) {
         let mut before = None;
-        self.link.call_for(&self.closed, None, &mut || {
+        self.link.call_for(may, None, &mut || {
             with();
-            before = self.lane.swap(None);
+            let _health = self.health.lock();
+            before = self.vacate();
         });
-        self.memory.set(0);
-    }
-
-    /// What the guest that serves would hand on; what one handed on before, if it cannot say.
-    fn save(&self) -> Option<Vec<u8>> {
-        let now = self.clock.now();
-        if let Some(lane) = self.lane.load_full() {
-            let saved = lane.wait().call(|guest| guest.save());
-            self.timed(Hook::Save, now);
-            match saved {
-                Some(Ok(bytes)) if bytes.len() <= SAVED_MOST => {
-                    *self.saved.lock() = Saved { bytes: Some(bytes), at: now };
-                }
-                Some(Ok(bytes)) => {
-                    let what = format!("save: {} bytes are more than the {SAVED_MOST} that are kept", bytes.len());
-                    self.journal.write(Level::Warn, &what);
-                    self.saved.lock().at = now;
-                }
-                Some(Err(struck)) => {
-                    self.saved.lock().at = now;
-                    self.strike(Some(&lane), &struck);
-                }
-                None => {}
-            }
-        }
-        self.saved.lock().bytes.clone()
-    }
-
-    // === the maintenance thread ===
-
-    /// Does what is due; when something is due next.
-    pub fn tend(&self) -> Option<Time> {
-        if self.closed.load(Ordering::Acquire) {
-            return None;
-        }
-        self.write_down();
-        let now = self.clock.now();
-        let (state, due) = {
-            let health = self.health.lock();
-            (health.state(), health.due())
-        };
-        match (state, due) {
-            (State::Parked, _) => {
-                self.call_for_none(&mut || {});
-                None
-            }
-            (_, Some(due)) if due > now => Some(due),
-            (_, Some(_)) => self.recover(),
-            _ if self.full.load(Ordering::Acquire) => self.recycle(),
-            _ => {
-                let next = self.saved.lock().at + SAVES;
-                if next > now {
-                    return Some(next);
-                }
-                self.save();
-                Some(now + SAVES)
-            }
-        }
-    }
-
-    /// Writes down the questions that went wrong.
-    fn write_down(&self) {
-        let wrong = std::mem::take(&mut *self.wrong.lock());
-        let Some(folder) = &self.rounds else { return };
-        for file in wrong {
-            let line = match file.write(folder) {
-                Ok(path) => {
-                    let (path, name) = (path.display(), self.journal.plugin());
-                    format!("Replay: sequor simulate --replay-round {path} --policy {name}.wasm")
-                }
-                Err(e) => format!("the round that went wrong is not kept: {}: {e}", folder.display()),
-            };
-            self.journal.write(Level::Info, &line);
-        }
-    }
-
-    fn recover(&self) -> Option<Time> {
-        let _making = self.making.lock();
-        // Somebody may have put another in its place meanwhile.
-        self.health.lock().due()?;
-        let source = Arc::clone(&self.source.lock());
-        let saved = self.saved.lock().bytes.clone();
-        match self.made(source.as_ref(), saved) {
-            Ok(ready) => self.put_in_place(ready, &mut || {}),
-            Err(unfit) => self.did_not_come_back(unfit),
-        }
-        Some(self.clock.now())
-    }
-
-    fn did_not_come_back(&self, unfit: Unfit) {
-        let struck = match unfit {
-            Unfit::Failed { struck, hook } => Struck { what: format!("{hook}: {}", struck.what), ..struck },
-            Unfit::Gone => return self.health.lock().park(),
-            other => Struck { fault: sequor_core::Fault::Trap, what: other.to_string() },
-        };
-        self.strike(None, &struck);
-    }
-
-    /// A new instance in the place of one that has grown too large.
-    fn recycle(&self) -> Option<Time> {
-        let _making = self.making.lock();
-        let source = Arc::clone(&self.source.lock());
-        let saved = self.save();
-        let had = self.lane.load().as_ref().map_or(0, |lane| lane.at_start);
-        match self.made(source.as_ref(), saved) {
-            Ok(ready) => {
-                self.put_in_place(ready, &mut || {});
-                let what = format!("a new instance took the place of one that had grown from {had} bytes");
-                self.journal.write(Level::Info, &what);
-            }
-            Err(unfit) => {
-                self.full.store(false, Ordering::Release);
-                self.journal.write(Level::Warn, &format!("no new instance in the place of the grown one: {unfit}"));
-            }
-        }
-        Some(self.clock.now())
-    }
-
-    // === what operators say ===
-
-    /// The built-in policy decides from now on.
-    pub fn park(&self) {
-        let _making = self.making.lock();
-        self.save();
-        self.health.lock().park();
-        self.call_for_none(&mut || {});
-        self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
-    }
-
-    /// What was is forgiven: a new instance is made at once.
-    pub fn unpark(&self) -> Result<(), Unfit> {
-        let _making = self.making.lock();
-        self.health.lock().unpark(self.clock.now());
-        if self.health.lock().due().is_none() {
-            return Ok(());
-        }
-        let source = Arc::clone(&self.source.lock());
-        let saved = self.saved.lock().bytes.clone();
-        let ready = self.made(source.as_ref(), saved).inspect_err(|_| self.health.lock().park())?;
-        self.put_in_place(ready, &mut || {});
-        Ok(())
-    }
-
-    /// It decides no more, and nobody does in its place; `with` is done in the same instant.
-    pub fn close(&self, with: &mut dyn FnMut()) {
-        let _making = self.making.lock();
-        self.call_for_none(with);
-        self.closed.store(true, Ordering::Release);
     }
 }

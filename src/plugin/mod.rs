@@ -7,11 +7,33 @@
 //! - [`report`]: what operators ask of plug-ins and what they are shown · `when`: its times.
 //! - `attachment`: a plug-in at a load, on the way of a request · `lane`: the guest that answers · `load_link`: where a load is reached, whoever
 //!   decides there · `inbox`: what it has told · `health`: strikes and parking · `invalid_answer`: what was wrong with an answer · `meter`, `showing`: what is counted of it, and shown.
-//! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `recent`: questions to try a
-//!   new version on.
+//! - `making`: how guests come into their lanes, off the way of requests, to which it gives way (`background`) · `tending`: when, and what else
+//!   is done for one that decides · `recent`: questions to try a new version on.
 //! - `registry`: the named plug-ins, and where they are attached · `versions`: one in the place of another · `stored`: their bytes · `maintenance`:
 //!   the thread that looks after them · `files`, `watch`: their folder · `model_files`: where models name them.
 //! - `journal` (`line_budget`: how much), `guest_services`: what a plug-in writes and may ask for · [`texts`]: keys and the texts behind them.
+//!
+//! # Locks
+//!
+//! Whoever holds one takes none above it. Those not named are held for a store or a look, and nothing is taken under them.
+//!
+//! | lock | held by | for |
+//! |---|---|---|
+//! | `changing` | whoever changes which plug-ins there are or where; not who parks | one change, with what is compiled and tried for it |
+//! | a model's gate | whoever loads or attaches | one load, with its first instance |
+//! | `making` of an attachment | whoever makes an instance or puts one in place; not who parks | a start, and what is told a newcomer |
+//! | the occupant of a lane | whoever calls the guest | one call |
+//! | `calls` of a load's link | whoever changes what the core calls for | one `Attach` of the core |
+//! | a model's table | requests, and the core's `Attach` | microseconds |
+//! | `health` | who strikes, parks, or stores a lane | a look and a store |
+//!
+//! A guest that is called reaches the table for the text of an id, and nothing else.
+//!
+//! # Who counts what
+//!
+//! - A **strike**: [`Attachment`], against the guest that answered, when an answer is wrong or a call fails.
+//! - A **fallback**: the core, which knows whether a round still stood when its answer came; whatever the reason, also where nobody was there.
+//! - **Stale** picks: the core, which knows what has changed since it asked. They are nobody's fault.
 //!
 //! WebAssembly, the one home of wasmtime; four lifetimes, each a type:
 //!
@@ -72,6 +94,7 @@ mod source;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod stored;
+mod tending;
 #[cfg(test)]
 mod tests;
 pub mod texts;

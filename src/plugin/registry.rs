@@ -2,6 +2,7 @@
 //! here. One change after the other; each is one audit line.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
@@ -184,22 +185,22 @@ impl Registry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
+    /// At once: this waits for nobody who changes something, whose new version may have been made and is parked then.
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
-        self.with(name, |_| ())?;
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
         self.of(name).iter().for_each(|at| at.park());
-        self.audit("park", name, "", by, "", "");
+        self.audit("park", name, "", by, &sha256, &sha256);
         self.show(name)
     }
 
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        self.with(name, |_| ())?;
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
         for at in self.of(name).iter().filter(|at| at.state() == State::Parked) {
             at.unpark()
                 .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
         }
-        self.audit("unpark", name, "", by, "", "");
+        self.audit("unpark", name, "", by, &sha256, &sha256);
         self.show(name)
     }
 
@@ -316,12 +317,17 @@ impl Registry {
         Ok(Version { source, component: Arc::new(Stored::new(component, self.0.rules.components.as_deref())) })
     }
 
-    pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) {
-        let after = version.source.sha256().to_owned();
+    /// Unless there is one of this name by now: whoever came first stays. The current version.
+    pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) -> Arc<dyn Source> {
         let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
+        let source = Arc::clone(&version.source);
         let plugin = Plugin { current: version, previous: None, journal, metrics, print, awaits: None };
-        self.0.plugins.lock().insert(name.to_owned(), plugin);
-        self.audit("load", name, "", by, "", &after);
+        match self.0.plugins.lock().entry(name.to_owned()) {
+            Entry::Occupied(there) => return Arc::clone(there.get().source()),
+            Entry::Vacant(place) => place.insert(plugin),
+        };
+        self.audit("load", name, "", by, "", source.sha256());
+        source
     }
 }
 

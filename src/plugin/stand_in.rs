@@ -22,6 +22,10 @@ pub(crate) struct Script {
     pub(crate) configure: Option<String>,
     /// Features of the last question.
     pub(crate) saw: (Vec<f64>, Vec<u64>),
+    /// `plan` and `save` go through it: whoever holds it holds them up.
+    pub(crate) gate: Option<Arc<Mutex<()>>>,
+    /// What becomes of a `restore` that is not simply taken: it says no, or (`Ok`) it traps.
+    pub(crate) restore: Option<Result<(), String>>,
     /// Plans there had been at each admission.
     pub(crate) plans_at_admit: Vec<u64>,
     pub(crate) meanwhile: Meanwhile,
@@ -34,6 +38,15 @@ pub(crate) struct Meanwhile(pub(crate) Option<Arc<dyn Fn() + Send + Sync>>);
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Meanwhile")
+    }
+}
+
+impl Script {
+    fn gate(script: &Mutex<Script>) {
+        let gate = script.lock().gate.clone();
+        if let Some(gate) = gate {
+            drop(gate.lock());
+        }
     }
 }
 
@@ -124,6 +137,7 @@ impl Guest for Puppet {
     }
 
     fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
+        Script::gate(&self.0);
         let mut script = self.0.lock();
         script.plans += 1;
         script.saw = (see.numbers.clone(), see.keys.clone());
@@ -172,12 +186,18 @@ impl Guest for Puppet {
     }
 
     fn save(&mut self) -> Result<Vec<u8>, Struck> {
+        Script::gate(&self.0);
         Ok(self.0.lock().plans.to_string().into_bytes())
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, Struck> {
-        self.0.lock().restored = Some(saved.to_owned());
-        Ok(Ok(()))
+        let mut script = self.0.lock();
+        script.restored = Some(saved.to_owned());
+        match script.restore.clone() {
+            None => Ok(Ok(())),
+            Some(Ok(())) => struck(Fault::Trap),
+            Some(why) => Ok(why),
+        }
     }
 
     fn memory(&self) -> u64 {

@@ -5,23 +5,20 @@ use std::sync::atomic::Ordering;
 
 use super::attachment::Attachment;
 use super::guest::Source;
-use super::making::{Ready, Unfit};
+use super::making::{Parked, Successor, Unfit};
 use super::registry::{Registry, Version, short};
-use super::report::{By, PluginError, Summary};
+use super::report::{By, PluginError, State, Summary};
 
 impl Registry {
     /// Takes a component in. The same once more changes nothing.
     pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
         let version = self.make(name, component)?;
-        let known = self.with(name, |p| p.source().sha256().to_owned());
-        match known {
-            Ok(sha256) if sha256 == version.source.sha256() => return self.show(name),
-            Ok(sha256) => {
-                let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(&sha256));
-                return Err(PluginError::Conflict(what));
-            }
-            Err(_) => self.take_in(name, version, self.print(name), by),
+        let wanted = version.source.sha256().to_owned();
+        let known = self.take_in(name, version, self.print(name), by);
+        if known.sha256() != wanted {
+            let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
+            return Err(PluginError::Conflict(what));
         }
         self.show(name)
     }
@@ -29,7 +26,7 @@ impl Registry {
     /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        self.replace_if(name, component, by, |_| Ok(()))
+        self.replace_if(name, component, by, Parked::Decides, |_| Ok(()))
     }
 
     /// The same, of a version that nothing is against. By whoever holds what is held by who changes something.
@@ -38,6 +35,7 @@ impl Registry {
         name: &str,
         component: Vec<u8>,
         by: By<'_>,
+        parked: Parked,
         fits: impl FnOnce(&Version) -> Result<(), PluginError>,
     ) -> Result<Summary, PluginError> {
         let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
@@ -47,8 +45,7 @@ impl Registry {
             return self.show(name);
         }
         fits(&new).inspect_err(|_| metrics.replaced(false))?;
-        self.put("replace", name, &new, by).inspect_err(|_| metrics.replaced(false))?;
-        metrics.replaced(true);
+        self.put("replace", name, &new, by, parked)?;
         self.show(name)
     }
 
@@ -56,15 +53,20 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.put("rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        self.put("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
         self.show(name)
     }
 
     /// Lets a version decide everywhere, and has the files say so that name the plug-in; the current one goes on everywhere if anything fails.
-    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>) -> Result<(), PluginError> {
-        let old = self.with(name, |p| p.current.clone())?;
+    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>, parked: Parked) -> Result<(), PluginError> {
+        let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.metrics)))?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
-        let (attachments, goes_on) = (self.of(name), format!("{} goes on serving", short(before)));
+        let attachments = self.of(name);
+        let goes_on = if !attachments.is_empty() && attachments.iter().all(|at| at.state() == State::Parked) {
+            format!("{} stays parked", short(before))
+        } else {
+            format!("{} goes on serving", short(before))
+        };
         let unfit = |(at, unfit): (Arc<Attachment>, Unfit)| {
             let failed = format!("{name} ({}) failed its dry run on {} ({unfit})", short(after), at.model());
             PluginError::Invalid(format!("not replaced: {failed}. {goes_on}."))
@@ -73,11 +75,12 @@ impl Registry {
             let alone = "To let another decide until the server ends and no longer, attach it without --save first";
             PluginError::Denied(format!("not replaced: {why}. {goes_on}. {alone}"))
         };
-        let ready = open_all(&attachments, &new.source).map_err(unfit).and_then(|ready| {
+        let ready = open_all(&attachments, &new.source, parked).map_err(unfit).and_then(|ready| {
             let is_named = attachments.iter().any(|at| at.from_file.load(Ordering::Acquire));
             let named = if is_named { self.set_down(name, &old, new).map_err(unsaid)? } else { Vec::new() };
             Ok((ready, named))
         });
+        metrics.replaced(ready.is_ok());
         let (ready, named) = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
         // From here on nothing can fail.
         ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
@@ -85,19 +88,35 @@ impl Registry {
             plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
             plugin.awaits = None;
         });
+        self.catch_up(name, &attachments, &new.source);
         self.audit(what, name, "", by, before, after);
         named.iter().for_each(|model| self.audit("save", name, model, by, before, after));
         Ok(())
     }
+
+    /// A load that came while the versions changed may have begun with the one before: it looked for the current one too early, and was seen too
+    /// late. Who comes from now on finds the new one.
+    fn catch_up(&self, name: &str, seen: &[Arc<Attachment>], new: &Arc<dyn Source>) {
+        let came = self.of(name).into_iter().filter(|at| !seen.iter().any(|seen| Arc::ptr_eq(at, seen)));
+        for at in came {
+            if let Err(unfit) = at.keep_to(new) {
+                tracing::error!(plugin = name, model = at.model(), "the version before goes on: {unfit}");
+            }
+        }
+    }
 }
 
-type Opened = (Arc<Attachment>, Option<Ready>);
+type Opened = (Arc<Attachment>, Option<Successor>);
 
 /// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
-fn open_all(at: &[Arc<Attachment>], new: &Arc<dyn Source>) -> Result<Vec<Opened>, (Arc<Attachment>, Unfit)> {
+fn open_all(
+    at: &[Arc<Attachment>],
+    new: &Arc<dyn Source>,
+    parked: Parked,
+) -> Result<Vec<Opened>, (Arc<Attachment>, Unfit)> {
     let mut opened = Vec::new();
     for at in at {
-        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new)) {
+        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new, parked)) {
             Ok(instance) => opened.push((Arc::clone(at), instance)),
             // Its load was unloaded meanwhile.
             Err(Unfit::Gone) => {}

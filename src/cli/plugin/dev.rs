@@ -13,7 +13,7 @@ use super::{Failed, failed, file, machine, remote};
 use crate::author::{self, Project};
 use crate::cli::remote::client::{Body, Client, segment};
 use crate::cli::remote::component;
-use crate::plugin::report::{State, Summary};
+use crate::plugin::report::Summary;
 
 /// How often the sources are looked at.
 const LOOK: Duration = Duration::from_millis(300);
@@ -38,6 +38,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         model,
         config: file::config(matches)?,
         before: None,
+        is_there: false,
         serves: false,
         as_json: remote::wants_json(matches),
     };
@@ -94,20 +95,29 @@ struct Trying {
     name: String,
     model: String,
     config: String,
-    /// Who decided before, and how it was configured.
-    before: Option<(String, String)>,
+    before: Option<Before>,
+    /// It was handed to the server, whether or not it came to decide.
+    is_there: bool,
     serves: bool,
     as_json: bool,
 }
 
+/// Who decided before, or watched, and how it was configured.
+struct Before {
+    name: String,
+    config: String,
+    shadow: bool,
+}
+
 impl Trying {
-    /// Which plug-in decides for the model now.
-    fn decider(&self) -> Result<Option<(String, String)>, Failed> {
+    /// Which plug-in decides for the model now, or watches it.
+    fn decider(&self) -> Result<Option<Before>, Failed> {
         let plugins = self.client.get("/admin/plugins")?;
         let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
         let of = |plugin: &Summary| {
-            let at = plugin.attached.iter().find(|at| at.model == self.model && at.state != State::Shadow)?;
-            Some((plugin.name.clone(), at.config.clone()))
+            let at = plugin.attached.iter().find(|at| at.model == self.model)?;
+            // Whatever its state, a shadow is compared.
+            Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow: at.differs.is_some() })
         };
         Ok(plugins.iter().filter(|plugin| plugin.name != self.name).find_map(of))
     }
@@ -125,6 +135,7 @@ impl Trying {
             // One of this name may have been left by an earlier run that was killed.
             let known = self.client.get(&self.path("")).is_ok();
             bring(if known { "/replace" } else { "" })?;
+            self.is_there = true;
             let config = serde_json::from_str::<serde_json::Value>(&self.config).ok();
             let how = json!({ "model": self.model, "config": config });
             let attached = self.client.post(&self.path("/attach"), Body::Json(how))?;
@@ -136,13 +147,13 @@ impl Trying {
 
     fn put_back(&self) -> Result<(), Failed> {
         if !self.serves {
-            return Ok(());
+            return if self.is_there { self.forget() } else { Ok(()) };
         }
         let who = match &self.before {
-            Some((name, config)) => {
+            Some(Before { name, config, shadow }) => {
                 let config =
                     serde_json::from_str::<serde_json::Value>(if config.is_empty() { "{}" } else { config }).ok();
-                let how = json!({ "model": self.model, "config": config });
+                let how = json!({ "model": self.model, "config": config, "shadow": shadow });
                 self.client.post(&format!("/admin/plugins/{}/attach", segment(name)), Body::Json(how))?;
                 name.as_str()
             }
@@ -151,14 +162,19 @@ impl Trying {
                 "the built-in policy"
             }
         };
+        self.forget()?;
+        let name = self.before.as_ref().map(|before| before.name.as_str());
+        match (self.as_json, &self.before) {
+            (true, _) => println!("{}", json!({ "plugin": name, "model": self.model })),
+            (false, Some(Before { shadow: true, .. })) => println!("{who} watches {} again", self.model),
+            (false, _) => println!("{who} decides for {} again", self.model),
+        }
+        Ok(())
+    }
+
+    fn forget(&self) -> Result<(), Failed> {
         self.client.delete(&self.path(""))?;
         component::sweep(&self.client, &self.name);
-        match self.as_json {
-            true => {
-                println!("{}", json!({ "plugin": self.before.as_ref().map(|(name, _)| name), "model": self.model }));
-            }
-            false => println!("{who} decides for {} again", self.model),
-        }
         Ok(())
     }
 }

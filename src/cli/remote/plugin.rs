@@ -157,9 +157,16 @@ fn origin(attached: &Attached) -> String {
         said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
     if attached.state == State::Parked {
-        let s = s(u64::from(attached.strikes));
-        let what = attached.last_fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
-        said += &format!("; {} strike{s}{what}", attached.strikes);
+        // Those of one that was parked by hand, or long ago, count no more.
+        match (attached.strikes, &attached.last_fault) {
+            (0, None) => {}
+            (0, Some(f)) => said += &format!("; {} {}", f.kind, f.what),
+            (n, fault) => {
+                let s = s(u64::from(n));
+                let what = fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
+                said += &format!("; {n} strike{s}{what}");
+            }
+        }
     }
     said
 }
@@ -184,6 +191,16 @@ fn named(plugin: &Value) -> impl Iterator<Item = &str> {
     attached.filter(is_named).filter_map(|at| at.get("model")?.as_str())
 }
 
+/// Whether it is attached to any model.
+fn is_attached(plugin: &Value) -> bool {
+    plugin.get("attached").and_then(Value::as_array).is_some_and(|attached| !attached.is_empty())
+}
+
+/// What was done, where there is something that it was done to.
+fn where_attached(plugin: &Value, what: &str) -> String {
+    if is_attached(plugin) { what.to_owned() } else { "is attached nowhere; it decides nothing".to_owned() }
+}
+
 /// What is so at the next start, too.
 fn lasting(plugin: &Value) -> String {
     let mut models: Vec<&str> = named(plugin).collect();
@@ -196,14 +213,21 @@ fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let (client, name) = (Client::of(matches)?, text(matches, "name"));
     let shown = file.map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
     let answer = component::bring(&client, &path(matches, ""), name, file).map_err(replaceable(name, &shown))?;
-    done(matches, &answer, "is loaded; it decides nothing until it is attached")
+    let is = if is_attached(&answer) {
+        "is loaded already, and attached"
+    } else {
+        "is loaded; it decides nothing until it is attached"
+    };
+    done(matches, &answer, is)
 }
 
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").map(PathBuf::as_path);
     let (client, name) = (Client::of(matches)?, text(matches, "name"));
     let answer = component::bring(&client, &path(matches, "replace"), name, file).map_err(known(&client, name))?;
-    done(matches, &answer, &format!("has taken over{}", lasting(&answer)))
+    let did =
+        if is_attached(&answer) { "has taken over" } else { "is loaded; it decides nothing until it is attached" };
+    done(matches, &answer, &format!("{did}{}", lasting(&answer)))
 }
 
 fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
@@ -238,17 +262,18 @@ fn detach(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = asked(matches, "rollback")?;
-    done(matches, &answer, &format!("is back{}", lasting(&answer)))
+    let did = if is_attached(&answer) { "is back" } else { "is back; it decides nothing until it is attached" };
+    done(matches, &answer, &format!("{did}{}", lasting(&answer)))
 }
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = asked(matches, "park")?;
-    done(matches, &answer, "is parked: the built-in policy decides")
+    done(matches, &answer, &where_attached(&answer, "is parked: the built-in policy decides"))
 }
 
 fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = asked(matches, "unpark")?;
-    done(matches, &answer, "decides again")
+    done(matches, &answer, &where_attached(&answer, "decides again"))
 }
 
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {

@@ -4,6 +4,7 @@
 mod attachment;
 mod guests;
 mod limits;
+mod races;
 mod replacement;
 mod rig;
 mod swap;

@@ -6,8 +6,9 @@ use sequor_core::*;
 
 use super::rig::{Rig, plans};
 use crate::plugin::guest::Source;
+use crate::plugin::making::Parked;
 use crate::plugin::report::State;
-use crate::plugin::stand_in::{Does, Version};
+use crate::plugin::stand_in::{Does, MS, Version};
 
 #[test]
 fn what_it_saved_is_restored() {
@@ -141,4 +142,92 @@ fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
     rig.submit(2, false, false);
     assert_eq!((rig.drain(), new.script.lock().plans > 2), (vec![1, 1], true));
     assert_eq!(new.script.lock().told.kind, [1, 1, 3]);
+}
+
+#[test]
+fn what_cannot_be_restored_is_dropped_and_it_starts_from_nothing() {
+    for restore in [Ok(()), Err("another format".to_owned())] {
+        for unparks in [false, true] {
+            let mut rig = Rig::open(plans(), |_| {});
+            rig.starts(1..=1);
+            rig.drain();
+            rig.wait(10_000);
+            rig.keep();
+            assert!(rig.attachment.saved.lock().bytes.is_some());
+            rig.version.script.lock().restore = Some(restore.clone());
+            if unparks {
+                rig.attachment.park();
+                rig.attachment.unpark().unwrap();
+            } else {
+                rig.version.does(Does::Trap);
+                rig.submit(1, false, false);
+                rig.turn();
+                rig.version.does(Does::First);
+                rig.wait(100);
+                rig.keep();
+            }
+            let shown = rig.attachment.show();
+            assert_eq!((shown.state, shown.strikes), (State::Active, u32::from(!unparks)), "{restore:?}");
+            assert_eq!(rig.attachment.saved.lock().bytes, None);
+            let lines = rig.attachment.journal.after(0);
+            assert!(lines.last().unwrap().message.contains("it starts from nothing"), "{lines:?}");
+            rig.submit(1, false, true);
+            assert_eq!((rig.drain(), rig.version.script.lock().told.kind.first()), (vec![1], Some(&1)));
+        }
+    }
+}
+
+#[test]
+fn a_version_does_not_take_the_place_of_one_whose_save_it_falls_over() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    new.script.lock().restore = Some(Ok(()));
+    let source: Arc<dyn Source> = new;
+    let error = rig.attachment.replace(&source).unwrap_err().to_string();
+    assert!(error.starts_with("restore: "), "{error}");
+}
+
+#[test]
+fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
+    let mut rig = Rig::open(plans(), |_| {});
+    for n in 0..6 {
+        rig.version.script.lock().memory = 900;
+        rig.submit(n + 1, true, false);
+        rig.drain();
+        rig.version.script.lock().memory = 100;
+        rig.wait(1_000);
+        rig.keep();
+    }
+    assert_eq!((rig.version.script.lock().starts, rig.attachment.state()), (4, State::Active));
+    // It may grow until it falls, meanwhile.
+    let due = rig.keep().unwrap();
+    assert!(due <= Time(61_000 * MS), "{due:?}");
+    rig.wait(55_000);
+    rig.keep();
+    assert_eq!(rig.version.script.lock().starts, 5);
+}
+
+#[test]
+fn another_version_in_the_place_of_one_that_is_parked_decides_if_an_operator_put_it_there() {
+    for (parked, state) in [(Parked::Decides, State::Active), (Parked::Stays, State::Parked)] {
+        let mut rig = Rig::open(plans(), |terms| terms.strikes = 1);
+        rig.starts(1..=1);
+        rig.version.does(Does::Trap);
+        rig.drain();
+        rig.keep();
+        assert_eq!(rig.attachment.state(), State::Parked);
+        let source: Arc<dyn Source> = Version::new("77b0", plans());
+        let ready = rig.attachment.ready_for(&source, parked).unwrap();
+        rig.attachment.take_over(&source, ready);
+        let shown = rig.attachment.show();
+        assert_eq!(
+            (shown.state, shown.last_fault.is_some(), shown.strikes > 0),
+            (state, parked == Parked::Stays, parked == Parked::Stays)
+        );
+        rig.submit(2, true, false);
+        rig.drain();
+        assert_eq!(rig.attachment.show().calls, if state == State::Active { 2 } else { 1 });
+    }
 }

@@ -19,7 +19,7 @@ pub(super) const LOAD: Load = Load(0);
 pub(super) use crate::plugin::stand_in::MS;
 
 #[derive(Debug, Default)]
-pub(super) struct Ticker(AtomicU64);
+pub(super) struct Ticker(pub(super) AtomicU64);
 
 impl Clock for Ticker {
     fn now(&self) -> Time {

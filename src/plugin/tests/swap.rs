@@ -6,6 +6,7 @@ use sequor_core::*;
 
 use super::rig::{LOAD, Rig, admits, plans};
 use crate::plugin::guest::Source;
+use crate::plugin::making::Parked;
 use crate::plugin::report::State;
 use crate::plugin::stand_in::{Does, Version};
 
@@ -72,7 +73,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
     rig.drain();
     let ready = {
         let source: Arc<dyn Source> = Version::new("77b0", plans());
-        rig.attachment.ready_for(&source).unwrap()
+        rig.attachment.ready_for(&source, Parked::Stays).unwrap()
     };
     // It goes on to decide, with the columns that it wants.
     rig.submit(1, false, false);
@@ -90,7 +91,7 @@ fn what_happens_while_one_comes_is_told_it_once() {
     rig.drain();
     let new = Version::new("77b0", plans());
     let source: Arc<dyn Source> = new.clone();
-    let ready = rig.attachment.ready_for(&source).unwrap();
+    let ready = rig.attachment.ready_for(&source, Parked::Stays).unwrap();
     rig.submit(1, false, false);
     rig.drain();
     rig.attachment.take_over(&source, ready);
