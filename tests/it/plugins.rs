@@ -128,8 +128,8 @@ fn a_refusal_says_what_can_be_typed() {
         let said = refused(&["plugin", verb, "z"]);
         assert_eq!(said, "there is no plug-in \"z\" on this server; there is mine", "{verb}");
     }
-    let again = refused(&["plugin", "load", "mine", "--from", &single]);
-    assert!(again.ends_with(&format!("; sequor plugin replace mine --from {single}")), "{again}");
+    let again = refused(&["plugin", "load", "mine", "--from", &guest("edf")]);
+    assert!(again.ends_with(&format!("; sequor plugin replace mine --from {}", guest("edf"))), "{again}");
     let unknown = refused(&["plugin", "attach", "mine", "--model", "nosuch"]);
     assert_eq!(unknown, "no model \"nosuch\" is served; sequor model list shows those that are");
 }

@@ -71,7 +71,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
     house.fake.strike("fair-share");
     let shown = house.told(&["plugin", "show", "fair-share"]).await;
     assert!(shown.contains("PARKED") && shown.contains("; 3 strikes: trap index 83, lib.rs:71\n"), "{shown}");
-    assert!(shown.contains("vad 1: 12100 calls, 1 picks came too late, 3 strikes\n"), "{shown}");
+    assert!(shown.contains("vad 1: 12100 calls, 1 pick came too late, 3 strikes\n"), "{shown}");
     assert!(shown.ends_with("sha256 0061736d31\n"), "{shown}");
     house.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
     let logs = house.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
