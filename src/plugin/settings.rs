@@ -72,8 +72,10 @@ impl Settings {
         }
         for (name, value) in &table {
             let Some(setting) = self.0.get(name) else {
-                let near = did_you_mean(name, self.0.keys().map(String::as_str));
-                return Err(format!("config.{name}: there is no such setting{near}"));
+                let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+                let near = did_you_mean(name, names.iter().copied());
+                let all = if near.is_empty() { format!(" (there are {})", names.join(", ")) } else { near };
+                return Err(format!("config.{name}: there is no such setting{all}"));
             };
             if !setting.kind.holds(value) {
                 return Err(format!("config.{name} must be {}, not {value}", setting.kind.article()));
@@ -115,6 +117,8 @@ mod tests {
         assert_eq!(refused("{\"burst\":4.5}"), "config.burst must be an integer, not 4.5");
         assert_eq!(refused("{\"weights\":[]}"), "config.weights must be a table, not []");
         assert_eq!(refused("{\"brust\":4}"), "config.brust: there is no such setting; did you mean \"burst\"?");
+        let told = "config.nothing: there is no such setting (there are burst, name, share, weights)";
+        assert_eq!(refused("{\"nothing\":4}"), told);
         assert!(refused("[]").starts_with("config is not a table in JSON: "));
     }
 

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Measured on one core, a guest that thinks 1.6 ms at a time beside a thread that wakes every 1.7 ms: nine in ten of a hundred wake-ups came within
-/// 1.7 ms, with this within 0.2 to 0.6. With 3 ms now and then as without; with 100 ms whoever had used up its share waited up to 18.
+/// Measured on one core, a guest that thinks 1.6 ms at a time beside a thread that wakes every 1.7 ms: 99 of 100 wake-ups came within 1.7 ms, with
+/// this within 0.2 to 0.6. With 3 ms now and then as without; with 100 ms whoever had used up its share waited up to 18.
 const SLICE: Duration = Duration::from_millis(20);
 /// Calls that are all short until a thread is as urgent as the others again.
 const SHORT: u32 = 64;

@@ -108,7 +108,12 @@ fn judge(name: &str, seen: &[Seen], alone: &[Seen], beside: usize) {
 fn let_loose(server: &Server, component: &[u8], model: &str, does: &str, amount: u32) -> String {
     let name = format!("hostile-{does}");
     load(server, &name, component);
-    attach(server, &name, model, json!({ "config": { "do": does, "after": 2, "amount": amount } }));
+    let mut how = json!({ "config": { "do": does, "after": 2, "amount": amount } });
+    if does == "flood" {
+        // The time that the server takes to write a hundred lines is the guest's, and an unoptimised server takes much.
+        how["time"] = json!("100ms");
+    }
+    attach(server, &name, model, how);
     name
 }
 

@@ -69,7 +69,7 @@ fn parking_waits_for_nobody() {
     let lane = rig.attachment.lane.load_full().unwrap();
     let saving = lane.wait();
     let at = &rig.attachment;
-    let (done, is_done) = std::sync::mpsc::channel();
+    let (done, is_done) = std::sync::mpsc::sync_channel(1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             at.park();
