@@ -63,6 +63,7 @@ impl Instance {
         let started = functions(of, &mut store);
         let started = in_time(&mut store, started);
         drop(call);
+        urgency::as_any();
         let asked = Call { hook: "its start", of: None };
         let (plugin, questions) = started.map_err(|e| fault_of(&e, store.data(), &Span(limit).to_string(), asked))?;
         store.data_mut().memory.started();
@@ -89,7 +90,12 @@ impl Instance {
         let said = call(guest, self.questions, &mut self.store);
         let said = in_time(&mut self.store, said);
         drop(running);
-        urgency::call_over();
+        // Whoever is asked of candidates or events is asked again and again.
+        if asked.of.is_some() {
+            urgency::call_over()
+        } else {
+            urgency::as_any()
+        }
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
         }
