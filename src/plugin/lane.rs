@@ -125,13 +125,11 @@ impl Lane {
         self.occupant.try_lock().or_else(|| self.occupant.try_lock_for(self.patience(within)))
     }
 
-    /// How long a request waits. A call at leisure costs all that come while it lasts the time of one call together: those who come later
-    /// do without at once.
+    /// How long a request waits. A call at leisure costs all that come while it lasts one such wait together: those who come later do without
+    /// at once. Most such calls are short, and only seem long where the one that makes it is not on a processor.
     pub(super) fn patience(&self, within: Duration) -> Duration {
-        match *self.at_leisure.lock() {
-            Some(began) => within.saturating_sub(Instant::now().saturating_duration_since(began)),
-            None => within + PATIENCE,
-        }
+        let elapsed = self.at_leisure.lock().map_or(Duration::ZERO, |began| began.elapsed());
+        (within + PATIENCE).saturating_sub(elapsed)
     }
 
     pub(super) fn remember(&self, memory: u64) {

@@ -130,7 +130,9 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     let scratch = tempfile::tempdir().unwrap();
     // A name of its own: what is built lies where others build theirs.
     let folder = scratch.path().join("tended");
-    typed(&["sequor plugin new tended".to_owned()], scratch.path(), None);
+    // Built once before: what is waited for below is a change, not a language's library.
+    let new = ["sequor plugin new tended", "cd tended", "sequor plugin build"].map(str::to_owned);
+    typed(&new, scratch.path(), None);
     let cache = prepared("SEQUOR_CACHE");
     let dev = Call::sequor().arguments(within_a_sentence("plugin dev")).arguments([&folder]);
     let dev = dev.environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
