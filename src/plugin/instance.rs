@@ -92,9 +92,9 @@ impl Instance {
         drop(running);
         // Whoever is asked of candidates or events is asked again and again.
         if asked.of.is_some() {
-            urgency::call_over()
+            urgency::call_over();
         } else {
-            urgency::as_any()
+            urgency::as_any();
         }
         if mode == Mode::Simulation {
             self.fuel = given.saturating_sub(self.store.get_fuel().unwrap_or(0));
