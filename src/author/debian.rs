@@ -59,7 +59,7 @@ pub(super) fn ensure(folder: &Path, machine: &Machine) -> Result<Debian, Problem
     if let Some(version) = version(&debian).filter(|version| suffices(version)) {
         return Ok(Debian { version, ..debian });
     }
-    fetch(&debian.root, machine)?;
+    fetch(&debian, machine)?;
     let version = version(&debian).ok_or_else(|| Problem::file(debian.rustc(), "does not run on this machine"))?;
     if suffices(&version) {
         return Ok(Debian { version, ..debian });
@@ -91,7 +91,8 @@ pub(super) fn linker(folder: &Path) -> Result<PathBuf, Problem> {
     })
 }
 
-fn fetch(root: &Path, machine: &Machine) -> Result<(), Problem> {
+fn fetch(debian: &Debian, machine: &Machine) -> Result<(), Problem> {
+    let root = debian.root.as_path();
     let parent = root.parent().unwrap_or(root);
     std::fs::create_dir_all(parent)?;
     (machine.say)("asking Debian for its packages ...");
@@ -100,8 +101,8 @@ fn fetch(root: &Path, machine: &Machine) -> Result<(), Problem> {
     (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let unpacked = tempfile::Builder::new().prefix("debian-rust-").tempdir_in(parent)?;
     apt.unpack(&packages, unpacked.path())?;
-    if root.exists() {
-        // Whoever still compiles with what was there goes on with it; it is gone once this is through.
+    // What compiles no guest of this kit is missed by nobody; what somebody else has put there meanwhile is in use.
+    if root.exists() && !version(debian).is_some_and(|version| suffices(&version)) {
         let _ = std::fs::rename(root, apt.scratch().join("before"));
     }
     match std::fs::rename(unpacked.path(), root) {

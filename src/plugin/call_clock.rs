@@ -39,7 +39,10 @@ struct Seen {
 impl CallClocks {
     pub(super) fn add(&self) -> CallClock {
         let clock = CallClock::default();
-        self.0.lock().push(Arc::downgrade(&clock.0));
+        let mut all = self.0.lock();
+        // Where instructions are counted nothing ticks, and nobody else forgets those that are gone.
+        all.retain(|seen| seen.strong_count() > 0);
+        all.push(Arc::downgrade(&clock.0));
         clock
     }
 
@@ -119,6 +122,9 @@ mod tests {
         drop(goes);
         clocks.tick();
         assert_eq!(clocks.0.lock().len(), 1);
-        drop(stays);
+        drop((stays, clocks.add()));
+        let last = clocks.add();
+        assert_eq!(clocks.0.lock().len(), 1, "without a tick as well");
+        drop(last);
     }
 }

@@ -91,8 +91,7 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
         let mut out = rows(std::slice::from_ref(&plugin));
         for attached in &plugin.attached {
             let Attached { model, version, calls, stale, strikes, .. } = attached;
-            let of = [*calls, *stale, u64::from(*strikes)].map(s);
-            let [call, pick, strike] = of;
+            let [call, pick, strike] = [*calls, *stale, u64::from(*strikes)].map(s);
             out += &format!(
                 "{model} {version}: {calls} call{call}, {stale} pick{pick} came too late, {strikes} strike{strike}\n"
             );
