@@ -8,6 +8,7 @@
 //! cargo bench --bench hostile -- --again          nothing is parked, and who falls is let loose again every 50 ms
 //! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
 //! cargo bench --bench hostile -- --only loop      cases whose name has this in it
+//! cargo bench --bench hostile -- --pairs 64 --window 500     so many pairs, of so many milliseconds
 //! ```
 //!
 //! The guests are those of `cargo xtask prepare` (`SEQUOR_GUESTS`, else `.sequor/guests`).
@@ -70,10 +71,16 @@ fn main() {
     if arguments.iter().any(|a| a == "--list") {
         return;
     }
-    let only = arguments.iter().position(|a| a == "--only").and_then(|at| arguments.get(at + 1)).cloned();
+    let value = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1)).cloned();
+    let number = |flag: &str| value(flag).map(|n| n.parse::<u64>().expect(flag));
     let has = |flag: &str| arguments.iter().any(|a| a == flag);
-    let (pairs, window) = if has("--quick") { (2, Duration::from_millis(300)) } else { (8, Duration::from_secs(4)) };
-    let options = Options { pairs, window, only, again: has("--again") };
+    let (pairs, window) = if has("--quick") { (2, 300) } else { (8, 4000) };
+    let options = Options {
+        pairs: number("--pairs").map_or(pairs, |n| n as usize),
+        window: Duration::from_millis(number("--window").unwrap_or(window)),
+        only: value("--only"),
+        again: has("--again"),
+    };
     let repository = repository();
     let server = Child::start(serve(repository.path(), options.again)).expect("the server");
     let operator = Operator::of(server.admin.clone().expect("the operators' listener"));
@@ -86,8 +93,7 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
     let windows = Windows::default();
     let load = Load::start(&server.grpc, &[DECIDED, BESIDE], &windows).await;
     tokio::time::sleep(SETTLES).await;
-    // Not so near to its limit that it is struck for it.
-    let spin = tokio::task::block_in_place(|| operator.spins(DECIDED.0, BUDGET * 4 / 5));
+    let spin = tokio::task::block_in_place(|| operator.spins(DECIDED.0, BUDGET));
     table::head(options.pairs, options.window);
     for (does, amount, falls, more) in CASES {
         if options.only.as_ref().is_some_and(|only| !does.contains(only.as_str())) {
@@ -132,7 +138,9 @@ impl Hostile {
     /// Decides for so long, if it is not stopped.
     fn decides(&self, operator: &Operator, long: Duration, pair: &mut Pair) {
         let began = Instant::now();
-        operator.let_loose(DECIDED.0, self.does, self.amount);
+        // It takes all that a call may by default, every time. What it may is more, so that it is not struck for what the machine does.
+        let time = (self.does == "spin").then_some("20ms");
+        operator.let_loose(DECIDED.0, self.does, self.amount, time);
         while began.elapsed() < long {
             std::thread::sleep(AGAIN.min(long.saturating_sub(began.elapsed())));
             if self.falls {

@@ -52,9 +52,9 @@ impl Operator {
         self.granted("GET", "/admin/plugins/hostile", &json!({}))["attached"][0].clone()
     }
 
-    /// Lets it decide.
-    pub(crate) fn let_loose(&self, model: &str, does: &str, amount: u64) {
-        self.attach(model, &json!({ "do": does, "amount": amount }), None);
+    /// Lets it decide; a call may take `time`, or what is usual.
+    pub(crate) fn let_loose(&self, model: &str, does: &str, amount: u64, time: Option<&str>) {
+        self.attach(model, &json!({ "do": does, "amount": amount }), time);
     }
 
     /// How often it was asked, and how it is.
