@@ -41,7 +41,6 @@ pub fn word(fault: Fault) -> &'static str {
         Fault::Busy => "busy",
         Fault::Index => "index",
         Fault::Repeat => "repeat",
-        Fault::Twice => "twice",
         Fault::TooMany => "too_many",
         Fault::Shapes => "shapes",
     }

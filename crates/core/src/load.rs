@@ -31,8 +31,8 @@ pub(crate) struct LoadState {
     /// What must wait before anything runs.
     pub(crate) holding: Option<Hold>,
     pub(crate) instances: Vec<InstanceState>,
-    /// Free slots, lowest number first and then lowest instance, so that instances fill evenly.
-    free: BinaryHeap<Reverse<(u32, u16)>>,
+    /// Free slots of all instances.
+    free: u32,
     /// Slots in use.
     pub(crate) used: u32,
     /// Live sequences.
@@ -66,6 +66,8 @@ pub(crate) struct LoadState {
 #[derive(Debug, Default)]
 pub(crate) struct InstanceState {
     slots: Vec<SlotState>,
+    /// Numbers of those that are free, lowest first.
+    free: BinaryHeap<Reverse<u32>>,
     /// Sequences that can run, in the order in which they became ready.
     pub(crate) ready: List,
     /// Slot operations that wait for the owning thread.
@@ -93,6 +95,13 @@ pub(crate) enum Consulting {
     },
 }
 
+impl InstanceState {
+    /// Its free slots.
+    fn room(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
+}
+
 #[derive(Debug)]
 struct SlotState {
     generation: NonZeroU32,
@@ -103,8 +112,11 @@ impl LoadState {
     pub(crate) fn new(key: Load, born: u64, spec: LoadSpec) -> LoadState {
         let slots = spec.slots();
         let empty = || SlotState { generation: NonZeroU32::MIN, seq: None };
-        let instance = || InstanceState { slots: (0..slots).map(|_| empty()).collect(), ..InstanceState::default() };
-        let free = (0..slots).flat_map(|n| (0..spec.instances.max(1)).map(move |i| Reverse((n, i)))).collect();
+        let instance = || InstanceState {
+            slots: (0..slots).map(|_| empty()).collect(),
+            free: (0..slots).map(Reverse).collect(),
+            ..InstanceState::default()
+        };
         LoadState {
             key,
             born,
@@ -113,7 +125,7 @@ impl LoadState {
             external: spec.external,
             holding: spec.hold,
             instances: (0..spec.instances.max(1)).map(|_| instance()).collect(),
-            free,
+            free: slots * u32::from(spec.instances.max(1)),
             used: 0,
             live: 0,
             backlog: List::default(),
@@ -138,11 +150,11 @@ impl LoadState {
     }
 
     pub(crate) fn has_free_slot(&self) -> bool {
-        !self.free.is_empty()
+        self.free > 0
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
-        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+        self.free
     }
 
     /// It is so late; a slot may have become free.
@@ -159,25 +171,30 @@ impl LoadState {
 
     /// Free slots of each instance.
     pub(crate) fn room(&self) -> Vec<u32> {
-        let count = |i: &InstanceState| i.slots.iter().filter(|s| s.seq.is_none()).count();
-        self.instances.iter().map(|i| u32::try_from(count(i)).unwrap_or(u32::MAX)).collect()
+        self.instances.iter().map(InstanceState::room).collect()
+    }
+
+    /// Whether this instance has a free slot.
+    pub(crate) fn has_room(&self, instance: u16) -> bool {
+        self.instances.get(usize::from(instance)).is_some_and(|i| i.room() > 0)
+    }
+
+    /// The instance of the lowest free slot, the lowest of those that have one, so that instances fill evenly.
+    fn roomiest(&self) -> Option<u16> {
+        let lowest = (0u16..).zip(&self.instances).filter_map(|(i, instance)| Some((instance.free.peek()?.0, i)));
+        if fault(Planted::SlotOutOfOrder) { lowest.max() } else { lowest.min() }.map(|(_, i)| i)
     }
 
     /// Gives the lowest free slot (of this instance, if one is named) to `seq`.
     pub(crate) fn take_slot(&mut self, seq: Seq, of: Option<u16>) -> Option<(u16, Slot)> {
-        let (n, i) = match of {
-            None if fault(Planted::SlotOutOfOrder) => *self.free.iter().map(|Reverse(x)| x).max()?,
-            None => self.free.pop()?.0,
-            Some(of) => {
-                let chosen = self.free.iter().map(|r| r.0).filter(|(_, i)| *i == of).min()?;
-                self.free.retain(|r| r.0 != chosen);
-                chosen
-            }
-        };
-        let slot = self.instances.get_mut(usize::from(i))?.slots.get_mut(n as usize)?;
+        let i = of.or_else(|| self.roomiest())?;
+        let instance = self.instances.get_mut(usize::from(i))?;
+        let Reverse(n) = instance.free.pop()?;
+        self.free = self.free.saturating_sub(1);
+        let slot = instance.slots.get_mut(n as usize)?;
         slot.seq = Some(seq);
         self.used += 1;
-        if self.free.is_empty() {
+        if self.free == 0 {
             self.room_since = None;
         }
         Some((i, Slot::new(n, slot.generation)))
@@ -196,10 +213,9 @@ impl LoadState {
         if ran && !fault(Planted::FreeForgotten) {
             owner.ops.push(SlotOp::Free(slot));
         }
-        self.free.push(Reverse((slot.ix, instance)));
-        if fault(Planted::SlotReleasedTwice) {
-            self.free.push(Reverse((slot.ix, instance)));
-        }
+        let times = if fault(Planted::SlotReleasedTwice) { 2 } else { 1 };
+        (0..times).for_each(|_| owner.free.push(Reverse(slot.ix)));
+        self.free += times;
         self.used = self.used.saturating_sub(1);
     }
 

@@ -186,8 +186,6 @@ pub enum Fault {
     Index,
     /// An index twice.
     Repeat,
-    /// A sequence twice.
-    Twice,
     /// More rows than a batch may have.
     TooMany,
     /// Shapes that do not batch together.

@@ -352,8 +352,8 @@ impl Core {
                 true
             }
             Admission::Take { instance } => {
-                let free = self.load(load).and_then(|l| l.room().get(usize::from(instance)).copied());
-                free.is_some_and(|n| n > 0) && self.admit_now(now, load, seq, Some(instance), out)
+                let has_room = self.load(load).is_some_and(|l| l.has_room(instance));
+                has_room && self.admit_now(now, load, seq, Some(instance), out)
             }
             Admission::Evict { victim } => {
                 let Some(victim) = victims.get(victim as usize).copied() else { return false };
