@@ -1,7 +1,7 @@
 //! A socket's thread does a short step itself: what came in on its connection in one go is in the queues, the instance that is to be woken
 //! sleeps, and to wake its thread for a step of some microseconds, and to be woken by it, costs more than the step.
 //!
-//! Only for models whose steps are short; one step a time; and never in place of an instance's thread that is at work. Whatever is not done
+//! Only for models whose steps are short, and whose plug-in, if one decides, answers quickly; one step a time; and never in place of an instance's thread that is at work. Whatever is not done
 //! here is left to that thread.
 
 use std::cell::RefCell;
@@ -73,8 +73,7 @@ pub(super) fn wake(load: &Arc<Loaded>, instance: u16) {
         }
         next
     };
-    // No plug-in is asked on a socket's thread.
-    let kept_back = load.step_time.is_short() && load.attachment.load().is_none() && DEFERRED.with(keep_back);
+    let kept_back = load.step_time.is_short() && load.decides_quickly() && DEFERRED.with(keep_back);
     if !kept_back {
         load.wake(instance);
     }

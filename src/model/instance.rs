@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
 
-use crate::plugin::Answer;
+use crate::plugin::{Answer, leave_thread_as_it_was};
 
 use super::batch_run::FinishedBatch;
 use super::driver::Model;
@@ -70,6 +70,13 @@ impl Identity {
             };
             attachment.compare(&shadow, ran.as_deref());
         }
+        step
+    }
+
+    /// The same, by a thread that has others to look after.
+    pub(super) fn ask_in_passing(&self, round: Box<Round>) -> Step {
+        let step = self.ask(round);
+        leave_thread_as_it_was();
         step
     }
 

@@ -18,11 +18,10 @@ use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::texts::Texts;
 use crate::plugin::{Attachment, LoadLink};
 use crate::state::{Initial, StateSpec, Store};
-use crate::telemetry::ModelMetrics;
+use crate::telemetry::{MeanTime, ModelMetrics};
 
 use super::handle::Handle;
 use super::mailbox::Mailbox;
-use super::step_time::StepTime;
 use super::work::{RunSize, RunTimes};
 use super::{Metadata, TensorMetadata};
 
@@ -47,7 +46,7 @@ pub(super) struct Loaded {
     pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
-    pub(super) step_time: StepTime,
+    pub(super) step_time: MeanTime,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
@@ -85,7 +84,7 @@ impl Loaded {
             metadata,
             metrics,
             handles: OnceLock::new(),
-            step_time: StepTime::default(),
+            step_time: MeanTime::default(),
             hold,
             auto,
             candidates,
@@ -105,6 +104,11 @@ impl Loaded {
     pub(super) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
         let at = self.settings.outputs.iter().position(|o| o.name == output)?;
         self.labels.get(at)?.clone()
+    }
+
+    /// Whether a socket's thread may put a question to the plug-in that decides, if one does.
+    pub(super) fn decides_quickly(&self) -> bool {
+        self.attachment.load().as_ref().is_none_or(|attachment| attachment.is_quick())
     }
 
     pub(super) fn is_retired(&self) -> bool {

@@ -9,7 +9,7 @@
 //! - `driver`: a core and its requests under one lock; `table`: what that lock guards · `job`: a request on its way · `pending`: how its surface holds it.
 //! - `runner`: the threads of an instance, `placement`: where they run, `placing`: how they come there · `instance`: what they have in common · `serial`: one batch after the other ·
 //!   `pipelined`, `in_flight`: the next batch is asked for while one runs, on accelerators · `handle`: how others reach an instance, `mailbox`: what
-//!   they ask of it · [`InlineScope`]: a socket's thread does a short step (`step_time`) itself · [`wake`]: the answers of a batch leave together.
+//!   they ask of it · [`InlineScope`]: a socket's thread does a short step itself · [`wake`]: the answers of a batch leave together.
 //! - `batch_run`: a batch between its taking and its giving back · `execute`: a run in two halves, `ports`: its memory, `work`: its rows, `slots`: their
 //!   states, `run_error`: why it gave nothing.
 //! - [`overview`]: all of that of every version, for operators.
@@ -56,6 +56,9 @@ mod plugin_files;
 mod plugin_files_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod plugin_inline_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod plugin_swap_tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
@@ -73,7 +76,6 @@ pub mod sequences;
 mod serial;
 mod slots;
 mod state_transfer;
-mod step_time;
 mod sync;
 mod table;
 #[cfg(test)]

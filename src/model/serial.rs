@@ -13,6 +13,9 @@ use super::work::{Outcome, RunSize, RunTimes, Work};
 
 use crate::batch::Staging;
 
+/// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
+const QUESTIONS: u32 = 2;
+
 /// Who holds its lock is the instance: its own thread, or for one step a socket's.
 #[derive(Debug)]
 pub(super) struct SerialInstance {
@@ -109,13 +112,18 @@ impl InlineStep for SerialInstance {
             return false;
         }
         running.step = None;
-        let mut step = self.identity.next();
-        if let Step::Tidy(ops) = &step {
-            step = self.identity.tidy(&mut running.executor.slots, ops);
-        }
-        if let Step::Run(taken) = step {
-            step = self.run_batch(&mut running, taken);
-        }
+        let (mut step, mut questions) = (self.identity.next(), QUESTIONS);
+        let step = loop {
+            step = match step {
+                Step::Tidy(ops) => self.identity.tidy(&mut running.executor.slots, &ops),
+                Step::Ask(round) if questions > 0 => {
+                    questions -= 1;
+                    self.identity.ask_in_passing(round)
+                }
+                Step::Run(taken) => break self.run_batch(&mut running, taken),
+                rest => break rest,
+            };
+        };
         let done = matches!(step, Step::Sleep(None));
         if !done {
             running.step = Some(step);

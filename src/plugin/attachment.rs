@@ -22,7 +22,7 @@ use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
 use super::texts::Texts;
 use crate::telemetry::kinds::Gauge;
-use crate::telemetry::{Hook, PluginMetrics};
+use crate::telemetry::{Hook, MeanTime, PluginMetrics};
 
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;
@@ -61,6 +61,8 @@ pub struct Attachment {
     pub(super) lane: ArcSwapOption<Lane>,
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
+    /// How long it takes for an answer.
+    pub(super) question_time: MeanTime,
     pub(super) recent: Mutex<Recent>,
     pub(super) saved: Mutex<Saved>,
     pub(super) last_fault: Mutex<Option<LastFault>>,
@@ -130,6 +132,11 @@ impl Attachment {
         }
     }
 
+    /// Whether a socket's thread may be held up for an answer: nobody is there to give one, or whoever is does so quickly and is not busy.
+    pub fn is_quick(&self) -> bool {
+        self.lane.load().as_ref().is_none_or(|lane| self.question_time.is_short() && !lane.is_busy())
+    }
+
     /// What happened, from this serial number on; `lost`: something before it is missing for good.
     pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
         let losses = self.link.put(first, news, lost);
@@ -169,13 +176,14 @@ impl Attachment {
 
     fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
         let mut occupant = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
-        let began = self.clock.now();
+        let entered = self.clock.now();
         let told = occupant.catch_up().ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
-        let began = if told { self.timed(Hook::Observe, began) } else { began };
+        let began = if told { self.timed(Hook::Observe, entered) } else { entered };
         let answer = occupant.answer(round).ok_or(Mute::Absent)?;
         let now = self.clock.now();
         let memory = occupant.memory();
         drop(occupant);
+        self.question_time.note(now - entered);
         lane.remember(memory);
         let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);

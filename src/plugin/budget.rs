@@ -54,7 +54,10 @@ impl Timer {
     }
 
     pub(super) fn tick(&mut self) -> UpdateDeadline {
-        urgency::takes_long();
+        // The first tick may meet any call, however short.
+        if self.since.is_some() {
+            urgency::takes_long();
+        }
         self.tick_at(own_time())
     }
 
@@ -156,6 +159,22 @@ mod tests {
         assert_eq!(went_on, [true, true, true, true, false]);
         timer.start(ms(2));
         assert!(matches!(timer.tick_at(ms(9000)), UpdateDeadline::Continue(1)), "a new call, a new limit");
+    }
+
+    /// A thread of its own: what is tested stays with it.
+    #[test]
+    fn a_call_that_a_tick_meets_by_chance_is_none_that_takes_long() {
+        let test = || {
+            let mut timer = Timer::default();
+            for _ in 0..3 {
+                timer.start(Duration::from_secs(60));
+                timer.tick();
+                assert!(!urgency::is_long());
+            }
+            timer.tick();
+            assert!(urgency::is_long(), "more than from one tick to the next");
+        };
+        std::thread::spawn(test).join().unwrap();
     }
 
     #[test]

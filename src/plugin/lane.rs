@@ -120,6 +120,11 @@ impl Lane {
         self.losses.is_some_and(|before| before != losses)
     }
 
+    /// Whether somebody calls it just now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.occupant.is_locked()
+    }
+
     /// The occupant, if nobody else calls it within the time that a call may take, and some.
     pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, Occupant>> {
         self.occupant.try_lock().or_else(|| self.occupant.try_lock_for(self.patience(within)))

@@ -119,3 +119,4 @@ pub use model_files::ModelFiles;
 pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use showing::Shared;
+pub use urgency::as_any as leave_thread_as_it_was;

@@ -40,6 +40,9 @@ pub struct Attached {
     pub differs: Option<(u64, u64)>,
     pub memory: u64,
     pub memory_limit: u64,
+    /// CPU time that a call may take, microseconds.
+    #[serde(default)]
+    pub time_us: u64,
     /// JSON, as it was attached with; empty is `{}`.
     #[serde(default)]
     pub config: String,
@@ -64,7 +67,7 @@ pub enum State {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastFault {
-    /// The host's word for it: trap, time, memory, index, repeat, twice, too_many, shapes, busy.
+    /// The host's word for it: trap, time, memory, index, repeat, too_many, shapes, busy.
     pub kind: String,
     /// The guest's message, with the place in its source where that is known.
     pub what: String,

@@ -18,7 +18,7 @@ use super::meter::Meter;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
-use crate::telemetry::PluginMetrics;
+use crate::telemetry::{MeanTime, PluginMetrics};
 
 /// What all attachments of a server share.
 #[derive(Debug, Clone)]
@@ -53,6 +53,7 @@ impl Attachment {
             lane: ArcSwapOption::empty(),
             health: Mutex::new(Health::new(terms.shadow, terms.strikes)),
             meter: Mutex::new(Meter::default()),
+            question_time: MeanTime::default(),
             recent: Mutex::new(Recent::default()),
             saved: Mutex::new(Saved::default()),
             last_fault: Mutex::new(None),
@@ -122,6 +123,7 @@ impl Attachment {
             differs: self.terms.shadow.then_some(meter.differs),
             memory,
             memory_limit,
+            time_us: u64::try_from(self.terms.limits.time.as_micros()).unwrap_or(u64::MAX),
             config: self.terms.config.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! A plug-in without WebAssembly whose guests do what a test tells them.
 
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 use sequor_core::*;
@@ -26,6 +27,8 @@ pub(crate) struct Script {
     pub(crate) gate: Option<Arc<Mutex<()>>>,
     /// What becomes of a `restore` that is not simply taken: it says no, or (`Ok`) it traps.
     pub(crate) restore: Option<Result<(), String>>,
+    /// The thread that asked for the last plan.
+    pub(crate) asked_by: Option<ThreadId>,
     /// Plans there had been at each admission.
     pub(crate) plans_at_admit: Vec<u64>,
     pub(crate) meanwhile: Meanwhile,
@@ -140,6 +143,7 @@ impl Guest for Puppet {
         Script::gate(&self.0);
         let mut script = self.0.lock();
         script.plans += 1;
+        script.asked_by = Some(thread::current().id());
         script.saw = (see.numbers.clone(), see.keys.clone());
         match script.does {
             Does::Trap => return struck(Fault::Trap),

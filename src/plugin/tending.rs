@@ -16,8 +16,6 @@ use crate::telemetry::Hook;
 
 /// A guest is asked so often what it would hand on.
 const SAVES: Duration = Duration::from_secs(10);
-/// The most that a guest may hand on.
-const SAVED_MOST: usize = 1 << 20;
 
 impl Attachment {
     /// What the guest that serves would hand on; what one handed on before, if it cannot say.
@@ -27,14 +25,7 @@ impl Attachment {
             let saved = lane.at_leisure(|occupant| occupant.call(|guest| guest.save()));
             self.timed(Hook::Save, now);
             match saved {
-                Some(Ok(bytes)) if bytes.len() <= SAVED_MOST => {
-                    *self.saved.lock() = Saved { bytes: Some(bytes), at: now };
-                }
-                Some(Ok(bytes)) => {
-                    let what = format!("save: {} bytes are more than the {SAVED_MOST} that are kept", bytes.len());
-                    self.journal.write(Level::Warn, &what);
-                    self.saved.lock().at = now;
-                }
+                Some(Ok(bytes)) => *self.saved.lock() = Saved { bytes: Some(bytes), at: now },
                 Some(Err(struck)) => {
                     self.saved.lock().at = now;
                     self.strike(Some(&lane), &struck);

@@ -34,11 +34,17 @@ pub(super) fn call_over() {
 }
 
 /// A call that is in nobody's way is over, and none like it comes soon. Threads that this one starts would be as little urgent as it is.
-pub(super) fn as_any() {
+pub fn as_any() {
     if LEFT.replace(0) > 0 {
         // The system's own.
         ask_for(Duration::ZERO);
     }
+}
+
+/// Whether this thread has asked for long slices.
+#[cfg(test)]
+pub(super) fn is_long() -> bool {
+    LEFT.get() > 0
 }
 
 /// Asks for such slices for this thread. A wish: whatever comes of it, everything goes on.

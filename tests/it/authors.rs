@@ -129,6 +129,9 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     let call = Call::serve("models").arguments(["--admin-upload=true"]);
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
     let server = call.start();
+    let before = json!({ "config": { "MAX_BATCH_VOLUME_BYTES": 64 }, "time": "700ms" });
+    crate::operator::load(&server, "volume", &crate::operator::guest("volume"));
+    crate::operator::attach(&server, "volume", "accumulator_int32", before);
     let scratch = tempfile::tempdir().unwrap();
     // A name of its own: what is built lies where others build theirs.
     let folder = scratch.path().join("tended");
@@ -148,10 +151,15 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     dev.terminate();
     let ended = dev.ended();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stdout.ends_with("the built-in policy decides for accumulator_int32 again\n"), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with("volume decides for accumulator_int32 again\n"), "{}", ended.stdout);
     let list = Call::sequor().arguments(["plugin", "list", "--output", "json"]);
     let list = list.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end();
-    assert_eq!(list.stdout, "[]\n", "{}", list.stderr);
+    let list: serde_json::Value = serde_json::from_str(&list.stdout).unwrap_or_else(|e| panic!("{e}: {}", list.stderr));
+    let names: Vec<_> = list.as_array().unwrap().iter().map(|plugin| &plugin["name"]).collect();
+    assert_eq!(names, ["volume"], "nothing is left of it: {list}");
+    let at = &list[0]["attached"][0];
+    assert_eq!((&at["model"], &at["time_us"]), (&json!("accumulator_int32"), &json!(700_000)), "as it was: {at}");
+    assert_eq!(at["config"], "{\"MAX_BATCH_VOLUME_BYTES\":64}", "as it was: {at}");
 }
 
 #[test]

@@ -89,6 +89,12 @@ pub struct Attachment {
     pub memory_bytes: u64,
     #[prost(uint64, tag = "16")]
     pub memory_limit_bytes: u64,
+    /// CPU time that a call may take.
+    #[prost(uint64, tag = "17")]
+    pub time_us: u64,
+    /// A JSON object, as it was attached with; empty is {}.
+    #[prost(string, tag = "18")]
+    pub config: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fault {

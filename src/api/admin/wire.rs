@@ -53,6 +53,8 @@ impl From<Attached> for v1::Attachment {
             compared_rounds: of.differs.map(|(_, all)| all),
             memory_bytes: of.memory,
             memory_limit_bytes: of.memory_limit,
+            time_us: of.time_us,
+            config: of.config,
         }
     }
 }

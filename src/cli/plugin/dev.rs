@@ -13,6 +13,7 @@ use super::{Failed, failed, file, machine, remote};
 use crate::author::{self, Project};
 use crate::cli::remote::client::{Body, Client, segment};
 use crate::cli::remote::component;
+use crate::config::units::Span;
 use crate::plugin::report::Summary;
 
 /// How often the sources are looked at.
@@ -102,11 +103,13 @@ struct Trying {
     as_json: bool,
 }
 
-/// Who decided before, or watched, and how it was configured.
+/// Who decided before, or watched, and how it was attached.
 struct Before {
     name: String,
     config: String,
     shadow: bool,
+    /// What a call of it may take, of servers that say so.
+    time: Option<Span>,
 }
 
 impl Trying {
@@ -117,7 +120,9 @@ impl Trying {
         let of = |plugin: &Summary| {
             let at = plugin.attached.iter().find(|at| at.model == self.model)?;
             // Whatever its state, a shadow is compared.
-            Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow: at.differs.is_some() })
+            let shadow = at.differs.is_some();
+            let time = (at.time_us > 0).then(|| Span(Duration::from_micros(at.time_us)));
+            Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow, time })
         };
         Ok(plugins.iter().filter(|plugin| plugin.name != self.name).find_map(of))
     }
@@ -150,10 +155,11 @@ impl Trying {
             return if self.is_there { self.forget() } else { Ok(()) };
         }
         let who = match &self.before {
-            Some(Before { name, config, shadow }) => {
+            Some(Before { name, config, shadow, time }) => {
                 let config =
                     serde_json::from_str::<serde_json::Value>(if config.is_empty() { "{}" } else { config }).ok();
-                let how = json!({ "model": self.model, "config": config, "shadow": shadow });
+                let time = time.map(|time| time.to_string());
+                let how = json!({ "model": self.model, "config": config, "shadow": shadow, "time": time });
                 self.client.post(&format!("/admin/plugins/{}/attach", segment(name)), Body::Json(how))?;
                 name.as_str()
             }

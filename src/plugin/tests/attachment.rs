@@ -1,6 +1,7 @@
 //! The arrows, one by one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sequor_core::*;
 
@@ -329,4 +330,21 @@ fn no_request_is_lost_to_a_plug_in() {
         assert!(rig.all_answered(), "seed {seed}: {:?}", rig.answers);
         assert_eq!(rig.desk.core.lock().usage(LOAD).live, 0, "seed {seed}");
     }
+}
+
+#[test]
+fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
+    let mut rig = Rig::open(plans(), |_| {});
+    assert!(!rig.attachment.is_quick(), "nothing is known");
+    rig.starts(1..=3);
+    rig.drain();
+    assert!(rig.attachment.is_quick());
+    let lane = rig.attachment.lane.load_full().unwrap();
+    let called = lane.wait();
+    assert!(!rig.attachment.is_quick(), "somebody calls it");
+    drop(called);
+    (0..8).for_each(|_| rig.attachment.question_time.note(Duration::from_millis(1)));
+    assert!(!rig.attachment.is_quick(), "it has become slow");
+    rig.attachment.park();
+    assert!(rig.attachment.is_quick(), "nobody is there");
 }

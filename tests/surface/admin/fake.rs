@@ -126,6 +126,7 @@ impl Plugins for Fake {
                 differs: how.shadow.then_some((41, 1000)),
                 memory: 1 << 20,
                 memory_limit: how.time.map_or(16 << 20, |_| 8 << 20),
+                time_us: how.time.map_or(2_000, |time| time.as_micros() as u64),
                 config: how.config.clone(),
             }];
             Ok(())
