@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::{ModelInferRequest, ModelStatisticsRequest};
+use sequor::config::proto::infer_parameter::ParameterChoice;
+use sequor::config::proto::{InferParameter, ModelInferRequest, ModelStatisticsRequest};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
+use crate::python::prepared;
 use crate::server::{Call, Server, root};
 use crate::steps::{metric, step, sum};
 
@@ -55,14 +57,18 @@ struct Held {
 
 impl Held {
     async fn of(graph: &str, batching: &str, aids: &[(&str, &str)]) -> Held {
-        let mut call = Call::serve("repository");
-        for (name, value) in aids {
-            call = call.environment(name, value);
-        }
+        let call = Call::serve("repository");
         let repository = call.folder.path().join("repository");
         match graph {
             "identity" => identity_model(&repository, "sum", batching),
             graph => sum_model(&repository, "sum", graph, batching),
+        }
+        Held::start(call, aids).await
+    }
+
+    async fn start(mut call: Call, aids: &[(&str, &str)]) -> Held {
+        for (name, value) in aids {
+            call = call.environment(name, value);
         }
         let server = call.start();
         let client = server.client().await;
@@ -208,6 +214,35 @@ async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is()
     let held = Held::of("identity", "preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 200000", &[]).await;
     assert!(Held::answers(vec![held.send(row(1.0))]).await[0].is_ok());
     assert_eq!(held.batches().await, [(1, 1)]);
+}
+
+/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
+    // Inputs are 64 bytes each; the key, if one is asked for, is of every third request another.
+    let volume = "[plugins.scheduler]\nuse = \"volume\"\nconfig = { MAX_BATCH_VOLUME_BYTES = 128 }\n";
+    let keys = "[plugins.scheduler]\nuse = \"batch-key\"\n[[feature]]\nname = \"batch-key\"\nfrom = \"parameter\"\n\
+                key = \"adapter\"\ntype = \"key\"\n";
+    for (plugin, batches) in [(volume, vec![(2, 3)]), (keys, vec![(2, 1), (4, 1)])] {
+        let call = Call::serve("repository").environment("SEQUOR_PLUGINS_DIR", prepared("SEQUOR_GUESTS"));
+        // What it decides is looked at, and not how long a machine that does other things as well takes for it.
+        let call = call.environment("SEQUOR_PLUGINS_TIME", "1s");
+        let repository = call.folder.path().join("repository");
+        identity_model(&repository, "sum", "");
+        fs::write(repository.join("sum/sequor.toml"), plugin).unwrap();
+        let held = Held::start(call, &[("TRITONSERVER_DELAY_SCHEDULER", "6")]).await;
+        let of = |n: u8| {
+            let mut request = row(n.into());
+            let adapter = ParameterChoice::StringParam(if n % 3 == 0 { "fr" } else { "de" }.to_owned());
+            request.parameters.insert("adapter".to_owned(), InferParameter { parameter_choice: Some(adapter) });
+            held.send(request)
+        };
+        let sent: Vec<_> = (1..=6).map(of).collect();
+        for (n, answer) in (1u8..).zip(Held::answers(sent).await) {
+            assert_eq!(answer.unwrap(), f32::from(n).to_le_bytes().repeat(16), "{n}");
+        }
+        assert_eq!(held.batches().await, batches, "{plugin}");
+    }
 }
 
 // === a bad row ===
