@@ -242,7 +242,7 @@ pub mod exports {
             ///
             /// A plug-in sees columns of numbers and answers with indices into them. Requests, slots and states stay with the server, which holds every
             /// answer against its own rules: one request of a sequence at a time, in order; at most `max-batch` rows; rows of like shapes; nobody ready
-            /// waits longer than the model's `max_wait`. An answer that breaks a rule, a trap, and a call over its time or memory cost the plug-in a
+            /// is passed over for longer than a second (`max_wait`). An answer that breaks a rule, a trap, and a call over its time or memory cost the plug-in a
             /// *strike* and the round: the server decides as it would have without a plug-in. After three strikes within a minute the plug-in is parked
             /// until an operator unparks it. No request is ever lost to a plug-in.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
@@ -357,7 +357,8 @@ pub mod exports {
                     pub reject: _rt::Vec<u32>,
                     /// The plug-in's own number for why, handed to the clients it refuses; no other meaning.
                     pub reject_code: u32,
-                    /// Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that.
+                    /// Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that. A time
+                    /// that is past when the server has the answer decides nothing: for that round it decides as it would have without a plug-in.
                     pub wake_us: ::core::option::Option<u64>,
                 }
                 impl ::core::fmt::Debug for Decision {
