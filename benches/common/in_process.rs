@@ -28,6 +28,8 @@ const TENANT: &str =
 
 pub(crate) struct InProcess {
     pub(crate) repository: Repository,
+    #[allow(dead_code, reason = "not every benchmark has listeners")]
+    pub(crate) metrics: Metrics,
     folder: TempDir,
 }
 
@@ -47,10 +49,11 @@ impl InProcess {
         std::fs::write(model.join("config.pbtxt"), config(slots, rows))?;
         let uses = plugin.map(|name| format!("[plugins.scheduler]\nuse = \"{name}\"\n")).unwrap_or_default();
         std::fs::write(model.join("sequor.toml"), format!("{TENANT}{uses}"))?;
-        let repository = Repository::new(backend, Options::default(), Metrics::new(true))?;
+        let metrics = Metrics::new(true);
+        let repository = Repository::new(backend, Options::default(), metrics.clone())?;
         let rules = Rules { dir: Some(guests()), ..Rules::default() };
         repository.run_plugins(rules, loader)?;
-        let server = InProcess { repository, folder };
+        let server = InProcess { repository, metrics, folder };
         Ok(server)
     }
 

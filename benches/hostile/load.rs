@@ -14,23 +14,45 @@ use sequor::config::proto::{InferParameter, ModelInferRequest};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-/// Which window is open; 0 is none.
+/// Which window is open, and what the plug-in is told to do in it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Windows(Arc<(AtomicUsize, AtomicUsize)>);
+pub(crate) struct Windows(Arc<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    /// 0 is none.
+    now: AtomicUsize,
+    made: AtomicUsize,
+    /// A plug-in that does as it is told is told to spin.
+    spins: AtomicBool,
+}
 
 impl Windows {
     pub(crate) fn open(&self) -> usize {
-        let window = self.0.1.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.0.store(window, Ordering::SeqCst);
+        let window = self.new();
+        self.reopen(window);
         window
     }
 
+    /// One that is not open yet.
+    pub(crate) fn new(&self) -> usize {
+        self.0.made.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn reopen(&self, window: usize) {
+        self.0.now.store(window, Ordering::SeqCst);
+    }
+
     pub(crate) fn close(&self) {
-        self.0.0.store(0, Ordering::SeqCst);
+        self.reopen(0);
+    }
+
+    pub(crate) fn spins(&self, spins: bool) {
+        self.0.spins.store(spins, Ordering::SeqCst);
     }
 
     fn now(&self) -> usize {
-        self.0.0.load(Ordering::SeqCst)
+        self.0.now.load(Ordering::SeqCst)
     }
 }
 
@@ -148,11 +170,13 @@ impl Player {
 
     fn step(&self, start: bool) -> ModelInferRequest {
         let parameter = |choice| InferParameter { parameter_choice: Some(choice) };
+        let spins = self.windows.0.spins.load(Ordering::SeqCst);
         ModelInferRequest {
             model_name: self.model.to_owned(),
             parameters: BTreeMap::from([
                 ("sequence_id".to_owned(), parameter(ParameterChoice::Int64Param(self.id))),
                 ("sequence_start".to_owned(), parameter(ParameterChoice::BoolParam(start))),
+                ("spin".to_owned(), parameter(ParameterChoice::DoubleParam(f64::from(u8::from(spins))))),
             ]),
             inputs: vec![InferInputTensor {
                 name: "INPUT".to_owned(),

@@ -4,7 +4,7 @@
 //! the other; how much two halves of the windows without any plug-in differ stands beside it.
 //!
 //! ```text
-//! cargo bench --bench hostile                     ten cases, eight pairs of windows of 4 s each: twelve minutes
+//! cargo bench --bench hostile                     eleven cases, eight pairs of windows of 4 s each: thirteen minutes
 //! cargo bench --bench hostile -- --again          nothing is parked, and who falls is let loose again every 50 ms
 //! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
 //! cargo bench --bench hostile -- --only loop      cases whose name has this in it
@@ -36,8 +36,12 @@ const BESIDE: (&str, usize, u32) = ("direct", 10, 200);
 /// What a call may take, and what a request may take beyond that.
 const BUDGET: Duration = Duration::from_millis(2);
 const BEYOND: Duration = Duration::from_millis(30);
+/// What requests tell a plug-in that does as it is told.
+const SPIN: &str = "[[feature]]\nname = \"spin\"\nfrom = \"parameter\"\nkey = \"spin\"\ntype = \"number\"\n";
 /// A request that is passed over for ever runs after this (the server's `max_wait`).
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a plug-in that takes turns does the one and then the other. A tenth of that passes before it counts.
+const TURN: Duration = Duration::from_millis(100);
 /// Between two windows: what the change itself costs is no part of either.
 const SETTLES: Duration = Duration::from_millis(300);
 /// One whose instance falls is let loose again so often, if that is wished.
@@ -123,8 +127,36 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
         }
         case.print();
     }
+    if options.only.as_ref().is_none_or(|only| "turns".contains(only.as_str())) {
+        turns(options, operator, &load, &windows, spin).await;
+    }
     load.stop().await;
     table::foot();
+}
+
+/// One plug-in throughout that spins for a moment and is quiet for the next, as its requests say: what else the machine does befalls both alike,
+/// and there is no change of plug-ins in it.
+async fn turns(options: &Options, operator: &Operator, load: &Load, windows: &Windows, spin: u64) {
+    let mut case = Case::new("turns", BUDGET + BEYOND);
+    tokio::task::block_in_place(|| operator.let_loose(DECIDED.0, "spin-when-told", spin, Some("20ms")));
+    let of = [(); 4].map(|()| windows.new());
+    let turns = 2 * options.pairs as u128 * options.window.as_millis() / TURN.as_millis();
+    for n in 0..turns as usize {
+        windows.spins(n % 2 == 1);
+        tokio::time::sleep(TURN / 10).await;
+        windows.reopen(of[n % of.len()]);
+        tokio::time::sleep(TURN * 9 / 10).await;
+        windows.close();
+    }
+    windows.spins(false);
+    let (asked, state) = tokio::task::block_in_place(|| operator.asked());
+    let asked = asked / (TURN.as_secs_f64() * turns as f64);
+    tokio::task::block_in_place(|| operator.take_off(DECIDED.0));
+    for half in of.chunks(2) {
+        let (built_in, hostile) = (load.of(half[0]).await, load.of(half[1]).await);
+        case.pairs.push(Pair { built_in, hostile, asked, state: state.clone() });
+    }
+    case.print();
 }
 
 /// What is let loose, and whether again and again.
@@ -177,6 +209,7 @@ fn repository() -> tempfile::TempDir {
         std::fs::create_dir_all(model.join("1")).expect("a folder");
         std::fs::write(model.join("config.pbtxt"), config).expect("a file");
         std::fs::copy(&graph, model.join("1/model.onnx")).expect("a graph");
+        std::fs::write(model.join("sequor.toml"), SPIN).expect("a file");
     }
     folder
 }

@@ -51,9 +51,8 @@ impl Case {
             let some = self.pairs.iter().enumerate().filter(|(n, _)| half(*n));
             quantile(share, some.flat_map(|(_, pair)| &of(pair).beside))
         };
-        let both = |share| {
-            (beside(share, |pair| &pair.built_in, |_| true), beside(share, |pair| &pair.hostile, |_| true))
-        };
+        let both =
+            |share| (beside(share, |pair| &pair.built_in, |_| true), beside(share, |pair| &pair.hostile, |_| true));
         let (without, with) = both(P99);
         let halves = [|n| n % 2 == 0, |n| n % 2 == 1].map(|half| beside(P99, |pair| &pair.built_in, half));
         let (moves, noise) = (with / without, halves[1] / halves[0]);

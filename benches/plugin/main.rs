@@ -4,15 +4,18 @@
 //!
 //! ```text
 //! cargo bench --bench plugin                       everything
-//! cargo bench --bench plugin -- --only plan        plan, load, swap or throughput
-//! cargo bench --bench plugin -- --guest single     plans of another guest than edf; throughput with this one alone
+//! cargo bench --bench plugin -- --only plan        plan, load, swap, throughput or served
+//! cargo bench --bench plugin -- --guest single     plans of another guest than edf
+//! cargo bench --bench plugin -- --only served --guest fair-share      throughput of the server and with this one; `none` is the server alone
 //! ```
 
 #![allow(clippy::indexing_slicing, clippy::panic)]
 
 mod calls;
+mod fair_share;
 #[path = "../common/in_process.rs"]
 mod in_process;
+mod served;
 mod swap;
 mod throughput;
 
@@ -48,19 +51,21 @@ fn main() -> BoxResult<()> {
     let wants = |figure: &str| behind("--only").is_none_or(|only| only == figure);
     let name = behind("--guest").map_or("edf", String::as_str);
     let serving = Arc::new(Engine::new(Mode::Serving)?);
-    let bytes = guest(name)?;
     if wants("plan") {
-        plans(&serving, name, &bytes)?;
+        plans(&serving, name, &guest(name)?)?;
         python(&serving)?;
     }
     if wants("load") {
-        loads(&serving, &bytes)?;
+        loads(&serving, &guest(name)?)?;
     }
     if wants("swap") {
         swap::figures()?;
     }
     if wants("throughput") {
         throughput::figures(behind("--guest").map(String::as_str))?;
+    }
+    if wants("served") {
+        served::figures(behind("--guest").map(String::as_str))?;
     }
     Ok(())
 }

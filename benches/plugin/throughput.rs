@@ -1,7 +1,6 @@
 //! What deciding by plug-in takes from a server that does nothing else: the accumulator, 32 clients one request ahead of the other, with nobody,
 //! a native policy, the same in Rust and the same in Python deciding. In turns, in this process; what is compared is the middle of the turns.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,33 +8,20 @@ use std::time::{Duration, Instant};
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::plugin::Loader;
-use sequor::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, Services, Source, Struck};
+use sequor::plugin::guest::Source;
 use sequor::plugin::report::{Attached, Plugins as _};
-use sequor_core::policy::columns;
-use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 
+use crate::fair_share::{NATIVE, Native};
 use crate::in_process::{BoxResult, GRANTS, InProcess, guest, of_tenant, step};
 
 const CLIENTS: u64 = 32;
 const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(1500);
 const STEPS: i32 = 20;
-const NATIVE: &str = "fair-share-native";
 
 /// `only`: of those that decide, this one alone.
 pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
-    let backend = Arc::new(onnx()?);
-    let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
-    let folder = tempfile::tempdir()?;
-    let mut servers = Vec::new();
-    let all = [None, Some(NATIVE), Some("fair-share"), Some("fair-share-python")];
-    for plugin in all.into_iter().filter(|plugin| plugin.is_none() || only.is_none() || *plugin == only) {
-        if let Some(name) = plugin.filter(|name| *name != NATIVE && guest(name).is_err()) {
-            println!("  {name} was not built: left out");
-            continue;
-        }
-        servers.push((plugin, server(&backend, &graph, plugin, folder.path())?));
-    }
+    let servers = servers(&DECIDERS, only, (64, 32))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     let mut rates = vec![Vec::new(); servers.len()];
     for _ in 0..TURNS {
@@ -58,8 +44,29 @@ pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
     Ok(())
 }
 
+/// One server without a plug-in, and one for each.
+pub(crate) type Servers = Vec<(Option<&'static str>, InProcess)>;
+
+/// Who decides, one after the other.
+pub(crate) const DECIDERS: [&str; 3] = [NATIVE, "fair-share", "fair-share-python"];
+
+/// With so many slots and rows of a batch.
+pub(crate) fn servers(all: &[&'static str], only: Option<&str>, size: (u32, u32)) -> BoxResult<Servers> {
+    let backend = Arc::new(onnx()?);
+    let graph = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/sum_int32.onnx"))?;
+    let mut servers = vec![(None, server(&backend, &graph, None, size)?)];
+    for &name in all.iter().filter(|name| only.is_none_or(|only| **name == only)) {
+        if name != NATIVE && guest(name).is_err() {
+            println!("  {name} was not built: left out");
+            continue;
+        }
+        servers.push((Some(name), server(&backend, &graph, Some(name), size)?));
+    }
+    Ok(servers)
+}
+
 /// That it was this plug-in whose time was measured: what it was asked, and what it left to the server.
-fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
+pub(crate) fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
     let all = server.repository.show(name)?.attached;
     let Attached { state, calls, p50_us, p99_us, fallbacks, .. } = all.first().ok_or("it is attached nowhere")?;
     println!(
@@ -68,7 +75,7 @@ fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
     Ok(())
 }
 
-fn middle(rates: &[[f64; 2]], n: usize) -> f64 {
+pub(crate) fn middle(rates: &[[f64; 2]], n: usize) -> f64 {
     let mut of: Vec<f64> = rates.iter().map(|rates| rates[n]).collect();
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or(0.0)
@@ -79,18 +86,13 @@ fn onnx() -> BoxResult<OnnxBackend> {
     Ok(OnnxBackend::new(&library.path)?)
 }
 
-fn server(
-    backend: &Arc<OnnxBackend>,
-    graph: &[u8],
-    plugin: Option<&str>,
-    cache: &std::path::Path,
-) -> BoxResult<InProcess> {
-    let loader = Loader::new(Some(cache), GRANTS)?;
+fn server(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, size: (u32, u32)) -> BoxResult<InProcess> {
+    let loader = Loader::new(None, GRANTS)?;
     let make = move |name: &str, bytes: &[u8]| match name {
-        NATIVE => Ok(Arc::new(Native(manifest())) as Arc<dyn Source>),
+        NATIVE => Ok(Arc::new(Native::default()) as Arc<dyn Source>),
         _ => loader.load(name, bytes),
     };
-    let server = InProcess::new(backend.clone(), graph, (64, 32), None, Box::new(make))?;
+    let server = InProcess::new(backend.clone(), graph, size, None, Box::new(make))?;
     server.load()?;
     if let Some(name) = plugin {
         server.attach(name, Duration::from_millis(50))?;
@@ -139,97 +141,4 @@ fn turn(runtime: &tokio::runtime::Runtime, server: &InProcess) -> [f64; 2] {
 fn cpu() -> Duration {
     let time = nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
     time.map_or(Duration::ZERO, Duration::from)
-}
-
-// === the same decision, native ===
-
-fn manifest() -> Manifest {
-    let columns = columns::ARRIVAL | columns::SHAPE | columns::ROWS | columns::KEYS;
-    let hooks = Hooks { plan: true, observe: true, columns, ..Hooks::default() };
-    Manifest { name: NATIVE.to_owned(), version: "0".to_owned(), hooks, features: vec!["tenant".to_owned()] }
-}
-
-#[derive(Debug)]
-struct Native(Manifest);
-
-impl Source for Native {
-    fn manifest(&self) -> &Manifest {
-        &self.0
-    }
-
-    fn sha256(&self) -> &str {
-        NATIVE
-    }
-
-    fn start(&self, _: Arc<dyn Services>, _: Limits) -> Result<Box<dyn Guest>, Struck> {
-        Ok(Box::new(FairShare::default()))
-    }
-}
-
-/// What `plugins/guests/fair-share` does, without weights.
-#[derive(Debug, Default)]
-struct FairShare {
-    had: BTreeMap<u64, f64>,
-    clock: f64,
-}
-
-impl FairShare {
-    fn turn(&self, tenant: u64) -> f64 {
-        self.had.get(&tenant).copied().unwrap_or(self.clock).max(self.clock - 4.0)
-    }
-}
-
-impl Guest for FairShare {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, Struck> {
-        Ok(Ok(()))
-    }
-
-    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
-        picks.clear();
-        let column = |column: &[u64], i: u32| column.get(i as usize).copied().unwrap_or(0);
-        let mut arrived: Vec<u32> = (0..see.len).collect();
-        arrived.sort_by_key(|&i| column(&see.arrival, i));
-        let mut next: BTreeMap<u64, f64> = BTreeMap::new();
-        let mut order: Vec<(f64, u32)> = Vec::with_capacity(arrived.len());
-        for i in arrived {
-            let tenant = column(&see.keys, i);
-            let turn = next.entry(tenant).or_insert_with(|| self.turn(tenant));
-            order.push((*turn, i));
-            *turn += f64::from(see.rows.get(i as usize).copied().unwrap_or(1));
-        }
-        order.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
-        picks.fire.extend(order.into_iter().map(|(_, i)| i).take(see.max_batch as usize));
-        Ok(Decision::Fire)
-    }
-
-    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
-        Ok(Vec::new())
-    }
-
-    fn observe(&mut self, events: &Events) -> Result<(), Struck> {
-        for ((kind, rows), tenant) in events.kind.iter().zip(&events.amount).zip(&events.keys) {
-            if *kind == 3 {
-                let turn = self.turn(*tenant) + *rows as f64;
-                self.had.insert(*tenant, turn);
-            }
-        }
-        Ok(())
-    }
-
-    fn save(&mut self) -> Result<Vec<u8>, Struck> {
-        Ok(Vec::new())
-    }
-
-    fn restore(&mut self, _: &[u8]) -> Result<Result<(), String>, Struck> {
-        Ok(Ok(()))
-    }
-
-    fn memory(&self) -> u64 {
-        0
-    }
-
-    fn memory_limit(&self) -> u64 {
-        0
-    }
 }

@@ -33,6 +33,7 @@ impl Scheduler for Hostile {
         match self.does.as_str() {
             "loop" => spin(u64::MAX),
             "spin" => spin(self.amount),
+            "spin-when-told" if ready.indices().any(|i| ready.number("spin", i) > 0.0) => spin(self.amount),
             "trap" => panic!("told to trap in plan"),
             "recursion" => host::debug(&deeper(1).to_string()),
             "gigabyte" => self.hoard.push(vec![1; 1 << 30]),
