@@ -28,8 +28,10 @@ impl Machine {
         let home = || set("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
         let cache = set("SEQUOR_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| set("XDG_CACHE_HOME").map(|dir| PathBuf::from(dir).join("sequor")));
+        let cache = cache.unwrap_or_else(|| home().join(".cache/sequor"));
         Machine {
-            cache: cache.unwrap_or_else(|| home().join(".cache/sequor")),
+            // Compilers are started in folders of their own.
+            cache: std::path::absolute(&cache).unwrap_or(cache),
             toolchain: set("SEQUOR_WASM_TOOLCHAIN"),
             frozen_rustup: set("RUSTUP_AUTO_INSTALL").is_some_and(|value| value == "0"),
             quiet: false,
@@ -74,5 +76,11 @@ mod tests {
         assert_eq!(cache(&[home]), PathBuf::from("/h/.cache/sequor"));
         assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "/x")]), PathBuf::from("/x/sequor"));
         assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "/x"), ("SEQUOR_CACHE", "/s")]), PathBuf::from("/s"));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(
+            cache(&[("SEQUOR_CACHE", "kept/here")]),
+            here.join("kept/here"),
+            "whoever is started elsewhere finds it"
+        );
     }
 }
