@@ -108,15 +108,14 @@ impl SerialInstance {
 impl InlineStep for SerialInstance {
     fn try_step(&self) -> bool {
         let Some(mut running) = self.running.try_lock() else { return false };
-        if !matches!(running.step, None | Some(Step::Sleep(_))) {
+        if running.step.is_some() {
             return false;
         }
-        running.step = None;
         let (mut step, mut questions) = (self.identity.next(), QUESTIONS);
         let step = loop {
             step = match step {
                 Step::Tidy(ops) => self.identity.tidy(&mut running.executor.slots, &ops),
-                Step::Ask(round) if questions > 0 => {
+                Step::Ask(round) if questions > 0 && self.identity.load.decides_quickly() => {
                     questions -= 1;
                     self.identity.ask_in_passing(round)
                 }
@@ -125,7 +124,8 @@ impl InlineStep for SerialInstance {
             };
         };
         let done = matches!(step, Step::Sleep(None));
-        if !done {
+        // For how long its thread sleeps it asks anew: whoever has come meanwhile has woken it from a sleep that it had not begun.
+        if !matches!(step, Step::Sleep(_)) {
             running.step = Some(step);
         }
         done
