@@ -187,7 +187,8 @@ typedef struct exports_sequor_plugin_scheduler_decision_t {
   // The plug-in's own number for why, handed to the clients it refuses; no other meaning.
   uint32_t   reject_code;
   // Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that. A time
-  // that is past when the server has the answer decides nothing: for that round it decides as it would have without a plug-in.
+  // that is past when the server has the answer decides nothing: what is rejected stands, and for the rest of that round the server
+  // decides as it would have without a plug-in.
   scheduler_plugin_option_u64_t   wake_us;
 } exports_sequor_plugin_scheduler_decision_t;
 

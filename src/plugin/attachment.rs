@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ use super::texts::Texts;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, MeanTime, PluginMetrics};
 
+/// Where a call may take longer, none is made by a thread that has others to look after: one may take that long now and then.
+const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;
 
@@ -134,7 +137,8 @@ impl Attachment {
 
     /// Whether a socket's thread may be held up for an answer: nobody is there to give one, or whoever is does so quickly and is not busy.
     pub fn is_quick(&self) -> bool {
-        self.lane.load().as_ref().is_none_or(|lane| self.question_time.is_short() && !lane.is_busy())
+        let answers = self.terms.limits.time <= MAY_HOLD_UP && self.question_time.is_short();
+        self.lane.load().as_ref().is_none_or(|lane| answers && !lane.is_busy())
     }
 
     /// What happened, from this serial number on; `lost`: something before it is missing for good.

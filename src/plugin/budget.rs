@@ -38,15 +38,18 @@ impl Timer {
 
     /// The call has returned. An error: it took longer than it may.
     pub(super) fn end(&mut self) -> wasmtime::Result<()> {
-        let over = self.has_ticked() && matches!(self.tick_at(own_time()), UpdateDeadline::Interrupt);
+        let over = self.is_over();
         self.clock.end();
         in_time(!over)
     }
 
     /// Where the guest does not look at the epoch. An error: the call has taken longer than it may. Before the first tick no clock is asked.
     pub(super) fn look(&mut self) -> wasmtime::Result<()> {
-        let over = self.has_ticked() && matches!(self.tick(), UpdateDeadline::Interrupt);
-        in_time(!over)
+        in_time(!self.is_over())
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.has_ticked() && matches!(self.tick_at(own_time()), UpdateDeadline::Interrupt)
     }
 
     fn has_ticked(&self) -> bool {
@@ -169,6 +172,7 @@ mod tests {
             for _ in 0..3 {
                 timer.start(Duration::from_secs(60));
                 timer.tick();
+                assert!(timer.look().is_ok(), "it calls the host");
                 assert!(!urgency::is_long());
             }
             timer.tick();

@@ -19,6 +19,11 @@ impl MeanTime {
         self.0.store(is.max(1), Ordering::Relaxed);
     }
 
+    /// Nothing is known any more: it is somebody else who does it.
+    pub fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
     /// Whether they are known to be short.
     pub fn is_short(&self) -> bool {
         let mean = self.0.load(Ordering::Relaxed);
@@ -43,5 +48,7 @@ mod tests {
         assert!(!time.is_short());
         (0..20).for_each(|_| time.note(Duration::from_micros(20)));
         assert!(time.is_short());
+        time.forget();
+        assert!(!time.is_short());
     }
 }

@@ -358,7 +358,8 @@ pub mod exports {
                     /// The plug-in's own number for why, handed to the clients it refuses; no other meaning.
                     pub reject_code: u32,
                     /// Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that. A time
-                    /// that is past when the server has the answer decides nothing: for that round it decides as it would have without a plug-in.
+                    /// that is past when the server has the answer decides nothing: what is rejected stands, and for the rest of that round the server
+                    /// decides as it would have without a plug-in.
                     pub wake_us: ::core::option::Option<u64>,
                 }
                 impl ::core::fmt::Debug for Decision {

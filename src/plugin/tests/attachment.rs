@@ -343,8 +343,17 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     let called = lane.wait();
     assert!(!rig.attachment.is_quick(), "somebody calls it");
     drop(called);
+    let other = Version::new("b2b2", plans());
+    rig.attachment.replace(&(other as Arc<dyn Source>)).unwrap();
+    assert!(!rig.attachment.is_quick(), "nothing is known of another version");
+    (0..8).for_each(|_| rig.attachment.question_time.note(Duration::from_micros(1)));
+    assert!(rig.attachment.is_quick());
     (0..8).for_each(|_| rig.attachment.question_time.note(Duration::from_millis(1)));
     assert!(!rig.attachment.is_quick(), "it has become slow");
     rig.attachment.park();
     assert!(rig.attachment.is_quick(), "nobody is there");
+    let mut patient = Rig::open(plans(), |terms| terms.limits.time = Duration::from_secs(1));
+    patient.starts(1..=3);
+    patient.drain();
+    assert!(!patient.attachment.is_quick(), "it may take long now and then");
 }
