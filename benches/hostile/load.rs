@@ -29,13 +29,13 @@ struct Open {
 
 impl Windows {
     pub(crate) fn open(&self) -> usize {
-        let window = self.new();
+        let window = self.unopened();
         self.reopen(window);
         window
     }
 
     /// One that is not open yet.
-    pub(crate) fn new(&self) -> usize {
+    pub(crate) fn unopened(&self) -> usize {
         self.0.made.fetch_add(1, Ordering::SeqCst) + 1
     }
 

@@ -139,7 +139,7 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
 async fn turns(options: &Options, operator: &Operator, load: &Load, windows: &Windows, spin: u64) {
     let mut case = Case::new("turns", BUDGET + BEYOND);
     tokio::task::block_in_place(|| operator.let_loose(DECIDED.0, "spin-when-told", spin, Some("20ms")));
-    let of = [(); 4].map(|()| windows.new());
+    let of = [(); 4].map(|()| windows.unopened());
     let turns = 2 * options.pairs as u128 * options.window.as_millis() / TURN.as_millis();
     for n in 0..turns as usize {
         windows.spins(n % 2 == 1);

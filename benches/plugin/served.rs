@@ -25,7 +25,8 @@ pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
         let deciding = servers(&DECIDERS, only, (slots, rows))?.into_iter();
         let mut served =
             deciding.map(|(name, server)| Served::new(name, server)).collect::<BoxResult<Vec<Served>>>()?;
-        for (_, server) in servers(&["fair-share"], only.map(|_| "fair-share"), (slots, rows))?.into_iter().skip(1) {
+        let parked: &[&str] = if only.is_none_or(|only| only == "fair-share") { &["fair-share"] } else { &[] };
+        for (_, server) in servers(parked, None, (slots, rows))?.into_iter().skip(1) {
             Plugins::park(&server.repository, "fair-share", By("bench"))?;
             served.push(Served::new(Some(PARKED), server)?);
         }
@@ -46,17 +47,16 @@ pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
 
 fn compare(served: &[Served], flags: &[&str]) -> BoxResult<()> {
     let mut turns = vec![Vec::new(); served.len()];
-    let mut batch = vec![0.0; served.len()];
     for _ in 0..TURNS {
-        for ((served, turns), batch) in served.iter().zip(&mut turns).zip(&mut batch) {
+        for (served, turns) in served.iter().zip(&mut turns) {
             let report = served.asked(flags)?;
-            turns.push([&report["per_second"], &report["server"]["cpu_us_per_request"]].map(number));
-            *batch = number(&report["mean_batch"]);
+            let said = [&report["per_second"], &report["server"]["cpu_us_per_request"], &report["mean_batch"]];
+            turns.push(said.map(number));
         }
     }
-    let middles: Vec<[f64; 2]> = turns.iter().map(|turns| [0, 1].map(|n| middle(turns, n))).collect();
-    for ((served, [rate, cpu]), batch) in served.iter().zip(&middles).zip(batch) {
-        let [first, first_cpu] = middles[0];
+    let middles: Vec<[f64; 3]> = turns.iter().map(|turns| [0, 1, 2].map(|n| middle(turns, n))).collect();
+    for (served, [rate, cpu, batch]) in served.iter().zip(&middles) {
+        let [first, first_cpu, _] = middles[0];
         println!(
             "  {:<20}{rate:>9.0} a second ({:.3} x)  {cpu:>6.1} us of CPU a request ({:.3} x the requests for it)  batches of {batch:.1}",
             served.name.unwrap_or("no plug-in"),

@@ -75,7 +75,7 @@ pub(crate) fn decided(name: &str, server: &InProcess) -> BoxResult<()> {
     Ok(())
 }
 
-pub(crate) fn middle(rates: &[[f64; 2]], n: usize) -> f64 {
+pub(crate) fn middle<const N: usize>(rates: &[[f64; N]], n: usize) -> f64 {
     let mut of: Vec<f64> = rates.iter().map(|rates| rates[n]).collect();
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or(0.0)
@@ -95,7 +95,8 @@ fn server(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, size: 
     let server = InProcess::new(backend.clone(), graph, size, None, Box::new(make))?;
     server.load()?;
     if let Some(name) = plugin {
-        server.attach(name, Duration::from_millis(50))?;
+        // As much as a guest may be given that is asked by the thread of a socket.
+        server.attach(name, Duration::from_millis(10))?;
     }
     Ok(server)
 }

@@ -216,7 +216,8 @@ async fn a_delay_waits_for_a_preferred_size_and_at_its_end_sends_what_there_is()
     assert_eq!(held.batches().await, [(1, 1)]);
 }
 
-/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins.
+/// Both strategies that Triton ships as examples of `custom_batching`, as plug-ins. All six are decided within the second that anybody may be passed
+/// over for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
     // Inputs are 64 bytes each; the key, if one is asked for, is of every third request another.
@@ -233,7 +234,7 @@ async fn a_plug_in_makes_the_batches_of_a_model_without_a_state() {
         let held = Held::start(call, &[("TRITONSERVER_DELAY_SCHEDULER", "6")]).await;
         let of = |n: u8| {
             let mut request = row(n.into());
-            let adapter = ParameterChoice::StringParam(if n % 3 == 0 { "fr" } else { "de" }.to_owned());
+            let adapter = ParameterChoice::StringParam(if n.is_multiple_of(3) { "fr" } else { "de" }.to_owned());
             request.parameters.insert("adapter".to_owned(), InferParameter { parameter_choice: Some(adapter) });
             held.send(request)
         };
