@@ -80,7 +80,7 @@ pub(super) struct Actions {
     pub(super) due: Option<Time>,
 }
 
-/// What an instance's thread does next.
+/// What whoever is the instance does next.
 #[derive(Debug)]
 pub(super) enum Step {
     Run(TakenBatch),

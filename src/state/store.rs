@@ -13,7 +13,7 @@ use super::loose::Loose;
 use super::spec::{Layout, StateSpec};
 use super::way::{SlotView, Terms};
 
-/// The states of the slots of one instance. Belongs to that instance's thread.
+/// The states of the slots of one instance. Belongs to whoever is that instance.
 #[derive(Debug)]
 pub struct Store {
     pub(super) device: Arc<dyn Device>,

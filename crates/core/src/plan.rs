@@ -14,7 +14,7 @@ use crate::spec::{Rows, Strategy};
 use crate::time::Time;
 
 impl Core {
-    /// Says what this instance's thread shall do next. Only that thread may call it, and it must do what it is told.
+    /// Says what this instance shall do next. One thread at a time may be the instance and call it, and it must do what it is told.
     pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
         // It is awake already: what expires must not wake it once more.
         if let Some(instance) = self.instance_mut(who) {
