@@ -99,20 +99,4 @@ impl Guest for FairShare {
         }
         Ok(())
     }
-
-    fn save(&mut self) -> Result<Vec<u8>, Struck> {
-        Ok(Vec::new())
-    }
-
-    fn restore(&mut self, _: &[u8]) -> Result<Result<(), String>, Struck> {
-        Ok(Ok(()))
-    }
-
-    fn memory(&self) -> u64 {
-        0
-    }
-
-    fn memory_limit(&self) -> u64 {
-        0
-    }
 }

@@ -1,8 +1,8 @@
 //! A socket's thread does a short step itself: what came in on its connection in one go is in the queues, the instance that is to be woken
 //! sleeps, and to wake its thread for a step of some microseconds, and to be woken by it, costs more than the step.
 //!
-//! Only for models whose steps are short, and whose plug-in, if one decides, answers quickly; one step a time; and never in place of an instance's thread that is at work. Whatever is not done
-//! here is left to that thread.
+//! Only for models whose steps are short, and whose plug-in, if one decides, answers quickly; one step a time; and never in place of an instance's
+//! thread that is at work. Whatever is not done here is left to that thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

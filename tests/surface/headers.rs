@@ -58,22 +58,6 @@ impl Guest for Looks {
     fn observe(&mut self, _: &Events) -> Result<(), Struck> {
         Ok(())
     }
-
-    fn save(&mut self) -> Result<Vec<u8>, Struck> {
-        Ok(Vec::new())
-    }
-
-    fn restore(&mut self, _: &[u8]) -> Result<Result<(), String>, Struck> {
-        Ok(Ok(()))
-    }
-
-    fn memory(&self) -> u64 {
-        0
-    }
-
-    fn memory_limit(&self) -> u64 {
-        1
-    }
 }
 
 const NAMED: &str = r#"

@@ -31,8 +31,6 @@ pub(crate) struct LoadState {
     /// What must wait before anything runs.
     pub(crate) holding: Option<Hold>,
     pub(crate) instances: Vec<InstanceState>,
-    /// Free slots of all instances.
-    free: u32,
     /// Slots in use.
     pub(crate) used: u32,
     /// Live sequences.
@@ -125,7 +123,6 @@ impl LoadState {
             external: spec.external,
             holding: spec.hold,
             instances: (0..spec.instances.max(1)).map(|_| instance()).collect(),
-            free: slots * u32::from(spec.instances.max(1)),
             used: 0,
             live: 0,
             backlog: List::default(),
@@ -150,11 +147,11 @@ impl LoadState {
     }
 
     pub(crate) fn has_free_slot(&self) -> bool {
-        self.free > 0
+        self.instances.iter().any(|i| i.room() > 0)
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
-        self.free
+        self.instances.iter().map(InstanceState::room).sum()
     }
 
     /// It is so late; a slot may have become free.
@@ -190,14 +187,14 @@ impl LoadState {
         let i = of.or_else(|| self.roomiest())?;
         let instance = self.instances.get_mut(usize::from(i))?;
         let Reverse(n) = instance.free.pop()?;
-        self.free = self.free.saturating_sub(1);
         let slot = instance.slots.get_mut(n as usize)?;
         slot.seq = Some(seq);
+        let slot = Slot::new(n, slot.generation);
         self.used += 1;
-        if self.free == 0 {
+        if !self.has_free_slot() {
             self.room_since = None;
         }
-        Some((i, Slot::new(n, slot.generation)))
+        Some((i, slot))
     }
 
     /// Takes the slot back and, if it was given a state, leaves that to be dropped by its thread. A stale slot frees nothing.
@@ -215,7 +212,6 @@ impl LoadState {
         }
         let times = if fault(Planted::SlotReleasedTwice) { 2 } else { 1 };
         (0..times).for_each(|_| owner.free.push(Reverse(slot.ix)));
-        self.free += times;
         self.used = self.used.saturating_sub(1);
     }
 
