@@ -1,5 +1,5 @@
 //! What only a machine with an NVIDIA GPU can show: that models answer there as on the CPU (`check`), and how fast (`measure`). Called by
-//! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/gpu.md says how to carry it to a machine without Rust.
+//! `cargo xtask gpu-test` and `cargo xtask gpu-bench`; docs/deploy/gpu.md says how to carry it to a machine without Rust.
 //!
 //! `gpu look | check | measure [--root DIR] [--batch N] [--seconds N]`, with a repository's models and tests/models below DIR (by default here).
 

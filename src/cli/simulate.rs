@@ -48,7 +48,7 @@ fn arrivals() -> Vec<Arg> {
         Arg::new(name).long(name).value_name(value).help(help).help_heading("arrivals")
     };
     let mut args = vec![
-        flag("load", "FILE", "Workload described in a TOML file (docs/simulate.md)").value_parser(file()),
+        flag("load", "FILE", "Workload described in a TOML file (docs/reference/simulate.md)").value_parser(file()),
         flag("trace", "FILE", "Trace recorded by sequor serve --record; several are read one after the other")
             .value_parser(file())
             .action(ArgAction::Append),

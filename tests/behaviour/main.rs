@@ -1,4 +1,4 @@
-//! The promises of docs/features.md about implicit state and the sequence batcher, each by a test that runs models with the real runtime in
+//! The promises of docs/dev/conformance.md about implicit state and the sequence batcher, each by a test that runs models with the real runtime in
 //! this process. What surfaces make of it is tested elsewhere.
 
 #![allow(unreachable_pub, reason = "a test binary has no public face")]

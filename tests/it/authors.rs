@@ -1,4 +1,4 @@
-//! What authors of plug-ins do, as docs/plugins.md tells it: every command of the page, in its order.
+//! What authors of plug-ins do, as docs/plugins/tutorial.md tells it: every command of the page, in its order.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
 
 /// The commands of a section, without those that start a server.
 fn commands(section: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/plugins.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/plugins/tutorial.md")).unwrap();
     let begin = page.find(&format!("\n## {section}\n")).unwrap();
     let rest = &page[begin + 4..];
     let section = &rest[..rest.find("\n## ").unwrap_or(rest.len())];
@@ -21,7 +21,7 @@ fn commands(section: &str) -> Vec<String> {
 
 /// The words of the command that the page gives within a sentence and that begins so, without the program's name.
 fn within_a_sentence(begin: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/plugins.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/plugins/tutorial.md")).unwrap();
     let mut codes = page.split('`').skip(1).step_by(2);
     let line = codes.find(|code| code.starts_with(&format!("sequor {begin} "))).unwrap_or_else(|| panic!("{begin}"));
     line.split_whitespace().skip(1).map(str::to_owned).collect()

@@ -105,7 +105,7 @@ fn the_page_of_flags_is_what_the_tables_say() {
         let (fate, meaning) = meaning(&flag.fate);
         let _ = writeln!(page, "| `--{}` | {fate} | {} |", flag.name, cell(&meaning));
     }
-    is_page("flags.md", &page);
+    is_page("reference/server.md", &page);
 }
 
 /// A metric as a scrape shows it: its help, and the labels of one of its series.
@@ -157,7 +157,7 @@ fn table_of_values(text: &str, names: &[&str]) -> String {
 const WHAT_VALUES_MEAN: &str = "\n\
     * `code` and `reason` of `sequor_requests_total` are those of the answer: gRPC's name of the code (`OK` too), and what the client reads as\n  \
     `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`.\n\
-    * `hook` is the function of the plug-in that was called ([its contract](../wit/0.1.0/scheduler.wit)).\n\
+    * `hook` is the function of the plug-in that was called ([its contract](../../wit/0.1.0/scheduler.wit)).\n\
     * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it gave up. `time`, `memory`: it exceeded its limit. `index`: it\n  \
     answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
@@ -203,5 +203,5 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     names.sort_unstable();
     page += &table_of_values(&text, &names);
     page += WHAT_VALUES_MEAN;
-    is_page("metrics.md", &page);
+    is_page("reference/metrics.md", &page);
 }

@@ -1,4 +1,4 @@
-//! `docs/features.md` and `docs/semantics.md` claim nothing that no test proves: each `yes` and `partly` names tests, and each named test is there.
+//! `docs/dev/conformance.md` and `docs/reference/semantics.md` claim nothing that no test proves: each `yes` and `partly` names tests, and each named test is there.
 
 use std::fs;
 use std::path::PathBuf;
@@ -107,12 +107,12 @@ fn judge(page: &str) -> usize {
 
 #[test]
 fn every_claim_has_its_tests() {
-    assert!(judge("docs/features.md") >= 209);
+    assert!(judge("docs/dev/conformance.md") >= 209);
 }
 
 #[test]
 fn every_sentence_that_holds_has_its_tests() {
-    assert!(judge("docs/semantics.md") >= 20);
+    assert!(judge("docs/reference/semantics.md") >= 20);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_trace_of_several_models_wants_a_choice_and_a_cut_line_is_forgiven() {
 
 #[test]
 fn the_files_of_the_reference_page_are_read() {
-    let page = include_str!("../../../docs/simulate.md");
+    let page = include_str!("../../../docs/reference/simulate.md");
     let blocks: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
     let [load, cost] = &blocks[..] else { panic!("two files") };
     let file = File::read(Path::new("load.toml"), load).unwrap();
