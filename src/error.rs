@@ -54,6 +54,10 @@ pub enum NotServed {
     BadVersion {
         version: String,
     },
+    /// The version is a number below zero.
+    NegativeVersion {
+        version: String,
+    },
 }
 
 /// Why a model was not loaded or unloaded as asked.
@@ -106,6 +110,7 @@ pub enum Invalid {
     UnknownDataType {
         input: String,
         got: String,
+        want: DataType,
     },
     Shape {
         input: String,

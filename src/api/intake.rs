@@ -125,13 +125,9 @@ impl Api {
     }
 
     /// Admits a request now, in the order of the calls; the answer is to be awaited. What a client got wrong is told by the answer too.
-    pub fn begin(&self, call: Call, request: Result<InferRequest, Status>) -> Underway {
+    pub fn begin(&self, call: Call, request: Result<(Served, InferRequest), Status>) -> Underway {
         let flight = Flight::of(&self.0.metrics);
-        let admitted = match request {
-            // What a client got wrong matters only where there is such a model.
-            Err(status) => Err(self.find(&call.model, &call.version).err().unwrap_or(status)),
-            Ok(request) => self.admit(request),
-        };
+        let admitted = request.and_then(|(model, request)| self.admit(&model, request));
         let (pending, held, refused) = match admitted {
             Ok((pending, held)) => (Some(pending), Some(held), None),
             Err(status) => (None, None, Some(status)),
@@ -143,7 +139,7 @@ impl Api {
     pub async fn infer(
         &self,
         call: Call,
-        request: Result<InferRequest, Status>,
+        request: Result<(Served, InferRequest), Status>,
         wait: Option<Duration>,
     ) -> Result<InferAnswer, Status> {
         let mut underway = self.begin(call, request);
@@ -155,11 +151,11 @@ impl Api {
         Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
     }
 
-    fn admit(&self, request: InferRequest) -> Result<(Pending, Held), Status> {
+    fn admit(&self, model: &Served, request: InferRequest) -> Result<(Pending, Held), Status> {
         self.check_room(&request)?;
         let held = self.hold(&request)?;
-        let (repository, mark) = (&self.0.repository, request.id.clone());
-        let pending = repository.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
+        let mark = request.id.clone();
+        let pending = model.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
         Ok((pending, held))
     }
 

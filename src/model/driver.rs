@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Event, Id, Instance, Load, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
+    Event, Id, Instance, Load, NoId, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -133,7 +133,11 @@ impl Model {
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
         let submit = self.event(&load, &request, version, accepted.traits, now);
-        let req = self.enqueue(Job::new(load, request, accepted, now, reply), submit, now)?;
+        let mut job = Job::new(load, request, accepted, now, reply);
+        if submit.fresh_id != 0 {
+            (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
+        }
+        let req = self.enqueue(job, submit, now)?;
         Ok((receiver, req))
     }
 
@@ -161,21 +165,19 @@ impl Model {
         let deadline = request.timeout.map(|t| now + t);
         let wait = sequence.and_then(|s| s.backlog_timeout).map(|t| now + t).filter(|_| request.sequence.start);
         let step = &request.sequence;
+        let dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
+        let makes_id = sequence.is_some() && step.id == Id::None && step.start && dialect.no_id == NoId::Assign;
         Submit {
             // Set when the request is put into its table.
             req: Req::new(0, std::num::NonZeroU32::MIN),
             id: step.id.clone(),
-            fresh_id: if step.id == Id::None && step.start {
-                self.fresh_ids.fetch_add(1, Ordering::Relaxed)
-            } else {
-                0
-            },
+            fresh_id: if makes_id { self.fresh_ids.fetch_add(1, Ordering::Relaxed) } else { 0 },
             start: step.start,
             end: step.end,
             adopt: None,
             step: step.step,
             version,
-            dialect: sequence.and_then(|s| s.dialect).unwrap_or(request.dialect),
+            dialect,
             deadline,
             backlog_until: deadline.into_iter().chain(wait).min(),
             queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),

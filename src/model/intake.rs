@@ -35,24 +35,33 @@ pub(super) fn accept(settings: &ModelSettings, request: &mut InferRequest, texts
 }
 
 fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
-    let outputs = outputs(settings, &request.outputs)?;
     let given = std::mem::take(&mut request.inputs);
+    if let Some(repeated) = repeated(&given.iter().map(|g| g.name.as_str())) {
+        return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
+    }
+    let outputs = outputs(settings, &request.outputs)?;
     if let Some(empty) = end_without_inputs(settings, request, &given) {
         return Ok(Accepted { outputs, ..empty });
     }
-    check_count(settings, &given)?;
+    check_count(settings, given.iter().map(|g| g.name.as_str()))?;
     let batching = settings.max_batch_size > 0;
-    let rows = if batching { batch_size(settings, &given)? } else { 1 };
+    let rows = if batching { batch_size(&given)? } else { 1 };
+    for named in &given {
+        let Some(input) = settings.inputs.iter().find(|i| i.name == named.name) else {
+            return Err(Invalid::UnknownInput { input: named.name.clone() });
+        };
+        check_shape(input, named, batching)?;
+    }
+    if batching && rows > u64::from(settings.max_batch_size) {
+        return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
+    }
     let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
     for named in given {
         let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
             return Err(Invalid::UnknownInput { input: named.name });
         };
         let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
-        if place.is_some() {
-            return Err(Invalid::DuplicateInput { input: named.name });
-        }
-        *place = Some(check_input(input, named, batching)?);
+        *place = Some(take_input(input, named, batching)?);
     }
     check_id(settings, &request.sequence.id)?;
     let stateful = matches!(settings.scheduling, Scheduling::Sequence(_));
@@ -79,34 +88,54 @@ fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, In
         let at = settings.outputs.iter().position(|o| o.name == *name);
         at.ok_or_else(|| Invalid::UnknownOutput { output: name.clone() })
     };
-    wanted.iter().map(find).collect()
+    let mut places = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        let place = find(name)?;
+        // An output that is requested twice is answered once.
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
 }
 
-fn check_count(settings: &ModelSettings, given: &[Named]) -> Result<(), Invalid> {
+/// Checks the names of a request's inputs, so that a surface can refuse them before it reads their data.
+pub(super) fn check_names(settings: &ModelSettings, names: &[&str]) -> Result<(), Invalid> {
+    if let Some(repeated) = repeated(&names.iter().copied()) {
+        return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
+    }
+    check_count(settings, names.iter().copied())
+}
+
+/// The first name that occurs twice.
+fn repeated<'a>(names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
+    let mut later = names.clone().enumerate().skip(1);
+    later.find(|(at, name)| names.clone().take(*at).any(|earlier| earlier == *name)).map(|(_, name)| name)
+}
+
+fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str> + Clone) -> Result<(), Invalid> {
     let all = settings.inputs.len();
     let required = settings.inputs.iter().filter(|i| !i.optional).count();
-    let has = |name: &str| given.iter().any(|g| g.name == name);
-    let missing: Vec<String> =
-        settings.inputs.iter().filter(|i| !i.optional && !has(&i.name)).map(|i| i.name.clone()).collect();
-    if (required..=all).contains(&given.len()) {
-        let unknown = given.iter().find(|g| !settings.inputs.iter().any(|i| i.name == g.name));
-        return match unknown {
-            Some(unknown) => Err(Invalid::UnknownInput { input: unknown.name.clone() }),
-            None if missing.is_empty() => Ok(()),
-            None => Err(count(given, required, all, missing)),
-        };
+    let is_missing = |input: &&Input| !input.optional && !given.clone().any(|name| name == input.name);
+    let count = given.clone().count();
+    if (required..=all).contains(&count) {
+        let unknown = given.clone().find(|name| !settings.inputs.iter().any(|i| i.name == *name));
+        if let Some(unknown) = unknown {
+            return Err(Invalid::UnknownInput { input: unknown.to_owned() });
+        }
+        if !settings.inputs.iter().any(|input| is_missing(&input)) {
+            return Ok(());
+        }
     }
-    Err(count(given, required, all, missing))
-}
-
-fn count(given: &[Named], required: usize, all: usize, missing: Vec<String>) -> Invalid {
-    let mut got: Vec<String> = given.iter().map(|g| g.name.clone()).collect();
+    let mut missing: Vec<String> = settings.inputs.iter().filter(is_missing).map(|i| i.name.clone()).collect();
+    let mut got: Vec<String> = given.map(str::to_owned).collect();
+    missing.sort_unstable();
     got.sort_unstable();
-    Invalid::InputCount { required, all, got, missing }
+    Err(Invalid::InputCount { required, all, got, missing })
 }
 
 /// The first dimension, on which all inputs must agree.
-fn batch_size(settings: &ModelSettings, given: &[Named]) -> Result<u64, Invalid> {
+fn batch_size(given: &[Named]) -> Result<u64, Invalid> {
     let mut size = None;
     for named in given {
         let Some(first) = named.tensor.shape.0.first().copied() else {
@@ -116,20 +145,24 @@ fn batch_size(settings: &ModelSettings, given: &[Named]) -> Result<u64, Invalid>
             return Err(Invalid::BatchSizes { input: named.name.clone() });
         }
     }
-    let size = size.unwrap_or(1);
-    let max = settings.max_batch_size;
-    if size > u64::from(max) { Err(Invalid::BatchTooLarge { max }) } else { Ok(size) }
+    Ok(size.unwrap_or(1))
 }
 
-fn check_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, Invalid> {
-    let Named { name, mut tensor } = named;
+fn check_shape(input: &Input, named: &Named, batching: bool) -> Result<(), Invalid> {
+    let Named { name, tensor } = named;
     if tensor.dtype != input.dtype {
-        return Err(Invalid::DataType { input: name, got: tensor.dtype, want: input.dtype });
+        return Err(Invalid::DataType { input: name.clone(), got: tensor.dtype, want: input.dtype });
     }
     if !fits(&input.dims, row_of(&tensor.shape, batching)) {
         let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
-        return Err(Invalid::Shape { input: name, want, got: tensor.shape, batching });
+        return Err(Invalid::Shape { input: name.clone(), want, got: tensor.shape.clone(), batching });
     }
+    Ok(())
+}
+
+/// Checks the bytes of an input whose shape fits, and gives it the graph's shape.
+fn take_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, Invalid> {
+    let Named { name, mut tensor } = named;
     check_size(&name, &tensor, batching)?;
     if let Some(to) = &input.reshape {
         let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };

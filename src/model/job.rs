@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) ticket: Option<Ticket>,
     /// Known once it runs.
     pub(super) seq: Option<Seq>,
+    /// Whether the server made the sequence's id; then the answer carries it.
+    pub(super) made_id: bool,
     /// Whether the client counts its steps.
     pub(super) counted: bool,
     /// The state its sequence goes on from, if that was kept elsewhere.
@@ -68,6 +70,7 @@ impl Job {
             counted: request.sequence.step.is_some(),
             mark: request.id,
             id: request.sequence.id,
+            made_id: false,
             inputs: accepted.inputs,
             outputs: accepted.outputs,
             rows: accepted.rows,
@@ -115,14 +118,16 @@ impl Job {
             None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
         };
         let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
-        let parameters = replayed.into_iter().collect();
+        let made_id = match &self.id {
+            Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
+            _ => None,
+        };
+        let parameters = replayed.into_iter().chain(made_id).collect();
         let answer = answer.map(|tensors| {
             let mut tensors: Vec<Option<Tensor>> = tensors.into_iter().map(Some).collect();
             let mut outputs = Vec::with_capacity(self.outputs.len());
-            for (at, n) in self.outputs.iter().enumerate() {
-                // Whoever asks for an output twice gets it twice.
-                let again = self.outputs.iter().skip(at + 1).any(|later| later == n);
-                let tensor = tensors.get_mut(*n).and_then(|t| if again { t.clone() } else { t.take() });
+            for n in &self.outputs {
+                let tensor = tensors.get_mut(*n).and_then(Option::take);
                 let name = self.load.settings.outputs.get(*n).map(|o| o.name.clone());
                 outputs.extend(name.zip(tensor).map(|(name, tensor)| Named { name, tensor }));
             }
@@ -151,13 +156,20 @@ impl Job {
     }
 }
 
+/// An id as clients send it: a signed integer where it fits.
+fn integer(id: u64) -> Parameter {
+    i64::try_from(id).map_or(Parameter::Uint(id), Parameter::Int)
+}
+
 /// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
 fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
     match refusal {
         Refusal::Cancelled => Some(FailureReason::Canceled),
-        Refusal::QueueTimeout { .. } | Refusal::QueueFull { .. } | Refusal::BacklogFull { .. } | Refusal::Policy(_) => {
-            Some(FailureReason::Rejected)
-        }
+        Refusal::QueueTimeout { .. }
+        | Refusal::BacklogTimeout { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::BacklogFull { .. }
+        | Refusal::Policy(_) => Some(FailureReason::Rejected),
         Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
         _ => None,
     }

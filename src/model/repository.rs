@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use sequor_core::{Hold, Id};
+use sequor_core::{DataType, Hold, Id};
 
 use crate::backend::{Backend, LoadOptions};
 use crate::config::model;
 use crate::config::proto;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
-use crate::error::{Failure, LoadError, NotServed};
+use crate::error::{Failure, Invalid, LoadError, NotServed};
 use crate::plugin::Registry;
 use crate::state::budget::Budget;
 use crate::telemetry::{Metrics, Recorder, Statistics};
@@ -24,6 +24,7 @@ use super::clock::Clock;
 use super::control::Control;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
+use super::intake;
 use super::loaded::Loaded;
 use super::scheduler_choice::SchedulerChoice;
 use super::state_transfer::TransferError;
@@ -225,12 +226,9 @@ impl Repository {
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
     pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
         let not_served = |what| Err(Failure::NotServed(what));
-        let version = match version {
-            "" => None,
-            text => match text.parse::<u64>() {
-                Ok(version) => Some(version),
-                Err(_) => return not_served(NotServed::BadVersion { version: text.to_owned() }),
-            },
+        let version = match parse_version(version) {
+            Ok(version) => version,
+            Err(what) => return not_served(what),
         };
         let models = self.0.models.read();
         let Some(entry) = models.get(model) else {
@@ -350,7 +348,34 @@ impl Repository {
     }
 }
 
+/// Parses a version as Triton does (`stol`): white space in front and anything behind the digits is ignored, so `1.0` and ` 1` are 1.
+fn parse_version(text: &str) -> Result<Option<u64>, NotServed> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bad = || NotServed::BadVersion { version: text.to_owned() };
+    let number = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+    let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let version: u64 = digits.get(..end).and_then(|digits| digits.parse().ok()).ok_or_else(bad)?;
+    match i64::try_from(version) {
+        Err(_) => Err(bad()),
+        Ok(1..) if number.starts_with('-') => Err(NotServed::NegativeVersion { version: text.to_owned() }),
+        Ok(_) => Ok(Some(version)),
+    }
+}
+
 impl Served {
+    /// The type that the model declares for an input.
+    pub fn input_type(&self, name: &str) -> Option<DataType> {
+        self.load.settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
+    }
+
+    /// Checks the names of a request's inputs before their data is read.
+    pub fn check_inputs(&self, names: &[&str]) -> Result<(), Invalid> {
+        intake::check_names(&self.load.settings, names)
+    }
+
     pub fn metadata(&self) -> Arc<Metadata> {
         let mut metadata = (*self.load.metadata).clone();
         metadata.versions = self.model.loads().iter().filter(|l| !l.is_retired()).map(|l| l.version).collect();

@@ -144,9 +144,8 @@ pub const fn refusal_reason(refusal: &Refusal) -> &'static str {
         Refusal::BacklogFull { .. } => "backlog_full",
         Refusal::NoId | Refusal::NoVersion => "bad_input",
         Refusal::Stopping => "draining",
-        // Nobody is ahead of a step in its own queue; at the head of the backlog the two cannot be told apart.
-        Refusal::QueueTimeout { ahead: 0, .. } => "deadline",
-        Refusal::QueueTimeout { .. } => "backlog_timeout",
+        Refusal::QueueTimeout { .. } => "deadline",
+        Refusal::BacklogTimeout { .. } => "backlog_timeout",
         Refusal::Cancelled => "cancelled",
         Refusal::QueueFull { .. } => "queue_full",
         Refusal::StepGap { .. } => "step_gap",

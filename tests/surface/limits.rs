@@ -80,7 +80,9 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     };
     let refused = client.model_infer(late(5)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
-    assert!(refused.message().starts_with("no slot for sequence 5 of model 'kept' within 2"), "{}", refused.message());
+    let text =
+        "timeout of the corresponding sequence has been expired (no slot for sequence 5 of model 'kept' within 2";
+    assert!(refused.message().starts_with(text), "{}", refused.message());
     assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "backlog_timeout");
     assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });

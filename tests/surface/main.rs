@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod admin;
+mod answers;
 mod control;
 mod forms;
 mod headers;

@@ -80,7 +80,7 @@ async fn errors_are_replies_and_the_stream_goes_on() {
     let beginnings = [
         ("no start", "inference request for sequence 5 to model 'sum' must specify the START flag", "never_started"),
         ("no model", "Request for unknown model: 'nope' is not found", "not_served"),
-        ("odd", "inference input 'INPUT' data-type is 'FLOAT'", "bad_input"),
+        ("odd", "[request id: odd] inference input 'INPUT' data-type is '<invalid>', but model 'same'", "bad_input"),
         ("run", "", "run_failed"),
     ];
     for (id, text, reason) in beginnings {

@@ -200,8 +200,12 @@ pub enum Refusal {
     Stopping,
     /// No such version is loaded.
     NoVersion,
-    /// Waited in the backlog, or in its queue, as long as it allowed. `ahead` sequences were in front of it.
+    /// Waited in its queue for as long as it allowed.
     QueueTimeout {
+        waited: Duration,
+    },
+    /// Its sequence waited in the backlog for as long as it allowed, behind `ahead` others.
+    BacklogTimeout {
         waited: Duration,
         ahead: u32,
     },

@@ -263,7 +263,7 @@ impl Core {
         }
         if s.stage == Some(Stage::Backlogged) {
             let (waited, ahead) = (now - s.backlogged_at, self.ahead_of(seq));
-            self.leave(now, seq, Why::Cancelled, Refusal::QueueTimeout { waited, ahead }, out);
+            self.leave(now, seq, Why::Cancelled, Refusal::BacklogTimeout { waited, ahead }, out);
         } else {
             self.leave(now, seq, Why::Idle, Refusal::Ended(Why::Idle), out);
         }
@@ -283,7 +283,7 @@ impl Core {
         }
         r.armed = Time::NEVER;
         let waited = now - r.arrival;
-        self.cancel(now, req, Refusal::QueueTimeout { waited, ahead: 0 }, Why::Cancelled, out);
+        self.cancel(now, req, Refusal::QueueTimeout { waited }, Why::Cancelled, out);
     }
 
     pub(crate) fn load_due(&mut self, now: Time, at: Time, load: Load, out: &mut Vec<Effect>) {

@@ -144,7 +144,7 @@ fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
     let (a, b) = (rig.submit_with(2, true, false, until), rig.submit(2, false, false));
     rig.wait(50);
     for req in [a, b] {
-        assert!(matches!(rig.answers[&req], Err(Refusal::QueueTimeout { .. })), "{:?}", rig.answers[&req]);
+        assert!(matches!(rig.answers[&req], Err(Refusal::BacklogTimeout { .. })), "{:?}", rig.answers[&req]);
     }
 }
 

@@ -129,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::api::kserve::json::Head;
+    use crate::api::kserve::model_inputs::AnyInputs;
     use crate::api::kserve::shared_memory::Regions;
     use crate::model::Tensor;
 
@@ -156,7 +157,8 @@ mod tests {
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
         );
         let regions = Regions::new(0);
-        let head = Head { model: "m", version: "", sequence: None, json_length: None, regions: &regions };
+        let head =
+            Head { model: "m", version: "", sequence: None, json_length: None, regions: &regions, inputs: &AnyInputs };
         crate::api::kserve::json::infer(head, &request.into()).expect("a request").1
     }
 

@@ -10,7 +10,7 @@ use super::form::Form;
 use super::json::{self, Head};
 use super::path::Named;
 use crate::api::{Api, Code, Status};
-use crate::model::InferRequest;
+use crate::model::{InferRequest, Served};
 
 /// Says where in a body the JSON ends and bytes begin.
 pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
@@ -18,20 +18,20 @@ pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
 /// Reads a body, and takes from its model what its answer needs.
 pub(super) fn read_body(
     api: &Api,
+    model: &Served,
     named: &Named,
     sequence: Option<&str>,
     json_length: Option<usize>,
     body: Bytes,
 ) -> Result<(InferRequest, Form), Status> {
-    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions: api.regions() };
+    let (regions, inputs) = (api.regions(), model);
+    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions, inputs };
     if json_length == Some(0) {
-        let model = api.find(&named.model, &named.version)?;
         return json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0);
     }
     let (request, mut form) = json::infer(head, &body)?;
-    let model = api.find(&named.model, &named.version)?;
     answer::check(&model.metadata(), &request.outputs, &form)?;
-    form.fit_to(api, &request)?;
+    form.fit_to(model, &request)?;
     Ok((request, form))
 }
 

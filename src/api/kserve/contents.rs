@@ -9,11 +9,9 @@ use crate::model::Texts;
 
 /// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.
 pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str, model: &str) -> Result<Bytes, Fault> {
-    if others_filled(list, dtype) {
-        return Err(Fault::malformed(format!(
-            "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type '{dtype}'"
-        )));
-    }
+    check_lists(list, dtype).map_err(|why| {
+        Fault::malformed(format!("unexpected explicit tensor data for input tensor '{input}' for model '{model}'{why}"))
+    })?;
     let narrow = |to: &str| Fault::malformed(format!("explicit tensor data for input '{input}' does not fit {to}"));
     let narrowed = || narrow(dtype.name());
     match dtype {
@@ -31,10 +29,8 @@ pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str,
         DataType::Fp32 => lay(&list.fp32_contents, |x| Ok(x.to_le_bytes())),
         DataType::Fp64 => lay(&list.fp64_contents, |x| Ok(x.to_le_bytes())),
         DataType::Bytes => strings(&list.bytes_contents).ok_or_else(|| narrow("4-byte lengths")),
-        DataType::Fp16 | DataType::Bf16 => Err(Fault::malformed(format!(
-            "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type '{dtype}', \
-             which travels in raw_input_contents only"
-        ))),
+        // They have no list, and the lists there are were found empty.
+        DataType::Fp16 | DataType::Bf16 => Ok(Bytes::new()),
     }
 }
 
@@ -85,30 +81,33 @@ fn each<const N: usize, T>(data: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
     data.as_chunks::<N>().0.iter().map(|bytes| read(*bytes)).collect()
 }
 
-/// Whether a list that does not belong to the type holds anything.
-fn others_filled(list: &InferTensorContents, dtype: DataType) -> bool {
-    let belongs = match dtype {
-        DataType::Bool => 0,
-        DataType::Int8 | DataType::Int16 | DataType::Int32 => 1,
-        DataType::Int64 => 2,
-        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 => 3,
-        DataType::Uint64 => 4,
-        DataType::Fp32 => 5,
-        DataType::Fp64 => 6,
-        DataType::Bytes => 7,
-        DataType::Fp16 | DataType::Bf16 => 8,
-    };
-    let filled = [
-        !list.bool_contents.is_empty(),
-        !list.int_contents.is_empty(),
-        !list.int64_contents.is_empty(),
-        !list.uint_contents.is_empty(),
-        !list.uint64_contents.is_empty(),
-        !list.fp32_contents.is_empty(),
-        !list.fp64_contents.is_empty(),
-        !list.bytes_contents.is_empty(),
+/// Checks that only the list of the type holds anything, in the order and the words of Triton.
+fn check_lists(list: &InferTensorContents, dtype: DataType) -> Result<(), String> {
+    use DataType::{Bool, Bytes, Fp32, Fp64, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
+    // Two lists serve three types each.
+    let int = if matches!(dtype, Int8 | Int16) { dtype } else { Int32 };
+    let uint = if matches!(dtype, Uint8 | Uint16) { dtype } else { Uint32 };
+    let lists = [
+        (Bool, list.bool_contents.is_empty()),
+        (int, list.int_contents.is_empty()),
+        (Int64, list.int64_contents.is_empty()),
+        (uint, list.uint_contents.is_empty()),
+        (Uint64, list.uint64_contents.is_empty()),
+        (Fp32, list.fp32_contents.is_empty()),
+        (Fp64, list.fp64_contents.is_empty()),
+        (Bytes, list.bytes_contents.is_empty()),
     ];
-    filled.iter().enumerate().any(|(i, filled)| *filled && i != belongs)
+    let mut is_supplied = false;
+    for (of, _) in lists.iter().filter(|(_, is_empty)| !is_empty) {
+        if is_supplied {
+            return Err(", binary data was already supplied.".to_owned());
+        }
+        if *of != dtype {
+            return Err(format!(" of type '{of}', expected datatype '{dtype}'"));
+        }
+        is_supplied = true;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

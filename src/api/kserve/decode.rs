@@ -9,6 +9,7 @@ use sequor_core::{DataType, Dialect, Id, Shape};
 
 use super::fault::Fault;
 use super::form::{self, Form, Given};
+use super::model_inputs::ModelInputs;
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
@@ -33,6 +34,7 @@ pub(crate) fn infer(
     message: ModelInferRequest,
     sequence_header: Option<&str>,
     regions: &Regions,
+    model: &dyn ModelInputs,
 ) -> Result<(InferRequest, Form), Status> {
     let is_raw = !message.raw_input_contents.is_empty();
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
@@ -40,7 +42,8 @@ pub(crate) fn infer(
         let mut parameters = read_parameters(parameters)?;
         stand_in(&mut parameters.sequence.id, sequence_header)?;
         parameters.form.typed &= !is_raw;
-        let inputs = read_inputs(inputs, raw_input_contents, &model_name, regions)?;
+        let source = Source { name: &model_name, model, regions };
+        let inputs = read_inputs(inputs, raw_input_contents, source)?;
         let outputs = read_outputs(outputs, &mut parameters.form, regions)?;
         Ok((parameters, inputs, outputs))
     };
@@ -178,18 +181,26 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
 
 // === tensors ===
 
-fn read_inputs(
-    inputs: Vec<InferInputTensor>,
-    raw: Vec<Bytes>,
-    model: &str,
-    regions: &Regions,
-) -> Result<Vec<Named>, Fault> {
+/// What the inputs of a request are read with.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    name: &'a str,
+    model: &'a dyn ModelInputs,
+    regions: &'a Regions,
+}
+
+fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, source: Source<'_>) -> Result<Vec<Named>, Fault> {
+    let Source { name: model, regions, .. } = source;
     let is_raw = !raw.is_empty();
     let (mut raw, count) = (raw.into_iter(), inputs.len());
+    if !inputs.is_empty() {
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        source.model.check_names(&names)?;
+    }
     let mut read = Vec::with_capacity(count);
     for input in inputs {
         let window = read_window(&input, regions)?;
-        let dtype = data_type(&input.name, &input.datatype)?;
+        let dtype = data_type(&input.name, &input.datatype, source.model)?;
         let data = match (window, is_raw, input.contents) {
             (Some(window), _, None) => window.read().map_err(Fault::Status)?,
             (Some(_), _, Some(_)) => return Err(both(&input.name, model)),
@@ -215,7 +226,7 @@ fn read_inputs(
     }
 }
 
-pub(crate) fn both(input: &str, model: &str) -> Fault {
+fn both(input: &str, model: &str) -> Fault {
     Fault::malformed(format!(
         "unexpected 'content' provided when using shared memory for input tensor '{input}' for model '{model}'"
     ))
@@ -236,8 +247,11 @@ fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Opt
     })
 }
 
-pub(crate) fn data_type(input: &str, name: &str) -> Result<DataType, Fault> {
-    let unknown = || Invalid::UnknownDataType { input: input.to_owned(), got: name.to_owned() };
+pub(crate) fn data_type(input: &str, name: &str, model: &dyn ModelInputs) -> Result<DataType, Fault> {
+    let unknown = || match model.data_type(input) {
+        Some(want) => Invalid::UnknownDataType { input: input.to_owned(), got: name.to_owned(), want },
+        None => Invalid::UnknownInput { input: input.to_owned() },
+    };
     Ok(DataType::from_name(name).ok_or_else(unknown)?)
 }
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::api::Code;
+use crate::api::kserve::model_inputs::AnyInputs;
 use crate::config::proto::InferTensorContents;
 
 fn infer(message: ModelInferRequest, header: Option<&str>) -> Result<InferRequest, Status> {
-    super::infer(message, header, &Regions::new(0)).map(|(request, _)| request)
+    super::infer(message, header, &Regions::new(0), &AnyInputs).map(|(request, _)| request)
 }
 
 fn choice(value: ParameterChoice) -> InferParameter {
@@ -85,7 +86,7 @@ fn parameters_with_a_meaning_are_taken_out() {
 fn a_client_may_want_to_know_that_an_answer_is_the_last() {
     let form = |flag| {
         let message = message(&[("triton_enable_empty_final_response", ParameterChoice::BoolParam(flag))]);
-        super::infer(message, None, &Regions::new(0)).expect("a request").1
+        super::infer(message, None, &Regions::new(0), &AnyInputs).expect("a request").1
     };
     assert_eq!((form(true).mark_final, form(false).mark_final), (true, false));
 }
@@ -162,7 +163,9 @@ fn shapes_and_types_have_to_be_some() {
 
     let mut odd = message(&[]);
     odd.inputs[0].datatype = "FLOAT".to_owned();
-    assert!(infer(odd, None).expect_err("refused").message.starts_with("inference input 'INPUT' data-type is 'FLOAT'"));
+    let said = infer(odd, None).expect_err("refused").message;
+    let want = "[request id: r-1] inference input 'INPUT' data-type is '<invalid>', but model 'acc' expects 'FP32' ('FLOAT' is";
+    assert!(said.starts_with(want), "{said}");
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_classification_has_a_count_and_no_region() {
         }
         let parameters = parameters.into_iter().collect();
         wanted.outputs = vec![InferRequestedOutputTensor { name: "OUT".to_owned(), parameters }];
-        super::infer(wanted, None, &Regions::new(0)).map(|(_, form)| form.needs_model())
+        super::infer(wanted, None, &Regions::new(0), &AnyInputs).map(|(_, form)| form.needs_model())
     };
     assert_eq!(read(3, false), Ok(true));
     assert_eq!(

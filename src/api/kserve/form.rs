@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::classes;
 use super::fault::Fault;
 use super::shared_memory::{Regions, Window};
-use crate::api::{Api, Status};
+use crate::api::Status;
 use crate::model::{InferRequest, Named, Served, TensorMetadata};
 
 /// Made with the request, kept until there is an answer.
@@ -98,14 +98,16 @@ impl Form {
                 let text = format!("output '{output}' cannot be both in shared memory and a classification");
                 return Err(Fault::malformed(text));
             }
+            (Some(Given::Text(_) | Given::Other), None) => {
+                let text = "invalid value type for 'classification' parameter, expected int64_param.";
+                return Err(Fault::malformed(text));
+            }
             (Some(Given::Number(count @ 1..)), None) => {
                 let count = usize::try_from(count).unwrap_or(usize::MAX);
                 Place::Classes { count, batching: false, labels: None }
             }
             (Some(_), None) => {
-                let text =
-                    format!("invalid value for 'classification' parameter of output '{output}', expected value > 0.");
-                return Err(Fault::malformed(text));
+                return Err(Fault::malformed("invalid value for 'classification' parameter, expected >= 0"));
             }
         };
         if binary.is_some() || place != Place::Answer {
@@ -115,12 +117,12 @@ impl Form {
     }
 
     /// [`Form::fit`], where it is of any use.
-    pub(crate) fn fit_to(&mut self, api: &Api, request: &InferRequest) -> Result<(), Status> {
+    pub(crate) fn fit_to(&mut self, model: &Served, request: &InferRequest) -> Result<(), Status> {
         if !self.needs_model() {
             return Ok(());
         }
         let rows = request.inputs.first().and_then(|input| input.tensor.shape.0.first()).copied();
-        self.fit(&api.find(&request.model, &request.version)?, rows.unwrap_or(1))
+        self.fit(model, rows.unwrap_or(1))
     }
 
     /// Whether the model is to be asked before the request is run.

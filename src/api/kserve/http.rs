@@ -14,11 +14,12 @@ use super::body::{JSON_LENGTH, collect, json_length, read_body};
 use super::compress::{self, Packing};
 use super::form::Form;
 use super::path::{Named, Path};
+use super::refusal::NOT_SERVED;
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::Call;
-use crate::api::{Api, Status};
+use crate::api::{Api, Code, Status};
 use crate::config::model::json::to_json;
-use crate::model::InferRequest;
+use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol, and an answer for all others.
@@ -93,7 +94,11 @@ async fn metadata(State(api): State<Api>, Path(named): Path<Named>) -> Result<Re
 }
 
 async fn model_ready(State(api): State<Api>, Path(named): Path<Named>) -> Result<StatusCode, Status> {
-    api.find(&named.model, &named.version)?;
+    // Triton has one answer for a model that is not ready and for one that is unknown.
+    api.find(&named.model, &named.version).map_err(|status| match status.reason {
+        NOT_SERVED => Status::new(Code::InvalidArgument, NOT_SERVED, "Model version not ready"),
+        _ => status,
+    })?;
     Ok(StatusCode::OK)
 }
 
@@ -107,7 +112,7 @@ async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Reques
     let Named { model, version } = named.clone();
     let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
     let (request, form) = match read(&api, &named, &parts.headers, body).await {
-        Ok((request, form)) => (Ok(request), form),
+        Ok((model, request, form)) => (Ok((model, request)), form),
         Err(status) => (Err(status), Form::default()),
     };
     let answer = api.infer(call, request, None).await?;
@@ -133,11 +138,17 @@ async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Reques
     Ok(response)
 }
 
-async fn read(api: &Api, named: &Named, headers: &HeaderMap, body: Body) -> Result<(InferRequest, Form), Status> {
+async fn read(
+    api: &Api,
+    named: &Named,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Served, InferRequest, Form), Status> {
+    let model = api.find(&named.model, &named.version)?;
     let limit = api.limits().request;
     let body = compress::unpack(headers, collect(body, limit).await?, limit)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok());
-    let (mut request, form) = read_body(api, named, sequence, json_length(headers)?, body)?;
+    let (mut request, form) = read_body(api, &model, named, sequence, json_length(headers)?, body)?;
     request.headers = api.headers(|name| headers.get(name)?.to_str().ok());
-    Ok((request, form))
+    Ok((model, request, form))
 }

@@ -9,9 +9,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::data;
-use super::decode::{Parameters, both, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout};
+use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout};
 use super::fault::Fault;
 use super::form::{self, Form, Given};
+use super::model_inputs::ModelInputs;
 use super::shared_memory::Regions;
 use crate::api::Status;
 use crate::error::Invalid;
@@ -51,7 +52,7 @@ struct Output {
 }
 
 /// What the headers and the path say of a body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) model: &'a str,
     pub(crate) version: &'a str,
@@ -59,6 +60,7 @@ pub(crate) struct Head<'a> {
     /// `Inference-Header-Content-Length`, if it was sent.
     pub(crate) json_length: Option<usize>,
     pub(crate) regions: &'a Regions,
+    pub(crate) inputs: &'a dyn ModelInputs,
 }
 
 /// Reads a body.
@@ -86,6 +88,10 @@ fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferReques
     let inputs = body.inputs.ok_or_else(|| {
         Fault::malformed("Unable to parse 'inputs': attempt to access non-existing object member 'inputs'")
     })?;
+    if !inputs.is_empty() {
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        head.inputs.check_names(&names)?;
+    }
     let inputs = inputs.into_iter().map(|input| read_input(head, input, &mut blobs)).collect::<Result<Vec<_>, _>>()?;
     if !blobs.is_empty() {
         return Err(Fault::malformed(format!("unexpected additional input data for model '{}'", head.model)));
@@ -176,28 +182,43 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
 
 fn read_input(head: Head<'_>, input: Input<'_>, blobs: &mut Bytes) -> Result<Named, Fault> {
     let Input { name, shape: dims, datatype, parameters, data } = input;
+    check_source(data.is_some(), &parameters)?;
     let window = match parameters.is_empty() {
         true => None,
         false => form::window(&format!("input '{name}'"), |key| given(&parameters, key), head.regions)?,
     };
-    let dtype = data_type(&name, &datatype)?;
+    let dtype = data_type(&name, &datatype, head.inputs)?;
     let shape = shape(&name, dims)?;
     if let Some(window) = window {
-        if data.is_some() || parameters.contains_key("binary_data_size") {
-            return Err(both(&name, head.model));
-        }
         let data = window.read().map_err(Fault::Status)?;
         return Ok(Named { name, tensor: Tensor { dtype, shape, data } });
     }
     let data = match (parameters.get("binary_data_size"), data) {
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
         (None, Some(raw)) => data::read(raw, dtype, &shape, &name)?,
-        (Some(_), Some(_)) => {
-            return Err(Fault::malformed(format!("input '{name}' has both 'data' and 'binary_data_size'")));
-        }
-        (None, None) => return Err(Invalid::NoData { input: name }.into()),
+        // Checked above.
+        (Some(_), Some(_)) | (None, None) => return Err(Invalid::NoData { input: name }.into()),
     };
     Ok(Named { name, tensor: Tensor { dtype, shape, data } })
+}
+
+/// Checks that the data of an input comes in one way.
+fn check_source(has_data: bool, parameters: &Object) -> Result<(), Fault> {
+    let sources = [
+        ("data", has_data),
+        ("binary_data_size", parameters.contains_key("binary_data_size")),
+        ("shared_memory_region", parameters.contains_key("shared_memory_region")),
+    ];
+    let set: Vec<String> = sources.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| format!(" '{key}'")).collect();
+    let set = match set.len() {
+        0 => " no field is set".to_owned(),
+        1 => return Ok(()),
+        _ => format!(" set{}", set.concat()),
+    };
+    Err(Fault::malformed(format!(
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+         'shared_memory_region' in 'parameters'. But{set}"
+    )))
 }
 
 fn take(head: Head<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Bytes, Fault> {

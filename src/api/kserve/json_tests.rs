@@ -7,12 +7,13 @@ use sequor_core::{DataType, Dims};
 
 use super::*;
 use crate::api::Code;
+use crate::api::kserve::model_inputs::AnyInputs;
 use crate::model::SequenceStep;
 
 static REGIONS: LazyLock<Regions> = LazyLock::new(|| Regions::new(0));
 
 fn head(json_length: Option<usize>) -> Head<'static> {
-    Head { model: "acc", version: "", sequence: None, json_length, regions: &REGIONS }
+    Head { model: "acc", version: "", sequence: None, json_length, regions: &REGIONS, inputs: &AnyInputs }
 }
 
 const INPUT: &str = r#"{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[[0.5]]}"#;
@@ -85,7 +86,12 @@ fn a_body_that_is_no_request_is_the_clients_fault() {
     );
     assert!(refused(&nested).contains("nested deeper"));
     let bare = r#"{"inputs":[{"name":"INPUT","shape":[1],"datatype":"FP32"}]}"#;
-    assert_eq!(refused(bare), "unable to find data for input tensor 'INPUT' for model 'acc' in request.");
+    let fields = "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
+        'shared_memory_region' in 'parameters'. But";
+    assert_eq!(refused(bare), format!("{fields} no field is set"));
+    let both = r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1],
+        "parameters":{"binary_data_size":4,"shared_memory_region":"r"}}]}"#;
+    assert_eq!(refused(both), format!("{fields} set 'data' 'binary_data_size' 'shared_memory_region'"));
 }
 
 fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Form), Status> {

@@ -6,7 +6,7 @@
 //!   [`line`] its answers on their way.
 //! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
 //!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
-//! - `fault`: why a request could not be read · `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
+//! - `fault`: why a request could not be read · `model_inputs`: what is asked of its model meanwhile · `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
 
@@ -29,6 +29,7 @@ pub mod http;
 pub mod json;
 pub mod line;
 mod manage;
+mod model_inputs;
 pub(crate) mod opening;
 mod path;
 pub mod refusal;

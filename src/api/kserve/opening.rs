@@ -9,7 +9,7 @@ use super::{SEQUENCE_HEADER, decode};
 use crate::api::intake::Call;
 use crate::api::{Api, Status};
 use crate::config::proto::ModelInferRequest;
-use crate::model::InferRequest;
+use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 
 /// Metadata of a stream whose first error shall end it.
@@ -68,18 +68,23 @@ impl Opening {
     }
 }
 
-/// Reads a request, and takes from its model what the form of its answer needs.
-pub(super) fn read(api: &Api, message: ModelInferRequest, opening: &Opening) -> (Result<InferRequest, Status>, Form) {
-    let is_typed = opening.typed && message.raw_input_contents.is_empty();
-    let read =
-        decode::infer(message, opening.sequence.as_deref(), api.regions()).and_then(|(mut request, mut form)| {
-            request.headers.clone_from(&opening.headers);
-            form.typed |= is_typed;
-            form.fit_to(api, &request)?;
-            Ok((request, form))
-        });
-    match read {
-        Ok((request, form)) => (Ok(request), form),
+/// Finds the model of a request, reads the request, and takes from the model what the form of its answer needs.
+pub(super) fn read(
+    api: &Api,
+    message: ModelInferRequest,
+    opening: &Opening,
+) -> (Result<(Served, InferRequest), Status>, Form) {
+    let read = || {
+        let model = api.find(&message.model_name, &message.model_version)?;
+        let is_typed = opening.typed && message.raw_input_contents.is_empty();
+        let (mut request, mut form) = decode::infer(message, opening.sequence.as_deref(), api.regions(), &model)?;
+        request.headers.clone_from(&opening.headers);
+        form.typed |= is_typed;
+        form.fit_to(&model, &request)?;
+        Ok((model, request, form))
+    };
+    match read() {
+        Ok((model, request, form)) => (Ok((model, request)), form),
         Err(status) => (Err(status), Form::default()),
     }
 }

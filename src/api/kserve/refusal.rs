@@ -18,6 +18,9 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) const BAD_INPUT: &str = "bad_input";
 
+/// The reason of a request for a model or version that is not there, or not ready.
+pub(super) const NOT_SERVED: &str = "not_served";
+
 /// What a client reads of a failure. `mark` is the request's own id, which stands in front of what is wrong with a request.
 pub fn status(failure: &Failure, mark: &str) -> Status {
     match failure {
@@ -60,6 +63,10 @@ fn not_served(what: &NotServed) -> Status {
         NotServed::NotReady { model, version } => {
             (Code::Unavailable, format!("Request for unknown model: '{model}' version {version} is not at ready state"))
         }
+        NotServed::NegativeVersion { version } => {
+            let text = format!("invalid model version specified '{version}' , version should be an integral value > 0");
+            return Status::new(Code::InvalidArgument, BAD_INPUT, text);
+        }
         NotServed::BadVersion { version } => {
             let text = format!(
                 "failed to get model version from specified version string '{version}' (details: stol), \
@@ -68,7 +75,7 @@ fn not_served(what: &NotServed) -> Status {
             return Status::new(Code::InvalidArgument, BAD_INPUT, text);
         }
     };
-    Status::new(code, "not_served", text)
+    Status::new(code, NOT_SERVED, text)
 }
 
 fn control(what: &Control) -> Status {
@@ -112,11 +119,11 @@ fn has_mark(what: &Invalid) -> bool {
         | Invalid::IdType { .. }
         | Invalid::IdTooLong { .. }
         | Invalid::NoData { .. }
-        | Invalid::UnknownDataType { .. }
         | Invalid::Malformed(_) => false,
         Invalid::InputCount { .. }
         | Invalid::DuplicateInput { .. }
         | Invalid::DataType { .. }
+        | Invalid::UnknownDataType { .. }
         | Invalid::Shape { .. }
         | Invalid::NegativeDim { .. }
         | Invalid::NoBatchDim { .. }
@@ -138,9 +145,12 @@ fn sentence(model: &str, what: &Invalid) -> String {
         Invalid::DataType { input, got, want } => {
             format!("inference input '{input}' data-type is '{got}', but model '{model}' expects '{want}'")
         }
-        Invalid::UnknownDataType { input, got } => {
+        Invalid::UnknownDataType { input, got, want } => {
             let known = DataType::ALL.map(DataType::name).join(", ");
-            format!("inference input '{input}' data-type is '{got}', but must be one of {known}")
+            format!(
+                "inference input '{input}' data-type is '<invalid>', but model '{model}' expects '{want}' \
+                 ('{got}' is none of {known})"
+            )
         }
         Invalid::Shape { input, want, got, batching } => {
             let note = if *batching { BATCH_NOTE } else { "" };
@@ -266,6 +276,7 @@ fn refused(refused: &Refused) -> Status {
         | Refusal::BacklogFull { .. }
         | Refusal::Stopping
         | Refusal::QueueTimeout { .. }
+        | Refusal::BacklogTimeout { .. }
         | Refusal::QueueFull { .. }
         | Refusal::Elsewhere
         | Refusal::Policy(_) => unavailable(refused),
@@ -299,12 +310,23 @@ fn unavailable(refused: &Refused) -> Status {
             ),
         ),
         Refusal::Stopping => ("draining", format!("model '{model}' takes no new sequences: it is being drained")),
-        Refusal::QueueTimeout { waited, .. } if *id == Id::None => {
+        Refusal::QueueTimeout { waited } if *id == Id::None => {
             ("deadline", format!("Request timeout expired (after {} in the queue of model '{model}')", span(*waited)))
         }
-        Refusal::QueueTimeout { waited, ahead } => (
+        Refusal::QueueTimeout { waited } => (
+            "deadline",
+            format!(
+                "Request timeout expired (after {} in the queue of sequence {id} of model '{model}')",
+                span(*waited)
+            ),
+        ),
+        Refusal::BacklogTimeout { waited, ahead } => (
             "backlog_timeout",
-            format!("no slot for sequence {id} of model '{model}' within {} ({ahead} sequences ahead)", span(*waited)),
+            format!(
+                "timeout of the corresponding sequence has been expired (no slot for sequence {id} of model '{model}' \
+                 within {}; {ahead} sequences ahead)",
+                span(*waited)
+            ),
         ),
         Refusal::QueueFull { limit } if *id == Id::None => {
             ("queue_full", format!("Exceeds maximum queue size ({limit} requests of model '{model}' wait already)"))

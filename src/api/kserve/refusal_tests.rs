@@ -25,7 +25,10 @@ fn invalid_cases() -> Vec<(&'static str, Invalid)> {
         ("optional-input", Invalid::InputCount { required: 1, all: 2, got: vec![], missing: names(&["INPUT"]) }),
         ("duplicate-input", Invalid::DuplicateInput { input: input() }),
         ("data-type", Invalid::DataType { input: input(), got: DataType::Int32, want: DataType::Fp32 }),
-        ("unknown-data-type", Invalid::UnknownDataType { input: input(), got: "FLOAT".to_owned() }),
+        (
+            "unknown-data-type",
+            Invalid::UnknownDataType { input: input(), got: "FLOAT".to_owned(), want: DataType::Fp32 },
+        ),
         ("shape", shape(true)),
         ("shape-unbatched", shape(false)),
         ("negative-dim", Invalid::NegativeDim { input: input(), got: vec![-1, 2] }),
@@ -80,7 +83,8 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("store-full", Refusal::StoreFull { limit: 7011 }),
         ("backlog-full", Refusal::BacklogFull { sequences: 2000, bytes: 8192 }),
         ("stopping", Refusal::Stopping),
-        ("backlog-timeout", Refusal::QueueTimeout { waited, ahead: 156 }),
+        ("backlog-timeout", Refusal::BacklogTimeout { waited, ahead: 156 }),
+        ("step-timeout", Refusal::QueueTimeout { waited }),
         ("queue-full", Refusal::QueueFull { limit: 4096 }),
         ("elsewhere", Refusal::Elsewhere),
         ("policy", Refusal::Policy(7)),
@@ -97,13 +101,14 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let mut all: BTreeMap<&'static str, Failure> = BTreeMap::new();
     all.extend(invalid_cases().into_iter().map(|(name, what)| (name, Failure::Invalid { model: model(), what })));
     all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7)))));
-    let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20), ahead: 0 };
+    let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
     all.insert("queue-timeout", refused_with(timeout, Id::None));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
     all.insert("unknown-version", Failure::NotServed(NotServed::UnknownVersion { model: model(), version: 7 }));
     all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
     all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
+    all.insert("negative-version", Failure::NotServed(NotServed::NegativeVersion { version: "-1".to_owned() }));
     all.insert("not-explicit", Failure::Control(Control::NotExplicit));
     all.insert("absent", Failure::Control(Control::Absent { model: "nope".to_owned() }));
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];

@@ -24,6 +24,7 @@ use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::{Call, Underway};
 use crate::api::{Api, Code, Phase, Status, Upgrades};
+use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
@@ -144,19 +145,22 @@ impl Talk {
     fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
         let json = json_length.and_then(|length| body.get(..length)).unwrap_or(&body);
         let mark = mark(json);
-        let read = read_body(&self.api, &self.named, self.sequence.as_deref(), json_length, body);
-        let read = read.map(|(mut request, form)| {
+        let read = || {
+            let model = self.api.find(&self.named.model, &self.named.version)?;
+            let sequence = self.sequence.as_deref();
+            let (mut request, form) = read_body(&self.api, &model, &self.named, sequence, json_length, body)?;
             request.headers.clone_from(&self.headers);
-            (request, form)
-        });
+            Ok((model, request, form))
+        };
+        let read = read();
         self.put(mark, read);
     }
 
-    fn put(&mut self, mark: String, read: Result<(crate::model::InferRequest, Form), Status>) {
+    fn put(&mut self, mark: String, read: Result<(Served, InferRequest, Form), Status>) {
         let Named { model, version } = self.named.clone();
         let call = Call { surface: Surface::KserveHttp, model, version, mark };
         let (request, form) = match read {
-            Ok((request, form)) => (Ok(request), form),
+            Ok((model, request, form)) => (Ok((model, request)), form),
             Err(status) => (Err(status), Form::default()),
         };
         self.waiting.push_back((self.api.begin(call, request), form));

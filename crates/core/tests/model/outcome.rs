@@ -122,6 +122,7 @@ pub fn kind(refusal: &Refusal) -> &'static str {
         Refusal::Stopping => "Stopping",
         Refusal::NoVersion => "NoVersion",
         Refusal::QueueTimeout { .. } => "QueueTimeout",
+        Refusal::BacklogTimeout { .. } => "BacklogTimeout",
         Refusal::Cancelled => "Cancelled",
         Refusal::QueueFull { .. } => "QueueFull",
         Refusal::StepGap { .. } => "StepGap",

@@ -19,7 +19,7 @@ impl Refer {
                     let Some(r) = self.req_mut(req) else { continue };
                     r.queue_until = NEVER;
                     let waited = Time(now).since(Time(r.arrival));
-                    self.cancel(now, req, Refusal::QueueTimeout { waited, ahead: 0 }, Why::Cancelled);
+                    self.cancel(now, req, Refusal::QueueTimeout { waited }, Why::Cancelled);
                 }
                 Due::Load(load) => match self.loads[load].retired {
                     Some(until)
@@ -95,7 +95,7 @@ impl Refer {
         if s.stage == Stage::Backlogged {
             let ahead = self.backlog(s.load).iter().position(|b| *b == n).unwrap_or(0).min(1000) as u32;
             let waited = Time(now).since(Time(s.backlogged_at));
-            self.leave(now, n, Why::Cancelled, Refusal::QueueTimeout { waited, ahead });
+            self.leave(now, n, Why::Cancelled, Refusal::BacklogTimeout { waited, ahead });
         } else {
             self.leave(now, n, Why::Idle, Refusal::Ended(Why::Idle));
         }
