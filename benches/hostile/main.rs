@@ -9,12 +9,14 @@
 //! cargo bench --bench hostile -- --quick          two pairs of 0.3 s: whether it works
 //! cargo bench --bench hostile -- --only loop      cases whose name has this in it
 //! cargo bench --bench hostile -- --pairs 64 --window 500     so many pairs, of so many milliseconds
+//! cargo bench --bench hostile -- --health         another question: `health.rs`
 //! ```
 //!
 //! The guests are those of `cargo xtask prepare` (`SEQUOR_GUESTS`, else `.sequor/guests`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod health;
 mod load;
 mod operator;
 mod table;
@@ -85,6 +87,11 @@ fn main() {
         only: value("--only"),
         again: has("--again"),
     };
+    if has("--health") {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+        let long = Duration::from_secs(if has("--quick") { 1 } else { 20 });
+        return runtime.block_on(health::measure(value("--before").map(PathBuf::from).as_deref(), long));
+    }
     let repository = repository();
     let server = Child::start(serve(repository.path(), options.again)).expect("the server");
     let operator = Operator::of(server.admin.clone().expect("the operators' listener"));

@@ -89,7 +89,7 @@ impl Case {
 }
 
 /// The value that this share of them does not exceed.
-fn quantile<'a>(share: f64, of: impl Iterator<Item = &'a f64>) -> f64 {
+pub(crate) fn quantile<'a>(share: f64, of: impl Iterator<Item = &'a f64>) -> f64 {
     let mut of: Vec<f64> = of.copied().collect();
     of.sort_by(f64::total_cmp);
     let rank = ((of.len() as f64 * share).ceil() as usize).clamp(1, of.len());

@@ -15,6 +15,8 @@ pub struct Child {
     process: std::process::Child,
     /// Kept, for a program may not like to lose it. What it says later fits the pipe.
     _output: Option<BufReader<ChildStdout>>,
+    /// `host:port` of its HTTP service.
+    pub http: Option<String>,
     /// `host:port` of its gRPC service.
     pub grpc: String,
     /// `host:port` of its metrics.
@@ -47,13 +49,14 @@ impl Child {
         let (mut said, mut found) = (String::new(), None);
         for line in lines {
             said = line.map_err(failed)?;
-            found = address(&said, "grpc").map(|grpc| (grpc, address(&said, "metrics"), admin(&said)));
+            found = address(&said, "grpc");
             if found.is_some() {
                 break;
             }
         }
-        if let Some((grpc, metrics, admin)) = found {
-            return Ok(Child { process, _output: output, grpc, metrics, admin, ready_after: began.elapsed() });
+        if let Some(grpc) = found {
+            let (http, metrics, admin) = (address(&said, "http"), address(&said, "metrics"), admin(&said));
+            return Ok(Child { process, _output: output, http, grpc, metrics, admin, ready_after: began.elapsed() });
         }
         // Its output is closed; so it is about to end, if it has not.
         let _ = process.kill();

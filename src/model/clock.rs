@@ -1,43 +1,73 @@
-//! The one clock that the cores are driven by: nanoseconds since the server began. Where interleavings are tried it is a count, so that a
-//! schedule can be run again.
+//! The one clock that drives the cores, in nanoseconds since the server began. Tests may use a clock that stands still until they advance it.
+//! The interleaving tests count instead, so that a schedule can be run again.
 
 use sequor_core::Time;
 
 #[cfg(not(feature = "shuttle"))]
-pub(super) use real::Clock;
+pub use real::Clock;
 
 #[cfg(feature = "shuttle")]
-pub(super) use counted::Clock;
+pub use counted::Clock;
 
 #[cfg(not(feature = "shuttle"))]
 mod real {
-    use std::time::{Instant, SystemTime};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant, SystemTime};
 
     use super::Time;
 
+    /// Clones show the same time.
     #[derive(Debug, Clone)]
-    pub(in crate::model) struct Clock {
-        zero: Instant,
+    pub struct Clock(Source);
+
+    #[derive(Debug, Clone)]
+    enum Source {
+        /// The system's clock, and where it stood at zero.
+        System(Instant),
+        Manual(Arc<AtomicU64>),
+    }
+
+    impl Default for Clock {
+        /// The system's clock, from now on.
+        fn default() -> Self {
+            Clock(Source::System(Instant::now()))
+        }
     }
 
     impl Clock {
-        pub(in crate::model) fn start() -> Clock {
-            Clock { zero: Instant::now() }
+        /// A clock for tests. It moves by [`Clock::advance`] alone.
+        pub fn manual() -> Clock {
+            Clock(Source::Manual(Arc::default()))
         }
 
-        pub(in crate::model) fn now(&self) -> Time {
-            Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        /// Moves a manual clock. The system's clock takes no notice.
+        pub fn advance(&self, by: Duration) {
+            if let Source::Manual(now) = &self.0 {
+                now.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
+        }
+
+        pub fn now(&self) -> Time {
+            match &self.0 {
+                Source::System(zero) => Time(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+                Source::Manual(now) => Time(now.load(Ordering::Relaxed)),
+            }
         }
 
         /// Microseconds from 1970 to the zero, as the machine's calendar has it now.
         pub(in crate::model) fn zero_unix_us(&self) -> u64 {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            u64::try_from(since.saturating_sub(self.zero.elapsed()).as_micros()).unwrap_or(u64::MAX)
+            let now = Duration::from_nanos(self.now().0);
+            u64::try_from(since.saturating_sub(now).as_micros()).unwrap_or(u64::MAX)
         }
 
-        /// When this time comes, as the operating system counts.
+        /// When this time comes, as the operating system counts. `None` if it does not say.
         pub(in crate::model) fn instant(&self, at: Time) -> Option<Instant> {
-            self.zero.checked_add(std::time::Duration::from_nanos(at.0))
+            match &self.0 {
+                Source::System(zero) => zero.checked_add(Duration::from_nanos(at.0)),
+                Source::Manual(_) => None,
+            }
         }
     }
 }
@@ -50,15 +80,11 @@ mod counted {
     use super::Time;
 
     /// A microsecond passes with every look.
-    #[derive(Debug, Clone)]
-    pub(in crate::model) struct Clock(Arc<AtomicU64>);
+    #[derive(Debug, Clone, Default)]
+    pub struct Clock(Arc<AtomicU64>);
 
     impl Clock {
-        pub(in crate::model) fn start() -> Clock {
-            Clock(Arc::default())
-        }
-
-        pub(in crate::model) fn now(&self) -> Time {
+        pub fn now(&self) -> Time {
             Time(self.0.fetch_add(1000, Ordering::Relaxed))
         }
 

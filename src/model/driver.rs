@@ -302,7 +302,7 @@ impl Model {
     pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
         for instance in actions.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                inline::wake(load, instance.n);
+                inline::wake(load, instance.n, now);
             }
         }
         let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);

@@ -1,12 +1,17 @@
-//! A socket's thread does a short step itself: what came in on its connection in one go is in the queues, the instance that is to be woken
-//! sleeps, and to wake its thread for a step of some microseconds, and to be woken by it, costs more than the step.
+//! Runs one short model step on a connection's thread instead of waking the instance's thread.
 //!
-//! Only for models whose steps are short, and whose plug-in, if one decides, answers quickly; one step a time; and never in place of an instance's
-//! thread that is at work. Whatever is not done here is left to that thread.
+//! Waking a thread and being woken by it takes longer than a short step. A step runs inline only if all of this holds:
+//! - the instance is idle and its lock is free;
+//! - its recent steps took less than 100 µs, and none took more than 1 ms lately ([`crate::telemetry::InlineGate`]);
+//! - a scheduler plug-in, if there is one, has answered as quickly and is not busy.
+//!
+//! Every other step is left to the instance's thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+
+use sequor_core::Time;
 
 use super::loaded::Loaded;
 use super::sync;
@@ -64,7 +69,7 @@ fn put(deferred: Deferred) -> Deferred {
 }
 
 /// Wakes an instance, or leaves it to the scope that this thread is in.
-pub(super) fn wake(load: &Arc<Loaded>, instance: u16) {
+pub(super) fn wake(load: &Arc<Loaded>, instance: u16, now: Time) {
     let keep_back = |deferred: &RefCell<Deferred>| {
         let mut deferred = deferred.borrow_mut();
         let next = matches!(*deferred, Deferred::Next);
@@ -73,7 +78,7 @@ pub(super) fn wake(load: &Arc<Loaded>, instance: u16) {
         }
         next
     };
-    let kept_back = load.step_time.is_short() && load.decides_quickly() && DEFERRED.with(keep_back);
+    let kept_back = load.inline_gate.is_open(now) && load.decides_quickly() && DEFERRED.with(keep_back);
     if !kept_back {
         load.wake(instance);
     }

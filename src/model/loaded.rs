@@ -18,7 +18,7 @@ use crate::error::{Failure, LoadError, Refused};
 use crate::plugin::texts::Texts;
 use crate::plugin::{Attachment, LoadLink};
 use crate::state::{Initial, StateSpec, Store};
-use crate::telemetry::{MeanTime, ModelMetrics};
+use crate::telemetry::{InlineGate, ModelMetrics};
 
 use super::handle::Handle;
 use super::mailbox::Mailbox;
@@ -46,7 +46,8 @@ pub(super) struct Loaded {
     pub(super) texts: Arc<Texts>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
-    pub(super) step_time: MeanTime,
+    /// Whether a connection's thread may run a step.
+    pub(super) inline_gate: InlineGate,
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
@@ -84,7 +85,7 @@ impl Loaded {
             metadata,
             metrics,
             handles: OnceLock::new(),
-            step_time: MeanTime::default(),
+            inline_gate: InlineGate::default(),
             hold,
             auto,
             candidates,

@@ -1,9 +1,10 @@
 //! How a model gets into the repository, and how a new load of it takes the place of an old one: nothing is served that is not ready, what
 //! serves goes on until then, and live sequences end where they began.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sequor_core::{Instance, Limits, Load};
@@ -48,13 +49,24 @@ struct Brought {
 impl Repository {
     /// Loads every model in this directory. What fails is told in [`Repository::statuses`].
     pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
-        let models = model_directories(directory)?;
+        self.load_each(&model_directories(directory)?);
+        Ok(())
+    }
+
+    /// Loads these models, as many at once as there are cores.
+    fn load_each(&self, directories: &[PathBuf]) {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(directory) = directories.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.load(directory);
+            }
+        };
         std::thread::scope(|scope| {
-            for path in &models {
-                scope.spawn(|| self.load(path));
+            for _ in 0..cores.min(directories.len()) {
+                scope.spawn(work);
             }
         });
-        Ok(())
     }
 
     /// Loads the model in this directory; the server is not ready without it.

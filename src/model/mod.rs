@@ -88,6 +88,7 @@ mod work;
 
 use sequor_core::{DataType, Dims};
 
+pub use clock::Clock;
 pub use control::Control;
 pub use index::IndexRow;
 pub use inline::InlineScope;

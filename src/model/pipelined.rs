@@ -13,6 +13,7 @@ use super::run_error::RunError;
 use super::sync::Thread;
 use super::table::Step;
 use super::work::{RunSize, RunTimes};
+use crate::telemetry::StepPath;
 
 /// What a pipelined instance runs with.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl Pipeline {
                 return identity.complete(run.end(load, ran));
             }
         };
+        load.metrics.stepped(StepPath::HandedOver);
         let mut times = RunTimes::default();
         match self.executor.submit(&mut staging, &work, &mut times) {
             Ok(submitted) => {

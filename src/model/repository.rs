@@ -48,6 +48,8 @@ pub struct Options {
     pub depth: u8,
     /// What instances of KIND_GPU run on. It is not asked for anything before a model wants some.
     pub accelerators: Arc<dyn Accelerators>,
+    /// What drives the cores.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             hold: None,
             depth: 2,
             accelerators: Arc::new(Driver),
+            clock: Clock::default(),
         }
     }
 }
@@ -183,7 +186,7 @@ pub struct Served {
 
 impl Repository {
     pub fn new(backend: Arc<dyn Backend>, options: Options, metrics: Metrics) -> std::io::Result<Repository> {
-        let clock = Clock::start();
+        let clock = options.clock.clone();
         let shared = Shared {
             backend,
             metrics,

@@ -12,6 +12,7 @@ use super::table::Step;
 use super::work::{Outcome, RunSize, RunTimes, Work};
 
 use crate::batch::Staging;
+use crate::telemetry::{OwnTime, StepPath};
 
 /// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
 const QUESTIONS: u32 = 2;
@@ -30,12 +31,14 @@ pub(super) struct Running {
     staging: Staging,
     /// What was taken and left to its own thread.
     step: Option<Step>,
+    /// Whether it has run a batch. The first run sets memory up, and its duration says nothing of the next.
+    is_warm: bool,
 }
 
 impl Running {
     pub(super) fn new(executor: Executor) -> Result<Running, RunError> {
         let staging = executor.staging()?;
-        Ok(Running { executor, staging, step: None })
+        Ok(Running { executor, staging, step: None, is_warm: false })
     }
 }
 
@@ -60,7 +63,7 @@ impl SerialInstance {
                     mailbox.serve(|seq| identity.model.state_now(seq), &mut running.executor.slots);
                 }
                 step = match step {
-                    Step::Run(taken) => self.run_batch(&mut running, taken),
+                    Step::Run(taken) => self.run_batch(&mut running, taken, StepPath::HandedOver),
                     Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
                     Step::Ask(round) => identity.ask(round),
                     Step::Sleep(until) => break Some(until),
@@ -75,11 +78,19 @@ impl SerialInstance {
     }
 
     /// Both halves of a run, one after the other.
-    fn run_batch(&self, running: &mut Running, taken: TakenBatch) -> Step {
-        let Running { executor, staging, .. } = running;
+    fn run_batch(&self, running: &mut Running, taken: TakenBatch, path: StepPath) -> Step {
+        let own_time = OwnTime::begin();
+        let Running { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
+        let runs_a_graph = work.iter().any(Option::is_some);
         let ran = self.attempt(executor, staging, work);
+        if runs_a_graph {
+            load.metrics.stepped(path);
+            if std::mem::replace(is_warm, true) {
+                load.inline_gate.note(own_time.elapsed(), self.identity.model.now());
+            }
+        }
         self.identity.complete(run.end(load, ran))
     }
 
@@ -97,7 +108,6 @@ impl SerialInstance {
         let mut times = RunTimes::default();
         let whole = executor.run(staging, &work, &mut times);
         load.ran(RunSize::of(&work), &times);
-        load.step_time.note(times.total());
         match whole {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) => one_by_one(load, executor, staging, work, &error),
@@ -108,7 +118,8 @@ impl SerialInstance {
 impl InlineStep for SerialInstance {
     fn try_step(&self) -> bool {
         let Some(mut running) = self.running.try_lock() else { return false };
-        if running.step.is_some() {
+        // A run may have closed the gate since this thread was to wake the instance.
+        if running.step.is_some() || !self.identity.load.inline_gate.is_open(self.identity.model.now()) {
             return false;
         }
         let (mut step, mut questions) = (self.identity.next(), QUESTIONS);
@@ -119,7 +130,7 @@ impl InlineStep for SerialInstance {
                     questions -= 1;
                     self.identity.ask_in_passing(round)
                 }
-                Step::Run(taken) => break self.run_batch(&mut running, taken),
+                Step::Run(taken) => break self.run_batch(&mut running, taken, StepPath::Inline),
                 rest => break rest,
             };
         };

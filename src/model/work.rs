@@ -47,12 +47,6 @@ pub(super) struct RunTimes {
     pub(super) state_out: Duration,
 }
 
-impl RunTimes {
-    pub(super) fn total(&self) -> Duration {
-        self.state_in + self.run + self.state_out
-    }
-}
-
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunSize {

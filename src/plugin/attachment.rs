@@ -23,7 +23,7 @@ use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
 use super::texts::Texts;
 use crate::telemetry::kinds::Gauge;
-use crate::telemetry::{Hook, MeanTime, PluginMetrics};
+use crate::telemetry::{Hook, InlineGate, OwnTime, PluginMetrics};
 
 /// Where a call may take longer, none is made by a thread that has others to look after: one may take that long now and then.
 const MAY_HOLD_UP: Duration = Duration::from_millis(10);
@@ -64,8 +64,8 @@ pub struct Attachment {
     pub(super) lane: ArcSwapOption<Lane>,
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
-    /// How long it takes for an answer.
-    pub(super) question_time: MeanTime,
+    /// Whether a connection's thread may ask it.
+    pub(super) inline_gate: InlineGate,
     pub(super) recent: Mutex<Recent>,
     pub(super) saved: Mutex<Saved>,
     pub(super) last_fault: Mutex<Option<LastFault>>,
@@ -137,7 +137,7 @@ impl Attachment {
 
     /// Whether a socket's thread may be held up for an answer: nobody is there to give one, or whoever is does so quickly and is not busy.
     pub fn is_quick(&self) -> bool {
-        let answers = self.terms.limits.time <= MAY_HOLD_UP && self.question_time.is_short();
+        let answers = self.terms.limits.time <= MAY_HOLD_UP && self.inline_gate.is_open(self.clock.now());
         self.lane.load().as_ref().is_none_or(|lane| answers && !lane.is_busy())
     }
 
@@ -180,14 +180,14 @@ impl Attachment {
 
     fn put(&self, lane: &Arc<Lane>, round: &mut Round) -> Result<Said, Mute> {
         let mut occupant = lane.enter(self.terms.limits.time).ok_or(Mute::Busy)?;
-        let entered = self.clock.now();
+        let (entered, own_time) = (self.clock.now(), OwnTime::begin());
         let told = occupant.catch_up().ok_or(Mute::Absent)?.map_err(Mute::Struck)?;
         let began = if told { self.timed(Hook::Observe, entered) } else { entered };
         let answer = occupant.answer(round).ok_or(Mute::Absent)?;
         let now = self.clock.now();
         let memory = occupant.memory();
         drop(occupant);
-        self.question_time.note(now - entered);
+        self.inline_gate.note(own_time.elapsed().min(now - entered), now);
         lane.remember(memory);
         let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);

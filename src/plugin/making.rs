@@ -242,7 +242,7 @@ impl Attachment {
             if health.serves() {
                 before = self.lane.swap(Some(Arc::clone(&lane)));
                 self.full.store(false, Ordering::Release);
-                self.question_time.forget();
+                self.inline_gate.forget();
                 self.shows_memory(lane.memory());
             }
             drop(health);

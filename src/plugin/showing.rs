@@ -18,7 +18,7 @@ use super::meter::Meter;
 use super::recent::Recent;
 use super::report::{Attached, State};
 use super::texts::Texts;
-use crate::telemetry::{MeanTime, PluginMetrics};
+use crate::telemetry::{InlineGate, PluginMetrics};
 
 /// What all attachments of a server share.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl Attachment {
             lane: ArcSwapOption::empty(),
             health: Mutex::new(Health::new(terms.shadow, terms.strikes)),
             meter: Mutex::new(Meter::default()),
-            question_time: MeanTime::default(),
+            inline_gate: InlineGate::default(),
             recent: Mutex::new(Recent::default()),
             saved: Mutex::new(Saved::default()),
             last_fault: Mutex::new(None),

@@ -38,6 +38,26 @@ impl Phase {
     }
 }
 
+/// Which thread runs a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepPath {
+    /// The thread of the connection that brought its request.
+    Inline,
+    /// The instance's own thread.
+    HandedOver,
+}
+
+impl StepPath {
+    pub const ALL: [StepPath; 2] = [StepPath::Inline, StepPath::HandedOver];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            StepPath::Inline => "inline",
+            StepPath::HandedOver => "handed_over",
+        }
+    }
+}
+
 /// Triton's reasons of failed requests. What is refused before it is queued is not counted as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureReason {
@@ -128,6 +148,7 @@ pub struct ModelMetrics {
     pub(super) load_seconds: [Seconds; 2],
     pub(super) phases: [Histogram; Phase::ALL.len()],
     pub(super) batch_size: Histogram,
+    pub(super) steps: [Counter; StepPath::ALL.len()],
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
     pub(super) sequences_ended: [Counter; Why::ALL.len()],
@@ -172,6 +193,18 @@ impl ModelMetrics {
         cost.state_in += state_in;
         cost.run += run;
         cost.state_out += state_out;
+    }
+
+    /// A batch was run by this kind of thread.
+    pub fn stepped(&self, path: StepPath) {
+        if let Some(counter) = self.steps.get(path as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Batches that this kind of thread has run.
+    pub fn steps(&self, path: StepPath) -> u64 {
+        self.steps.get(path as usize).map_or(0, Counter::get)
     }
 
     /// A request was answered with outputs: after `queue` of waiting and `total` since it arrived.

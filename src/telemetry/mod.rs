@@ -5,24 +5,28 @@
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: what is set of a GPU.
 //! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: what is counted of plug-ins.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
-//! - [`MeanTime`]: how long something takes, lately.
+//! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
 //! - [`log`]: where log lines go, and how they look.
 //! - [`trace`]: the lines of a recorded trace · [`record`]: how they get into a file.
 
 pub mod gpu;
 pub mod handles;
+mod inline_gate;
 pub mod kinds;
 pub mod log;
-mod mean_time;
 pub mod metrics;
 mod names;
+mod own_time;
 pub mod plugins;
 pub mod record;
 pub mod trace;
 
 pub use gpu::{GpuMetrics, GpuReading};
-pub use handles::{BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, Timed, ended_reason};
-pub use mean_time::MeanTime;
+pub use handles::{
+    BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, StepPath, Timed, ended_reason,
+};
+pub use inline_gate::InlineGate;
 pub use metrics::Metrics;
+pub use own_time::OwnTime;
 pub use plugins::{Hook, PluginMetrics};
 pub use record::Recorder;

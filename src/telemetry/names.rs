@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::{Family as Labelled, MetricConstructor};
 use prometheus_client::registry::Registry;
 use sequor_core::Why;
 
-use super::handles::{FailureReason, ModelMetrics, Phase, ended_reason};
+use super::handles::{FailureReason, ModelMetrics, Phase, StepPath, ended_reason};
 use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
 use super::plugins::{Hook, Make, PluginMetrics};
 
@@ -23,6 +23,7 @@ pub(super) struct Families {
     request_seconds: Family<Histogram>,
     backlog_wait: Family<Histogram>,
     batch_size: Family<Histogram>,
+    steps: Family<Counter>,
     pub(super) requests: Family<Counter>,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
@@ -128,6 +129,12 @@ impl Families {
             request_seconds: family(r, "sequor_request_seconds", "Where the time of requests goes, by phase", seconds),
             backlog_wait: family(r, "sequor_backlog_wait_seconds", "How long sequences waited for a slot", seconds),
             batch_size: family(r, "sequor_batch_size", "Rows of the batches that were run", Histogram::counts),
+            steps: family(
+                r,
+                "sequor_steps_total",
+                "Batches that were run, by the kind of thread that ran them",
+                counter,
+            ),
             requests: family(r, "sequor_requests_total", "Requests answered, including refused ones", counter),
             sequences_started: family(r, "sequor_sequences_started_total", "Sequences that have begun", counter),
             sequences_ended: family(r, "sequor_sequences_ended_total", "Sequences that have ended, and why", counter),
@@ -170,6 +177,7 @@ impl Families {
             load_seconds: [&t.load_seconds, &self.load_seconds].map(|f| f.get_or_create_owned(&labels)),
             phases: Phase::ALL.map(|p| self.request_seconds.get_or_create_owned(&with("phase", p.name()))),
             batch_size: self.batch_size.get_or_create_owned(&labels),
+            steps: StepPath::ALL.map(|p| self.steps.get_or_create_owned(&with("path", p.name()))),
             backlog_wait: self.backlog_wait.get_or_create_owned(&labels),
             sequences_started: self.sequences_started.get_or_create_owned(&labels),
             sequences_ended: Why::ALL

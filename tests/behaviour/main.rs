@@ -15,6 +15,8 @@ mod direct;
 mod failures;
 mod idle;
 mod initial;
+mod inline;
+mod loading;
 mod oldest;
 mod slots;
 mod state;

@@ -161,7 +161,8 @@ const WHAT_VALUES_MEAN: &str = "\n\
     * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it gave up. `time`, `memory`: it exceeded its limit. `index`: it\n  \
     answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
-    * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n";
+    * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n\
+    * `path` of `sequor_steps_total`: `inline` if the thread of the connection ran the batch, `handed_over` if the instance's own thread did.\n";
 
 #[test]
 fn the_page_of_metrics_is_what_a_scrape_reads() {

@@ -346,9 +346,9 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     let other = Version::new("b2b2", plans());
     rig.attachment.replace(&(other as Arc<dyn Source>)).unwrap();
     assert!(!rig.attachment.is_quick(), "nothing is known of another version");
-    (0..8).for_each(|_| rig.attachment.question_time.note(Duration::from_micros(1)));
+    (0..8).for_each(|_| rig.attachment.inline_gate.note(Duration::from_micros(1), Time::default()));
     assert!(rig.attachment.is_quick());
-    (0..8).for_each(|_| rig.attachment.question_time.note(Duration::from_millis(1)));
+    (0..8).for_each(|_| rig.attachment.inline_gate.note(Duration::from_millis(1), Time::default()));
     assert!(!rig.attachment.is_quick(), "it has become slow");
     rig.attachment.park();
     assert!(rig.attachment.is_quick(), "nobody is there");

@@ -10,7 +10,7 @@ use sequor::backend::onnx::library::{self, LOCAL, System};
 use sequor::backend::onnx::{OnnxBackend, install};
 use sequor::device::stand_in::StandIns;
 use sequor::model::repository::ReadyVersion;
-use sequor::model::{Availability, Options, Repository};
+use sequor::model::{Availability, Clock, Options, Repository};
 use sequor::telemetry::Metrics;
 use sequor_core::Id;
 use tempfile::TempDir;
@@ -28,13 +28,15 @@ pub struct Spec {
     state_limit: u64,
     seen: bool,
     accelerators: Option<StandIns>,
+    clock: Clock,
 }
 
 /// A model of this name; its configuration and graph are still to be said.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
-    Spec { name: name.to_owned(), directory, backend: onnx(), state_limit: u64::MAX, seen: true, accelerators: None }
+    let (backend, clock) = (onnx(), Clock::default());
+    Spec { name: name.to_owned(), directory, backend, state_limit: u64::MAX, seen: true, accelerators: None, clock }
 }
 
 /// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
@@ -106,6 +108,11 @@ impl Spec {
         Spec { state_limit: bytes, ..self }
     }
 
+    /// A clock that stands still until the test advances it.
+    pub fn clock(self, clock: &Clock) -> Spec {
+        Spec { clock: clock.clone(), ..self }
+    }
+
     /// Its runs are neither seen nor held, so that nothing is kept of them.
     #[allow(dead_code, reason = "for what measures memory")]
     pub fn unseen(self) -> Spec {
@@ -119,6 +126,7 @@ impl Spec {
             false => self.backend,
         };
         let mut options = Options { state_limit: self.state_limit, reply_pool: 1 << 20, ..Options::default() };
+        options.clock = self.clock;
         if let Some(accelerators) = self.accelerators {
             options.accelerators = Arc::new(accelerators);
         }
