@@ -5,6 +5,7 @@
 //!
 //! - [`fault`], [`place`]: what is wrong in a file, and where.
 //! - [`units`]: durations and sizes as people write them.
+//! - [`trust`]: whether others can change a file.
 //! - [`proto`]: the generated messages.
 //! - [`model`]: one model's configuration.
 //! - [`server`]: the server's settings.
@@ -15,6 +16,7 @@ pub mod place;
 pub mod proto;
 pub mod server;
 pub(crate) mod toml_file;
+pub mod trust;
 pub mod units;
 
 pub use fault::Fault;

@@ -3,6 +3,7 @@
 //! pip and not a fetch of our own, so that its index, proxy and certificate settings hold here too. Nothing of Python is needed later.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -107,7 +108,8 @@ impl Installer<'_> {
     fn install(&self, target: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Installed, InstallError> {
         let version = version_in(self.pin).ok_or_else(|| io::Error::other("the pin names no version"))?;
         let path = target.join(FILE);
-        fs_err::create_dir_all(target)?;
+        // A folder that its group can write to would not be trusted.
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(target)?;
         let lock = fs_err::File::create(target.join(".lock"))?;
         lock.file().lock()?;
         let beside = || self.package.beside().iter().all(|file| target.join(file).is_file());

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::probe::{OLDEST, Probe, Version, probe};
+use crate::config::trust;
 
 /// The file's name, on its own and in every place.
 pub const FILE: &str = "libonnxruntime.so";
-/// The folder `sequor runtime install` puts it in, looked for here and above.
+/// The folder `sequor runtime install` puts it in, looked for in the working directory.
 pub const LOCAL: &str = ".sequor/lib";
 /// The folder `sequor runtime install --gpu` puts it in. Where both are, whoever asked for GPUs has said which: they serve the CPU alike.
 pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
@@ -29,6 +30,8 @@ pub trait Surroundings {
     /// The entries of a folder, in order of their names; none if it cannot be read.
     fn list(&self, dir: &Path) -> Vec<PathBuf>;
     fn probe(&self, path: &Path) -> Probe;
+    /// Whether only this user and root can change the file or folder; `Err` says what it is then.
+    fn check_trusted(&self, path: &Path) -> Result<(), Probe>;
 }
 
 /// The library that was found.
@@ -95,7 +98,7 @@ pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library
     let mut search = Search { world, tried: vec![Tried { what: format!("${VARIABLE}"), why: Why::NotSet }] };
     search
         .beside_program()
-        .or_else(|| search.above())
+        .or_else(|| search.local())
         .or_else(|| search.python())
         .or_else(|| search.candidate(Path::new(FILE), format!("{FILE} on the system's library path")))
         .ok_or(NoLibrary::Nowhere { tried: search.tried })
@@ -126,19 +129,23 @@ impl<W: Surroundings> Search<'_, W> {
         self.file(&dir.join(FILE)).or_else(|| self.file(&lib?))
     }
 
-    /// `.sequor/lib-gpu` or `.sequor/lib` in the current folder and those above it, then in the program's and those above it.
-    fn above(&mut self) -> Option<Library> {
-        let starts: Vec<PathBuf> = [self.world.current_dir(), self.world.exe_dir()].into_iter().flatten().collect();
-        for start in &starts {
-            let found = start
-                .ancestors()
-                .flat_map(|dir| [LOCAL_GPU, LOCAL].map(|local| dir.join(local).join(FILE)))
-                .find_map(|file| self.if_there(&file));
+    /// `.sequor/lib-gpu` or `.sequor/lib` in the working directory. Others could have made such a folder, so it is checked before its
+    /// library is opened: opening a library runs it.
+    fn local(&mut self) -> Option<Library> {
+        let dir = self.world.current_dir()?;
+        for local in [LOCAL_GPU, LOCAL].map(|local| dir.join(local)) {
+            let file = local.join(FILE);
+            let folders = [local.parent().unwrap_or(&local), &local, &file];
+            let found = match folders.iter().try_for_each(|path| self.world.check_trusted(path)) {
+                Ok(()) => self.if_there(&file),
+                Err(Probe::Absent) => None,
+                Err(untrusted) => self.settle(&file, file.display().to_string(), untrusted),
+            };
             if found.is_some() {
                 return found;
             }
-            self.missed(format!("{LOCAL}/{FILE} in {} and above", start.display()), Probe::Absent);
         }
+        self.missed(format!("{LOCAL}/{FILE} in {}", dir.display()), Probe::Absent);
         None
     }
 
@@ -247,6 +254,13 @@ impl Surroundings for System {
     fn probe(&self, path: &Path) -> Probe {
         probe(path)
     }
+
+    fn check_trusted(&self, path: &Path) -> Result<(), Probe> {
+        trust::check_path(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Probe::Absent,
+            _ => Probe::Untrusted(format!("{}: {error}", path.display())),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +275,8 @@ mod tests {
         variables: HashMap<&'static str, &'static str>,
         files: HashMap<&'static str, &'static str>,
         python: Vec<&'static str>,
+        /// Of another user.
+        untrusted: Option<&'static str>,
     }
 
     impl Surroundings for Toy {
@@ -296,6 +312,11 @@ mod tests {
                 Some(version) => Probe::of_version(version.parse().unwrap()),
             }
         }
+
+        fn check_trusted(&self, path: &Path) -> Result<(), Probe> {
+            let untrusted = self.untrusted.is_some_and(|other| path == Path::new(other));
+            if untrusted { Err(Probe::Untrusted("it belongs to another user".to_owned())) } else { Ok(()) }
+        }
     }
 
     fn toy(files: &[(&'static str, &'static str)]) -> Toy {
@@ -313,10 +334,6 @@ mod tests {
             "/opt/sequor/lib/libonnxruntime.so",
             "/srv/app/.sequor/lib-gpu/libonnxruntime.so",
             "/srv/app/.sequor/lib/libonnxruntime.so",
-            "/srv/.sequor/lib-gpu/libonnxruntime.so",
-            "/srv/.sequor/lib/libonnxruntime.so",
-            "/opt/sequor/bin/.sequor/lib/libonnxruntime.so",
-            "/opt/.sequor/lib/libonnxruntime.so",
             "/venv/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1",
             "/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.31.1",
             "libonnxruntime.so",
@@ -333,9 +350,23 @@ mod tests {
         let world = toy(&[
             ("/opt/sequor/lib/libonnxruntime.so", "text"),
             ("/srv/app/.sequor/lib/libonnxruntime.so", "1.19.2"),
-            ("/srv/.sequor/lib/libonnxruntime.so", "1.23.2"),
+            ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.23.2", "1.23.2"),
         ]);
-        assert_eq!(found(&world), "/srv/.sequor/lib/libonnxruntime.so");
+        assert_eq!(found(&world), "/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.23.2");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_or_above_the_working_directory_is_not_opened() {
+        let above = ["/srv/.sequor/lib/libonnxruntime.so", "/opt/sequor/bin/.sequor/lib/libonnxruntime.so"];
+        let mut world = toy(&above.map(|path| (path, "1.31.1")));
+        assert!(find(None, &world).is_err());
+        world.files.insert("/srv/app/.sequor/lib/libonnxruntime.so", "1.31.1");
+        assert_eq!(found(&world), "/srv/app/.sequor/lib/libonnxruntime.so");
+        for other in ["/srv/app/.sequor", "/srv/app/.sequor/lib", "/srv/app/.sequor/lib/libonnxruntime.so"] {
+            world.untrusted = Some(other);
+            let said = find(None, &world).unwrap_err().to_string();
+            assert!(said.contains("libonnxruntime.so (not opened: it belongs to another user)"), "{other}: {said}");
+        }
     }
 
     #[test]
@@ -354,7 +385,7 @@ mod tests {
             ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.19.2", "1.19.2"),
         ]);
         world.variables.insert(VARIABLE, "");
-        insta::assert_snapshot!(find(None, &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). Tried: $ORT_DYLIB_PATH (not set); /opt/sequor/bin/libonnxruntime.so (absent); /opt/sequor/lib/libonnxruntime.so (not a library: invalid ELF header); .sequor/lib/libonnxruntime.so in /srv/app and above (absent); .sequor/lib/libonnxruntime.so in /opt/sequor/bin and above (absent); python3 onnxruntime 1.19.2 (too old); libonnxruntime.so on the system's library path (absent). To get one: sequor runtime install");
+        insta::assert_snapshot!(find(None, &world).unwrap_err(), @"no usable ONNX Runtime (1.23 or newer). Tried: $ORT_DYLIB_PATH (not set); /opt/sequor/bin/libonnxruntime.so (absent); /opt/sequor/lib/libonnxruntime.so (not a library: invalid ELF header); .sequor/lib/libonnxruntime.so in /srv/app (absent); python3 onnxruntime 1.19.2 (too old); libonnxruntime.so on the system's library path (absent). To get one: sequor runtime install");
         assert!(find(None, &toy(&[])).unwrap_err().to_string().contains("python3 onnxruntime (absent)"));
     }
 

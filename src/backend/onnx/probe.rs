@@ -50,6 +50,8 @@ pub enum Probe {
     TooOld(Version),
     /// A major version this server does not know.
     TooNew(Version),
+    /// There, and not opened, because others could have put it there; why.
+    Untrusted(String),
     /// There, but not a library that loads here, or one of something else; why.
     NotALibrary(String),
 }
@@ -68,7 +70,7 @@ impl Probe {
     pub fn version(&self) -> Option<Version> {
         match self {
             Probe::Usable(version) | Probe::TooOld(version) | Probe::TooNew(version) => Some(*version),
-            Probe::Absent | Probe::NotALibrary(_) => None,
+            Probe::Absent | Probe::Untrusted(_) | Probe::NotALibrary(_) => None,
         }
     }
 }
@@ -81,6 +83,7 @@ impl fmt::Display for Probe {
             Probe::Absent => f.write_str("absent"),
             Probe::TooOld(_) => f.write_str("too old"),
             Probe::TooNew(_) => f.write_str("too new"),
+            Probe::Untrusted(why) => write!(f, "not opened: {why}"),
             Probe::NotALibrary(why) => write!(f, "not a library: {why}"),
         }
     }

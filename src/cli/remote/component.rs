@@ -1,5 +1,7 @@
 //! How the file of a plug-in gets to the server: laid into its folder, where that is on this machine, or sent.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -7,6 +9,7 @@ use serde_json::Value;
 use super::advice;
 use super::client::{Body, Client, segment};
 use crate::cli::Failed;
+use crate::config::trust;
 
 /// Asks for `path` with the component of this file, which is to be the plug-in's from then on; without a file, with what lies in the
 /// server's folder under the plug-in's name.
@@ -21,7 +24,8 @@ fn handed_over(client: &Client, path: &str, name: &str, bytes: Vec<u8>) -> Resul
     // What the server refuses shall not be what it finds at its next start.
     let (tried, kept) = (format!(".{name}.{}.new", std::process::id()), folder.join(format!("{name}.wasm")));
     let beside = folder.join(&tried);
-    if fs_err::write(&beside, &bytes).is_err() {
+    let made = File::create_new(&beside).and_then(|mut file| file.write_all(&bytes));
+    if made.is_err() {
         return client.post(path, Body::Bytes(bytes));
     }
     let answer = named(client, path, &tried);
@@ -51,5 +55,13 @@ fn folder(client: &Client) -> Option<PathBuf> {
     let value = settings.as_array()?.iter().find(|row| of(row))?.get("value")?.as_str()?;
     // As the file would write it: in quotation marks.
     let folder = PathBuf::from(value.parse::<toml::Value>().ok()?.as_str()?);
-    folder.is_dir().then_some(folder)
+    if !folder.is_absolute() || !folder.is_dir() {
+        return None;
+    }
+    // Whatever listens on the port may name any folder.
+    if let Err(why) = trust::check_path(&folder) {
+        eprintln!("sequor: {} is not written to: {why}; sending the file to the server instead", folder.display());
+        return None;
+    }
+    Some(folder)
 }
