@@ -1,8 +1,8 @@
-//! Who asks: what the server has found out of it before a request gets here.
+//! The client that calls, as far as the server knows it before a surface reads the request.
 
 use std::net::SocketAddr;
 
-/// The server puts it into every request for operators.
+/// A client, by name and address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The name of a key, `certificate:` and the head of its SHA-256, or [`Caller::LOCAL`].
@@ -11,6 +11,6 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whoever may reach a listener that asks for nothing.
+    /// The name of every client of a listener that asks for neither key nor certificate.
     pub const LOCAL: &str = "local";
 }

@@ -1,5 +1,5 @@
-//! Tasks that run within their connection's task instead of beside it: what they do for one client is done in one go, and what they answer
-//! leaves together. The server puts a [`Beside`] into the requests that want one.
+//! Tasks that run within their connection's task: their answers are written together. The dispatcher puts a [`ConnectionSpawner`] into the
+//! requests that need one.
 
 use std::mem;
 use std::pin::Pin;
@@ -7,27 +7,27 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Something to be run to its end.
+/// A future that runs to its end.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Takes tasks for the connection it belongs to. Clones are the same connection's.
+/// Takes tasks for one connection. Clones belong to the same connection.
 #[derive(Clone, Default)]
-pub struct Beside(Arc<Mutex<Vec<Task>>>);
+pub struct ConnectionSpawner(Arc<Mutex<Vec<Task>>>);
 
-impl Beside {
-    /// Runs the task within the connection; it is dropped when that ends. To be called from a task of the connection.
-    pub fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+impl ConnectionSpawner {
+    /// Runs the task within the connection, which drops it when it ends. Call this from a task of the connection only.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.lock().push(Box::pin(task));
     }
 
-    /// The tasks that came since the last time.
+    /// Returns the tasks that were spawned since the last call.
     pub fn take(&self) -> Vec<Task> {
         mem::take(&mut *self.0.lock())
     }
 }
 
-impl std::fmt::Debug for Beside {
+impl std::fmt::Debug for ConnectionSpawner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Beside")
+        f.write_str("ConnectionSpawner")
     }
 }

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
@@ -13,7 +12,7 @@ use super::kserve::refusal;
 use super::kserve::settings::Traces;
 use super::kserve::shared_memory::Regions;
 use super::queued::{Held, Queued};
-use super::{Code, Status};
+use super::{Code, Deadline, Status};
 use crate::config::units::human;
 use crate::error::{Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
@@ -135,19 +134,19 @@ impl Api {
         Underway { api: self.clone(), call, pending, refused, held, flight }
     }
 
-    /// Admits a request and awaits its answer, no longer than `wait`. Dropping the future cancels the request.
+    /// Admits a request and awaits its answer until its deadline. Dropping the future cancels the request.
     pub async fn infer(
         &self,
         call: Call,
         request: Result<(Served, InferRequest), Status>,
-        wait: Option<Duration>,
+        deadline: Option<Deadline>,
     ) -> Result<InferAnswer, Status> {
         let mut underway = self.begin(call, request);
-        let Some(wait) = wait else { return underway.await };
-        if let Ok(outcome) = tokio::time::timeout(wait, &mut underway).await {
+        let Some(deadline) = deadline else { return underway.await };
+        if let Ok(outcome) = tokio::time::timeout_at(deadline.at, &mut underway).await {
             return outcome;
         }
-        let text = format!("no answer within the client's deadline of {}", refusal::span(wait));
+        let text = format!("no answer within the client's deadline of {}", refusal::span(deadline.allowed));
         Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
     }
 

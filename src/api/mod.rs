@@ -4,15 +4,18 @@
 //! # Layout
 //!
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
-//! - [`beside`]: tasks within a connection · [`upgrades`]: connections that became something else.
+//! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls.
+//! - [`connection_spawner`]: tasks within a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 
 pub mod admin;
-pub mod beside;
+pub mod caller;
 pub mod code;
+pub mod connection_spawner;
+pub mod context;
 pub mod health;
 pub mod intake;
 pub mod kserve;
@@ -20,8 +23,10 @@ mod queued;
 pub mod status;
 pub mod upgrades;
 
-pub use beside::Beside;
+pub use caller::Caller;
 pub use code::Code;
+pub use connection_spawner::ConnectionSpawner;
+pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use intake::{Api, Limits, Phase};
 pub use status::Status;
 pub use upgrades::Upgrades;

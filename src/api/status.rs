@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -47,6 +49,16 @@ impl Status {
     pub fn retry_after(self, span: Duration) -> Status {
         Status { retry_after: Some(span), ..self }
     }
+
+    /// The answer to a request with these headers, in the form that its protocol has for refusals.
+    pub fn response(self, headers: &HeaderMap) -> Response {
+        if is_grpc(headers) { tonic::Status::from(self).into_http() } else { self.into_response() }
+    }
+}
+
+/// Whether these are the headers of a gRPC call.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 impl From<Status> for tonic::Status {

@@ -114,6 +114,8 @@ pub(super) fn server_options(
         keepalive: settings.grpc.keepalive.0,
         tls,
         admin: AdminOptions { keys, serves },
+        allowed_origins: settings.http.allowed_origins.clone(),
+        checks: Vec::new(),
     })
 }
 

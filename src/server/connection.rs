@@ -4,12 +4,10 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::Request;
-use axum::http::header::UPGRADE;
-use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,13 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
 
-use super::front::Front;
+use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::shutdown::Shutdown;
 use super::tasks::Tasks;
 use super::tls::{self, Tls};
-use crate::api::admin::Caller;
-use crate::api::kserve::STREAM_INFER;
-use crate::api::{Beside, Upgrades};
+use crate::api::{Caller, ConnectionSpawner};
 use crate::model::InlineScope;
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
@@ -41,45 +37,24 @@ const ROUNDS: usize = 64;
 const HEAD: Duration = Duration::from_secs(30);
 
 /// What the HTTP/2 machinery wants run beside the connection is run within it.
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionSpawner {
     fn execute(&self, task: F) {
-        self.run(task);
+        self.spawn(task);
     }
 }
 
 /// What the connections of one listener are served with.
 #[derive(Debug, Clone)]
 pub(super) struct Serving {
-    pub(super) front: Front,
+    pub(super) dispatcher: Dispatcher,
     pub(super) keepalive: Duration,
     pub(super) tls: Option<Tls>,
-    /// Whether it is told who calls.
-    pub(super) for_operators: bool,
     pub(super) shutdown: Shutdown,
 }
 
-/// Lends the connection to the requests that outlive their handler.
-fn lend(
-    mut request: Request<Incoming>,
-    beside: &Beside,
-    shutdown: &Shutdown,
-    caller: Option<&Caller>,
-) -> Request<Incoming> {
-    if let Some(caller) = caller {
-        request.extensions_mut().insert(caller.clone());
-    }
-    if request.uri().path() == STREAM_INFER {
-        request.extensions_mut().insert(beside.clone());
-    } else if request.headers().contains_key(UPGRADE) {
-        let upgrades = Upgrades { open: shutdown.connections.clone(), cut: shutdown.cut.clone() };
-        request.extensions_mut().insert(upgrades);
-    }
-    request
-}
-
-fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
-    let beside = Beside::default();
-    let mut builder = auto::Builder::new(beside.clone());
+fn builder(keepalive: Duration) -> (auto::Builder<ConnectionSpawner>, ConnectionSpawner) {
+    let spawner = ConnectionSpawner::default();
+    let mut builder = auto::Builder::new(spawner.clone());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder
         .http2()
@@ -90,7 +65,7 @@ fn builder(keepalive: Duration) -> (auto::Builder<Beside>, Beside) {
         .max_concurrent_streams(STREAMS)
         .max_pending_accept_reset_streams(EARLY_RESETS)
         .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive));
-    (builder, beside)
+    (builder, spawner)
 }
 
 /// Serves a connection until either side ends it.
@@ -100,7 +75,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving)
     }
     let caller = |name: Option<String>| {
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
-        serving.for_operators.then_some(Caller { name, address: peer })
+        Arc::new(Caller { name, address: peer })
     };
     let Some(tls) = &serving.tls else {
         let caller = caller(None);
@@ -120,14 +95,14 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving)
 }
 
 /// Answers the requests of a connection, whatever carries it.
-async fn talk<S>(stream: S, peer: SocketAddr, caller: Option<Caller>, serving: Serving)
+async fn talk<S>(stream: S, peer: SocketAddr, caller: Arc<Caller>, serving: Serving)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Serving { front, keepalive, shutdown, .. } = serving;
-    let (builder, beside) = builder(keepalive);
-    let (lender, lent) = (shutdown.clone(), beside.clone());
-    let service = service_fn(move |request| front.call(lend(request, &lent, &lender, caller.as_ref())));
+    let Serving { dispatcher, keepalive, shutdown, .. } = serving;
+    let (builder, spawner) = builder(keepalive);
+    let handle = ConnectionHandle { caller, spawner: spawner.clone(), shutdown: shutdown.clone() };
+    let service = service_fn(move |request| dispatcher.call(&handle, request));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
     let mut closing = pin!(shutdown.closing.cancelled());
@@ -150,7 +125,7 @@ where
             {
                 return Poll::Ready(end);
             }
-            beside.take().into_iter().for_each(|work| tasks.begin(work));
+            spawner.take().into_iter().for_each(|work| tasks.begin(work));
             // Models last: everything that came in is in their queues.
             if tasks.is_idle() && !inline.run() && tasks.rest(cx.waker()) {
                 return Poll::Pending;
@@ -169,8 +144,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use axum::Router;
     use axum::extract::State;
     use axum::http::Uri;
@@ -192,10 +165,9 @@ mod tests {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
         let serving = Serving {
-            front: Front::new(None, app),
+            dispatcher: Dispatcher::new(None, app, Vec::new()),
             keepalive: Duration::ZERO,
             tls: None,
-            for_operators: false,
             shutdown,
         };
         tokio::spawn(async move {

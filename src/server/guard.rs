@@ -1,16 +1,14 @@
 //! Who may call what is for operators: whoever has a key, where there are keys; and never a page that a browser shows, for it acts for
 //! somebody who knows nothing of it.
 
-use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use std::sync::Arc;
+
+use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::keys::Keys;
-use crate::api::admin::Caller;
-use crate::api::{Code, Status};
+use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
 
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
@@ -19,18 +17,12 @@ pub(super) struct Guard {
     pub(super) certificates: bool,
 }
 
-/// Lets a request through, with the name of whoever asks, or refuses it.
-pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let admitted = guard.admit(request.headers(), request.uri().authority());
-    match admitted {
-        Ok(None) => next.run(request).await,
-        Ok(Some(name)) => {
-            if let Some(caller) = request.extensions_mut().get_mut::<Caller>() {
-                caller.name = name;
-            }
-            next.run(request).await
+impl Check for Guard {
+    fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
+        if let Some(name) = self.admit(head.headers, head.uri.authority())? {
+            context.caller = Arc::new(Caller { name, address: context.caller.address });
         }
-        Err(status) => refuse(request.headers(), status),
+        Ok(())
     }
 }
 
@@ -47,30 +39,34 @@ impl Guard {
             let stranger = || Status::new(Code::Unauthenticated, "unauthenticated", text);
             return keys.who(headers).map(Some).ok_or_else(stranger);
         }
-        match host(headers, authority) {
-            Some(host) if !self.certificates && !is_own(&host) => {
-                // A site whose name was made to lead to this address is answered as itself by a browser.
-                let text = format!("\"{host}\" is not this server's address: call it by localhost or its IP address");
-                Err(Status::new(Code::Denied, "denied", text))
-            }
-            _ => Ok(None),
-        }
+        if self.certificates { Ok(None) } else { check_host(headers, authority).map(|()| None) }
     }
 }
 
-/// What the client thinks it calls, without the port.
-fn host(headers: &HeaderMap, authority: Option<&Authority>) -> Option<String> {
-    let said = headers.get(HOST).and_then(|value| value.to_str().ok()?.parse::<Authority>().ok());
-    said.as_ref().or(authority).map(|authority| authority.host().to_owned())
+/// Refuses a request that is not addressed to this machine by its own name. A browser answers a page as its own site if that site's name
+/// was made to lead to this address, so without keys and certificates the name is the only guard.
+fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Status> {
+    let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
+    let named = named.chain(authority.map(Authority::as_str));
+    let mut count = 0;
+    for host in named {
+        count += 1;
+        if !host.parse::<Authority>().is_ok_and(|authority| is_own(&authority)) {
+            let text = format!("\"{host}\" is not this server's address: call it by localhost, 127.0.0.1 or [::1]");
+            return Err(Status::new(Code::Denied, "denied", text));
+        }
+    }
+    let text = "the request has no Host header: call this server by localhost, 127.0.0.1 or [::1]";
+    if count > 0 { Ok(()) } else { Err(Status::new(Code::Denied, "denied", text)) }
 }
 
-fn is_own(host: &str) -> bool {
-    host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
-}
-
-fn refuse(headers: &HeaderMap, status: Status) -> Response {
-    let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    if is_grpc { tonic::Status::from(status).into_http::<axum::body::Body>() } else { status.into_response() }
+/// Without keys and certificates the listener stands on a loopback address.
+fn is_own(authority: &Authority) -> bool {
+    let host = authority.host();
+    let port = authority.as_str().strip_prefix(host).map(|rest| rest.strip_prefix(':').unwrap_or(rest));
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    port.is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
+        && (host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback()))
 }
 
 #[cfg(test)]
@@ -98,6 +94,37 @@ mod tests {
         let rebound = [("host", "rebound.example.org:8003")];
         assert_eq!(refused(&open, &rebound), Some(403));
         assert_eq!(refused(&Guard { keys: None, certificates: true }, &rebound), None);
+    }
+
+    #[test]
+    fn without_keys_only_a_host_that_is_this_machine_is_served() {
+        let open = Guard { keys: None, certificates: false };
+        assert_eq!(refused(&open, &[]), Some(403), "none");
+        for host in [
+            "",
+            " ",
+            "local host",
+            "a:b:c",
+            "localhost:port",
+            "user@localhost",
+            "0.0.0.0:8003",
+            "192.0.2.1",
+            "localhost.example.org",
+            "[::1",
+            "@",
+        ] {
+            assert_eq!(refused(&open, &[("host", host)]), Some(403), "{host:?}");
+        }
+        for host in ["LOCALHOST", "127.0.0.2:1", "[::1]"] {
+            assert_eq!(refused(&open, &[("host", host)]), None, "{host:?}");
+        }
+        let admit = |authority: &str| open.admit(&HeaderMap::new(), Some(&authority.parse().expect("an authority")));
+        assert_eq!((admit("localhost:8003").is_ok(), admit("rebound.example.org").is_ok()), (true, false));
+        let mut two = HeaderMap::new();
+        for host in ["localhost", "example.org"] {
+            two.append(HOST, host.parse().expect("a value"));
+        }
+        assert!(open.admit(&two, None).is_err());
     }
 
     #[test]

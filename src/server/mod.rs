@@ -3,19 +3,21 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `front`: where they go.
-//! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `changed`: files that are read again.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
+//! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
+//! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again.
 
 mod changed;
 pub mod connection;
+mod dispatcher;
 pub mod drain;
-mod front;
 mod guard;
 pub mod holder;
 pub mod keys;
 pub mod listeners;
+mod origin;
 pub mod poll;
 mod shutdown;
 mod tasks;
@@ -37,13 +39,15 @@ pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
 pub use tls::{Tls, TlsFiles};
 
-use self::front::Front;
+use self::dispatcher::Dispatcher;
 use crate::api::admin::{self, Admin};
-use crate::api::{self, Api};
+use crate::api::kserve::unary::InferService;
+use crate::api::{self, Api, Check};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
 use connection::Serving;
 use guard::Guard;
+use origin::OriginCheck;
 use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
@@ -55,6 +59,10 @@ pub struct ServerOptions {
     /// Of all listeners but that of the metrics.
     pub tls: Option<Tls>,
     pub admin: AdminOptions,
+    /// Origins whose web pages may call the clients' listeners, beside the server's own.
+    pub allowed_origins: Vec<String>,
+    /// Conditions that every request of every listener must meet.
+    pub checks: Vec<Arc<dyn Check>>,
 }
 
 /// What is served to operators, and to whom.
@@ -69,7 +77,15 @@ impl Default for ServerOptions {
     fn default() -> Self {
         let (limits, drain) = (api::Limits::default(), DrainOptions::default());
         let keepalive = Duration::from_secs(30);
-        ServerOptions { limits, drain, keepalive, tls: None, admin: AdminOptions::default() }
+        ServerOptions {
+            limits,
+            drain,
+            keepalive,
+            tls: None,
+            admin: AdminOptions::default(),
+            allowed_origins: Vec::new(),
+            checks: Vec::new(),
+        }
     }
 }
 
@@ -99,17 +115,18 @@ pub fn start(
     let addresses = listeners.addresses();
     let api = Api::new(repository, metrics, options.limits);
     let shutdown = Shutdown::default();
-    let ServerOptions { drain, keepalive, tls, admin, .. } = options;
+    let ServerOptions { drain, keepalive, tls, admin, allowed_origins, checks, .. } = options;
     let drain_asked = Arc::new(Notify::new());
-    let for_operators = {
-        let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
-        admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)), guard)
-    };
-    let clients = Front::new(Some(api::kserve::grpc::service(&api)), app(&api));
-    let scrapes = Front::new(None, metrics_app(api.clone()));
-    let plain = Serving { front: scrapes, keepalive, tls: None, for_operators: false, shutdown: shutdown.clone() };
-    let public = Serving { front: clients, tls, ..plain.clone() };
-    let operators = Serving { front: Front::new(None, for_operators), for_operators: true, ..public.clone() };
+    let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
+    let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
+    let for_operators = Dispatcher::new(None, for_operators, [checks.clone(), vec![Arc::new(guard)]].concat());
+    let origins = OriginCheck { allowed: allowed_origins };
+    let for_clients = [checks.clone(), vec![Arc::new(origins)]].concat();
+    let clients = Dispatcher::new(Some(InferService::new(&api)), app(&api), for_clients);
+    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks);
+    let plain = Serving { dispatcher: scrapes, keepalive, tls: None, shutdown: shutdown.clone() };
+    let public = Serving { dispatcher: clients, tls, ..plain.clone() };
+    let operators = Serving { dispatcher: for_operators, ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
@@ -127,12 +144,11 @@ pub fn app(api: &Api) -> Router {
     grpc.into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
 }
 
-/// Everything that operators call, for those who may.
-fn admin_app(admin: &Admin, guard: Guard) -> Router {
+/// Everything that operators call.
+fn admin_app(admin: &Admin) -> Router {
     let grpc = tonic::service::Routes::new(admin::grpc::service(admin)).add_service(api::health::service(admin.api()));
     let grpc = reflected(grpc, admin::DESCRIPTORS);
-    let app = grpc.into_axum_router().merge(admin::http::routes(admin)).fallback(api::kserve::http::not_found);
-    app.layer(axum::middleware::from_fn_with_state(guard, guard::guard))
+    grpc.into_axum_router().merge(admin::http::routes(admin)).fallback(api::kserve::http::not_found)
 }
 
 /// Adds what tells of the services: reflection, in both of its versions.

@@ -40,6 +40,9 @@ pub struct Levels {
     pub verbose: u32,
 }
 
+/// The target of lines that say who changed what. Clients that change the levels do not change whether these are written.
+pub const AUDIT: &str = "sequor::audit";
+
 type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
 
 /// The process has one log.
@@ -47,6 +50,8 @@ static LOG: Mutex<Option<Log>> = Mutex::new(None);
 
 struct Log {
     levels: Levels,
+    /// What the operator set up.
+    operators: String,
     handle: Handle<Chosen, Registry>,
 }
 
@@ -73,7 +78,7 @@ pub fn set_levels(levels: Levels) -> Result<(), LogError> {
 
 impl Log {
     fn set(&mut self, levels: Levels) -> Result<(), LogError> {
-        self.handle.reload(chosen(filter(&levels.directives(), None)?, levels))?;
+        self.handle.reload(chosen(filter(&levels.directives(), None)?, levels, filter(&self.operators, None)?))?;
         self.levels = levels;
         Ok(())
     }
@@ -115,7 +120,9 @@ where
 {
     let levels = Levels::of(filter.max_level_hint().unwrap_or(LevelFilter::TRACE));
     let everything = Levels::of(LevelFilter::TRACE);
-    let (filter, handle) = reload::Layer::new(chosen(filter, everything));
+    let operators = filter.to_string();
+    let audit = EnvFilter::new(&operators);
+    let (filter, handle) = reload::Layer::new(chosen(filter, everything, audit));
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     // On a terminal tracing's own choice stands, which heeds NO_COLOR.
     let lines = if std::io::stderr().is_terminal() { lines } else { lines.with_ansi(false) };
@@ -123,12 +130,16 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    (Registry::default().with(lines.with_filter(filter)), Log { levels, handle })
+    (Registry::default().with(lines.with_filter(filter)), Log { levels, operators, handle })
 }
 
-fn chosen(filter: EnvFilter, levels: Levels) -> Chosen {
+/// These levels of the filter, and the audit lines of the operator's own filter.
+fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
+    let is_audit = |metadata: &Metadata<'_>| metadata.target() == AUDIT;
     let has = move |metadata: &Metadata<'_>| levels.has(*metadata.level());
-    filter.and(filter_fn(has).with_max_level_hint(LevelFilter::TRACE)).boxed()
+    let any = LevelFilter::TRACE;
+    let audit = operators.and(filter_fn(is_audit).with_max_level_hint(any));
+    filter.and(filter_fn(has).with_max_level_hint(any)).or(audit).boxed()
 }
 
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
@@ -191,6 +202,21 @@ mod tests {
             }
             log.set(Levels { error: false, warning: false, info: false, verbose: 0 }).expect("changed");
             assert_eq!(written(), "");
+        });
+    }
+
+    #[test]
+    fn no_client_switches_audit_lines_off() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let (subscriber, mut log) =
+            subscriber(LogFormat::Text, filter("info", None).expect("a filter"), move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            log.set(Levels { error: false, warning: false, info: false, verbose: 0 }).expect("changed");
+            tracing::info!("other;");
+            tracing::info!(target: AUDIT, "model load;");
+            let text = String::from_utf8(std::mem::take(&mut *lines.0.lock())).expect("UTF-8");
+            assert!(text.contains("model load;") && !text.contains("other;"), "{text}");
         });
     }
 }

@@ -11,7 +11,7 @@ use flate2::read::GzEncoder;
 use serde_json::{Value, json};
 
 use crate::python::{self, prepared};
-use crate::server::{Server, root};
+use crate::server::{Call, Server, models, root};
 
 /// A browser that has said nothing for so long never will.
 const HANGS: Duration = Duration::from_secs(60);
@@ -119,8 +119,9 @@ impl Drop for Browser {
 
 #[test]
 fn javascript_streams_over_websocket_in_a_browser() {
-    let server = Server::of_models();
     let pages = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("--http-allowed-origins=http://{}", pages.local_addr().unwrap());
+    let server = Call::serve(models()).arguments([origin]).start();
     let page = format!("http://{}/page.html?server={}", pages.local_addr().unwrap(), server.http);
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(prepared("SEQUOR_BROWSER"));

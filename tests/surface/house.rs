@@ -1,5 +1,6 @@
 //! A server in this process: models of the test's own making, ports of the system's choice.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,21 @@ impl House {
 
     /// Nothing is loaded yet.
     pub(crate) fn over(backend: Arc<dyn Backend>, limits: Limits, folder: TempDir) -> House {
+        House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, folder)
+    }
+
+    /// The models of [`House::new`], served with these options.
+    pub(crate) fn served(options: ServerOptions) -> House {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
+        write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
+        let house = House::of(Arc::new(MockBackend::new()), options, folder);
+        house.repository.load_all(house.folder.path()).unwrap();
+        house
+    }
+
+    fn of(backend: Arc<dyn Backend>, options: ServerOptions, folder: TempDir) -> House {
+        let of = options;
         let options = Options {
             config: draft::Options::default(),
             load: LoadOptions { threads: 1, spinning: false },
@@ -93,10 +109,11 @@ impl House {
         };
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();
-        let wanted = Addresses { http: Some(local(0)), grpc: Some(local(0)), ..Addresses::default() };
+        let port = Some(local(0));
+        let wanted = Addresses { http: port, grpc: port, metrics: port, admin: port };
         let (stop, stopped) = mpsc::channel(2);
         let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
-        let options = ServerOptions { limits, drain, ..ServerOptions::default() };
+        let options = ServerOptions { drain, ..of };
         let listeners = Listeners::bind(&wanted).unwrap();
         let running = start(listeners, options, repository.clone(), metrics.clone(), stopped);
         House { repository, metrics, addresses: running.addresses, folder, running, stop }
@@ -111,21 +128,15 @@ impl House {
         GrpcInferenceServiceClient::new(Channel::from_shared(address).unwrap().connect().await.unwrap())
     }
 
+    /// The addresses of HTTP, gRPC, metrics and operators.
+    pub(crate) fn all_addresses(&self) -> [SocketAddr; 4] {
+        let Addresses { http, grpc, metrics, admin } = self.addresses;
+        [http, grpc, metrics, admin].map(Option::unwrap)
+    }
+
     /// The status, head and body of an answer over HTTP.
     pub(crate) async fn http(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut stream = TcpStream::connect(self.addresses.http.unwrap()).await.unwrap();
-        let mut head = format!("{verb_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
-        for (key, value) in headers {
-            head += &format!("{key}: {value}\r\n");
-        }
-        head += &format!("content-length: {}\r\n\r\n", body.len());
-        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-        Answer { status, head, body: answer[end + 4..].to_vec() }
+        exchange(self.addresses.http.unwrap(), verb_and_path, headers, body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -151,6 +162,28 @@ impl House {
         tokio::task::spawn_blocking(move || repository.stop()).await.unwrap();
         drained
     }
+}
+
+/// Sends a request over HTTP on a connection of its own.
+pub(crate) async fn exchange(
+    address: SocketAddr,
+    verb_and_path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut head = format!("{verb_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    for (key, value) in headers {
+        head += &format!("{key}: {value}\r\n");
+    }
+    head += &format!("content-length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+    Answer { status, head, body: answer[end + 4..].to_vec() }
 }
 
 // === requests ===

@@ -6,11 +6,13 @@
 mod admin;
 mod answers;
 mod control;
+mod dispatcher;
 mod forms;
 mod headers;
 mod house;
 mod limits;
 mod memory;
+mod pages;
 mod python;
 mod settings;
 mod sockets;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Caller;
 use crate::api::Status;
+use crate::telemetry::log::AUDIT;
 
 /// Changes that are kept for the page.
 const KEPT: usize = 50;
@@ -34,10 +35,10 @@ impl Changes {
     pub(super) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
         let Caller { name, address } = caller;
         match outcome {
-            Ok(()) => tracing::info!(target: "sequor::audit", by = %name, from = %address, what, on, "done"),
+            Ok(()) => tracing::info!(target: AUDIT, by = %name, from = %address, what, on, "done"),
             Err(status) => {
                 let (code, why) = (status.code.name(), &status.message);
-                tracing::warn!(target: "sequor::audit", by = %name, from = %address, what, on, code, why, "refused");
+                tracing::warn!(target: AUDIT, by = %name, from = %address, what, on, code, why, "refused");
             }
         }
         let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();

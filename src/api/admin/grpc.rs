@@ -1,6 +1,7 @@
 //! The service `sequor.v1.Admin`: the same operations as over HTTP.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -10,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::generated as v1;
 use super::{Admin, Caller, LARGEST_COMPONENT, refused, wire};
-use crate::api::Phase;
+use crate::api::{Phase, RequestContext};
 use crate::plugin::report::{Attach, LogLine, Summary};
 use v1::admin_server::{Admin as Service, AdminServer};
 
@@ -27,13 +28,12 @@ pub struct Grpc(Admin);
 
 type Said<T> = Result<Response<T>, Status>;
 
-fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
-    let stranger = || Status::internal("the server did not say who asks");
-    request.extensions().get::<Caller>().cloned().ok_or_else(stranger)
+fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
+    Ok(Arc::clone(&RequestContext::of(request.extensions())?.caller))
 }
 
 /// Who asks, and what.
-fn taken<T>(request: Request<T>) -> Result<(Caller, T), Status> {
+fn taken<T>(request: Request<T>) -> Result<(Arc<Caller>, T), Status> {
     let caller = caller(&request)?;
     Ok((caller, request.into_inner()))
 }
@@ -164,7 +164,8 @@ impl Service for Grpc {
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Said<v1::Done> {
-        self.0.drain(&caller(&request)?);
+        let caller = caller(&request)?;
+        self.0.drain(&caller);
         Ok(Response::new(v1::Done {}))
     }
 }

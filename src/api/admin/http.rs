@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Html;
 use axum::routing::{get, post};
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::plugins::Source;
 use super::sequences::{self, Row, Sequences, Wanted};
 use super::status::{Report, Version};
-use super::{Admin, Caller, LARGEST_COMPONENT, page, refused};
+use super::{Admin, LARGEST_COMPONENT, page, refused};
+use crate::api::context::Asked;
 use crate::api::{Code, Status};
 use crate::config::server::Shown;
 use crate::config::units::Span;
@@ -54,7 +55,6 @@ fn error(text: &str) -> Json<Value> {
     Json(json!({ "error": text, "reason": "unsupported" }))
 }
 
-type Asked = Extension<Caller>;
 type Name = Path<String>;
 type Said<T> = Result<Json<T>, Status>;
 
@@ -72,7 +72,7 @@ async fn config(State(admin): State<Admin>) -> Json<Vec<Shown>> {
     Json(admin.options().settings.clone())
 }
 
-async fn drain(State(admin): State<Admin>, Extension(caller): Asked) -> StatusCode {
+async fn drain(State(admin): State<Admin>, Asked(caller): Asked) -> StatusCode {
     admin.drain(&caller);
     StatusCode::ACCEPTED
 }
@@ -83,11 +83,11 @@ async fn models(State(admin): State<Admin>) -> Said<Vec<Version>> {
     Ok(Json(admin.versions().await?))
 }
 
-async fn load_model(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Value> {
+async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.load_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
-async fn unload_model(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Value> {
+async fn unload_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.unload_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -129,7 +129,7 @@ async fn sequence(
 
 async fn drop_sequence(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path((model, id)): OfModel,
     told: Result<Query<Told>, QueryRejection>,
 ) -> Said<Value> {
@@ -139,7 +139,7 @@ async fn drop_sequence(
 
 async fn export(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path((model, id)): OfModel,
     told: Result<Query<Told>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
@@ -148,7 +148,7 @@ async fn export(
 
 async fn import(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path((model, id)): OfModel,
     told: Result<Query<Told>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
@@ -196,7 +196,7 @@ async fn show(State(admin): State<Admin>, Path(name): Name) -> Said<Summary> {
 
 async fn load(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path(name): Name,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
@@ -206,7 +206,7 @@ async fn load(
 
 async fn replace(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path(name): Name,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
@@ -237,7 +237,7 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Status> {
 
 async fn attach(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path(plugin): Name,
     body: Result<Json<How>, JsonRejection>,
 ) -> Said<Summary> {
@@ -255,7 +255,7 @@ struct Where {
 
 async fn detach(
     State(admin): State<Admin>,
-    Extension(caller): Asked,
+    Asked(caller): Asked,
     Path(name): Name,
     body: Result<Json<Where>, JsonRejection>,
 ) -> Said<Summary> {
@@ -263,19 +263,19 @@ async fn detach(
     Ok(Json(admin.detach(&caller, name, model).await?))
 }
 
-async fn rollback(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Summary> {
+async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.rollback(&caller, name).await?))
 }
 
-async fn park(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Summary> {
+async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.park(&caller, name).await?))
 }
 
-async fn unpark(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Summary> {
+async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.unpark(&caller, name).await?))
 }
 
-async fn unload(State(admin): State<Admin>, Extension(caller): Asked, Path(name): Name) -> Said<Value> {
+async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.unload(&caller, name).await.map(|()| Json(json!({})))
 }
 

@@ -1,15 +1,14 @@
-//! What operators ask of a running server, over HTTP and gRPC alike: plug-ins, models, status, drain. Who may ask is the server's to say; it
-//! puts a [`Caller`] into every request it lets through.
+//! What operators ask of a running server, over HTTP and gRPC alike: plug-ins, models, status, drain. The server decides who may ask, and
+//! names the [`Caller`] in the context of every request.
 //!
 //! # Layout
 //!
-//! - [`caller`]: who asks · `audit`: what of it is written down.
+//! - `audit`: the record of who changed what.
 //! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `told`: numbers and spans in it.
 //! - [`http`], [`grpc`]: the two protocols · `wire`: between those and the messages · [`generated`]: the messages of `proto/sequor/v1`.
 
 mod audit;
-pub mod caller;
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
 pub mod generated;
@@ -32,9 +31,8 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-pub use caller::Caller;
-
 use super::Api;
+pub use super::Caller;
 use crate::config::server::Shown;
 use crate::plugin::report::Plugins;
 

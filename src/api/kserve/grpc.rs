@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Streaming};
 
 use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use super::line::{self, Replies};
-use super::opening::{self, Opening};
+use super::opening::Opening;
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
 use super::stream::Pump;
-use super::{ECHOED, EXTENSIONS, control, encode, statistics};
-use crate::api::{Api, Beside, Code, Status};
+use super::unary::{self, echo};
+use super::{EXTENSIONS, control, encode, statistics};
+use crate::api::{Api, Code, ConnectionSpawner, RequestContext, Status};
 use crate::config::proto::system_shared_memory_status_response::RegionStatus;
 use crate::config::proto::{
     self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
@@ -34,17 +34,6 @@ pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
-}
-
-/// An answer that bears the marks the client put on its call.
-fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
-    let mut response = Response::new(answer);
-    for mark in ECHOED {
-        if let Some(value) = asked.get(mark) {
-            response.metadata_mut().insert(mark, value.clone());
-        }
-    }
-    response
 }
 
 #[tonic::async_trait]
@@ -88,11 +77,8 @@ impl GrpcInferenceService for Kserve {
     }
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
-        let (metadata, _, message) = request.into_parts();
-        let call = opening::call(&message);
-        let (request, form) = opening::read(&self.api, message, &Opening::of(&self.api, &metadata));
-        let answer = self.api.infer(call, request, opening::timeout(&metadata)).await?;
-        Ok(echo(&metadata, encode::answer(answer, &form)?))
+        let context = RequestContext::of(request.extensions())?.clone();
+        unary::infer(self.api.clone(), context, request).await
     }
 
     type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
@@ -104,8 +90,8 @@ impl GrpcInferenceService for Kserve {
         let (metadata, mut extensions, requests) = request.into_parts();
         let (sender, replies) = line::line();
         let pump = Pump::new(self.api.clone(), Opening::of(&self.api, &metadata), requests, sender);
-        match extensions.remove::<Beside>() {
-            Some(beside) => beside.run(pump),
+        match extensions.remove::<ConnectionSpawner>() {
+            Some(spawner) => spawner.spawn(pump),
             None => drop(tokio::spawn(pump)),
         }
         Ok(echo(&metadata, replies))
@@ -246,21 +232,4 @@ fn write_log(value: LogSetting) -> log_settings_response::SettingValue {
         LogSetting::Text(text) => ParameterChoice::StringParam(text),
     };
     log_settings_response::SettingValue { parameter_choice: Some(choice) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_are_read_in_every_unit() {
-        let of = |text: &str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", text.parse().expect("a value"));
-            opening::timeout(&metadata)
-        };
-        let said = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
-        assert_eq!(said, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);
-        assert_eq!(["", "S", "1", "1s", "123456789S", "-1S"].map(of), [None; 6]);
-    }
 }

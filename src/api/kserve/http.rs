@@ -17,7 +17,8 @@ use super::path::{Named, Path};
 use super::refusal::NOT_SERVED;
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::Call;
-use crate::api::{Api, Code, Status};
+use crate::api::status::is_grpc;
+use crate::api::{Api, Code, RequestContext, Status};
 use crate::config::model::json::to_json;
 use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
@@ -61,11 +62,9 @@ async fn echo(request: Request, next: Next) -> Response {
 
 /// What is on no path. gRPC clients are answered in their own way.
 pub async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let is_grpc =
-        headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    if is_grpc && method == Method::POST {
+    if is_grpc(&headers) && method == Method::POST {
         let status = Status::unimplemented(format!("{} is not served here", uri.path()));
-        return tonic::Status::from(status).into_http::<Body>();
+        return status.response(&headers);
     }
     plain(StatusCode::NOT_FOUND, "Not Found")
 }
@@ -107,7 +106,12 @@ async fn config(State(api): State<Api>, Path(named): Path<Named>) -> Result<Resp
     Ok(Json(to_json(&model.config())).into_response())
 }
 
-async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Request) -> Result<Response, Status> {
+async fn infer(
+    State(api): State<Api>,
+    Path(named): Path<Named>,
+    context: RequestContext,
+    request: Request,
+) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
     let Named { model, version } = named.clone();
     let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
@@ -115,7 +119,7 @@ async fn infer(State(api): State<Api>, Path(named): Path<Named>, request: Reques
         Ok((model, request, form)) => (Ok((model, request)), form),
         Err(status) => (Err(status), Form::default()),
     };
-    let answer = api.infer(call, request, None).await?;
+    let answer = api.infer(call, request, context.deadline).await?;
     let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
     let mut response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`grpc`]: the service; `opening` is what a call says in its metadata; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
+//! - [`grpc`]: the service; [`unary`] is its most frequent call; `opening` is what a call says in its metadata; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
 //!   [`line`] its answers on their way.
 //! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
 //!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
@@ -39,6 +39,7 @@ pub(crate) mod shared_memory;
 mod socket;
 pub(crate) mod statistics;
 pub(crate) mod stream;
+pub mod unary;
 
 /// Extensions of the protocol that are served. Traces are not, and shared memory of CUDA is not: their calls answer, and do nothing.
 pub(crate) const EXTENSIONS: [&str; 11] = [

@@ -1,7 +1,5 @@
 //! What a gRPC call says in its metadata, and the requests that are read by it, called one by one or in a stream.
 
-use std::time::Duration;
-
 use tonic::metadata::MetadataMap;
 
 use super::form::Form;
@@ -28,22 +26,6 @@ pub(crate) struct Opening {
     pub(crate) typed: bool,
     /// What features of models come from.
     pub(crate) headers: Vec<(String, String)>,
-}
-
-/// What the client's `grpc-timeout` says, if it is one.
-pub(super) fn timeout(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let count: u64 = if digits.len() <= 8 { digits.parse().ok()? } else { return None };
-    match unit {
-        "H" => Some(Duration::from_secs(count * 3600)),
-        "M" => Some(Duration::from_secs(count * 60)),
-        "S" => Some(Duration::from_secs(count)),
-        "m" => Some(Duration::from_millis(count)),
-        "u" => Some(Duration::from_micros(count)),
-        "n" => Some(Duration::from_nanos(count)),
-        _ => None,
-    }
 }
 
 /// What is known of a request before it is read.

@@ -65,6 +65,7 @@ pub struct Http {
     pub enabled: bool,
     pub address: String,
     pub port: u16,
+    pub allowed_origins: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,7 +246,7 @@ impl Default for Model {
 
 impl Default for Http {
     fn default() -> Self {
-        Http { enabled: true, address: "0.0.0.0".to_owned(), port: 8000 }
+        Http { enabled: true, address: "0.0.0.0".to_owned(), port: 8000, allowed_origins: Vec::new() }
     }
 }
 

@@ -72,6 +72,11 @@ pub const KEYS: &[Key] = &[
     key("http.enabled", Kind::Bool, "Serve over HTTP"),
     key("http.address", Kind::Text, "Address of the HTTP listener"),
     key("http.port", Kind::Number, "Port of the HTTP listener"),
+    key(
+        "http.allowed_origins",
+        Kind::Texts,
+        "Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed",
+    ),
     key("grpc.enabled", Kind::Bool, "Serve over gRPC"),
     key("grpc.address", Kind::Text, "Address of the gRPC listener"),
     key("grpc.port", Kind::Number, "Port of the gRPC listener"),

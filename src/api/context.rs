@@ -1,0 +1,112 @@
+//! What the server knows of a request before a surface reads it. The dispatcher makes one context for each request of each listener, and
+//! every check of who may do what runs there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
+use tokio::time::Instant;
+
+use super::{Caller, Code, Status};
+
+/// The caller, trace parent and deadline of a request. Its headers stay in the request; checks see them in a [`RequestHead`].
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    /// All requests of a connection share one caller, unless a check names it anew.
+    pub caller: Arc<Caller>,
+    /// The `traceparent` header.
+    pub trace_parent: Option<HeaderValue>,
+    /// The deadline that the client set (`grpc-timeout`).
+    pub deadline: Option<Deadline>,
+}
+
+/// The instant after which the client has no use for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    pub at: Instant,
+    /// The time that the client allowed, for messages.
+    pub allowed: Duration,
+}
+
+/// The head of a request that is being checked.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'r> {
+    pub method: &'r Method,
+    pub uri: &'r Uri,
+    pub headers: &'r HeaderMap,
+}
+
+/// A condition that requests must meet. The dispatcher asks every check of a listener for every request, whatever its path.
+pub trait Check: Send + Sync + std::fmt::Debug {
+    /// Admits the request, and may name its caller, or refuses it.
+    fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status>;
+}
+
+impl RequestContext {
+    /// The context of a request with these headers that has just arrived.
+    pub fn new(caller: &Arc<Caller>, headers: &HeaderMap) -> RequestContext {
+        let deadline = timeout(headers).map(|allowed| Deadline { at: Instant::now() + allowed, allowed });
+        RequestContext { caller: Arc::clone(caller), trace_parent: headers.get("traceparent").cloned(), deadline }
+    }
+
+    /// The context that the dispatcher put into a request.
+    pub(crate) fn of(extensions: &Extensions) -> Result<&RequestContext, Status> {
+        let text = "the request did not pass the dispatcher";
+        extensions.get().ok_or_else(|| Status::new(Code::Internal, "internal", text))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestContext {
+    type Rejection = Status;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<RequestContext, Status> {
+        RequestContext::of(&parts.extensions).cloned()
+    }
+}
+
+/// Extracts the caller of a request alone.
+#[derive(Debug)]
+pub(crate) struct Asked(pub(crate) Arc<Caller>);
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Status;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asked, Status> {
+        RequestContext::of(&parts.extensions).map(|context| Asked(Arc::clone(&context.caller)))
+    }
+}
+
+/// The time that `grpc-timeout` allows, if it is well-formed.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = if digits.len() <= 8 { digits.parse().ok()? } else { return None };
+    match unit {
+        "H" => Some(Duration::from_secs(count * 3600)),
+        "M" => Some(Duration::from_secs(count * 60)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_in_every_unit() {
+        let of = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", text.parse().expect("a value"));
+            timeout(&headers)
+        };
+        let said = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
+        assert_eq!(said, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);
+        assert_eq!(["", "S", "1", "1s", "123456789S", "-1S"].map(of), [None; 6]);
+    }
+}
