@@ -30,25 +30,6 @@ fn checked_in_files_are_what_the_generator_makes() {
     settle("src/api/kserve/generated.rs", service(descriptors).as_bytes());
 }
 
-#[test]
-fn what_operators_ask_for_is_generated_as_well() {
-    let descriptors = protox::Compiler::new([root("proto")])
-        .expect("a folder")
-        .include_source_info(true)
-        .open_files([root("proto/sequor/v1/admin.proto")])
-        .expect("the proto compiles")
-        .file_descriptor_set();
-    settle("proto/sequor/v1/descriptors.bin", &without_source_info(descriptors.clone()).encode_to_vec());
-    let out = tempfile::tempdir().expect("a temporary folder");
-    tonic_prost_build::configure()
-        .out_dir(out.path())
-        .bytes(".sequor.v1.Component.component")
-        .emit_rerun_if_changed(false)
-        .compile_fds(descriptors)
-        .expect("the service is generated");
-    settle("src/api/admin/generated.rs", read(out.path(), "sequor.v1.rs").as_bytes());
-}
-
 /// The messages of both files.
 fn messages(descriptors: prost_types::FileDescriptorSet) -> String {
     let out = tempfile::tempdir().expect("a temporary folder");

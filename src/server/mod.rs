@@ -140,22 +140,19 @@ pub fn start(
 /// Everything that clients call: the same on every port but that of the metrics.
 pub fn app(api: &Api) -> Router {
     let grpc = tonic::service::Routes::new(api::kserve::grpc::service(api)).add_service(api::health::service(api));
-    let grpc = reflected(grpc, crate::config::proto::DESCRIPTORS);
-    grpc.into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
+    reflected(grpc).into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
 }
 
 /// Everything that operators call.
 fn admin_app(admin: &Admin) -> Router {
-    let grpc = tonic::service::Routes::new(admin::grpc::service(admin)).add_service(api::health::service(admin.api()));
-    let grpc = reflected(grpc, admin::DESCRIPTORS);
-    grpc.into_axum_router().merge(admin::http::routes(admin)).fallback(api::kserve::http::not_found)
+    admin::routes(admin).fallback(api::kserve::http::not_found)
 }
 
 /// Adds what tells of the services: reflection, in both of its versions.
-fn reflected(mut grpc: tonic::service::Routes, descriptors: &'static [u8]) -> tonic::service::Routes {
+fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     let described = || {
         tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(descriptors)
+            .register_encoded_file_descriptor_set(crate::config::proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match described().build_v1() {

@@ -1,13 +1,13 @@
-//! The paths for operators, over HTTP and JSON, and the status page.
+//! The handlers of the operators' paths: from a request to an operation, and from its outcome to JSON. Which path leads to which handler is
+//! not known here.
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Html;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,69 +25,39 @@ use crate::plugin::report::{Attach, LogLine, Summary};
 /// The longest that a request for more of a log is held.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-pub fn routes(admin: &Admin) -> Router {
-    Router::new()
-        .route("/", get(status_page))
-        .route("/admin/status.json", get(report))
-        .route("/admin/config", get(config))
-        .route("/admin/models", get(models))
-        .route("/admin/models/{name}/load", post(load_model))
-        .route("/admin/models/{name}/unload", post(unload_model))
-        .route("/admin/models/{name}/sequences", get(sequences))
-        .route("/admin/models/{name}/sequences/{id}", get(sequence).delete(drop_sequence))
-        .route("/admin/models/{name}/sequences/{id}/state", get(export).put(import))
-        .route("/admin/drain", post(drain))
-        .route("/admin/plugins", get(list))
-        .route("/admin/plugins/{name}", get(show).post(load).delete(unload))
-        .route("/admin/plugins/{name}/attach", post(attach))
-        .route("/admin/plugins/{name}/detach", post(detach))
-        .route("/admin/plugins/{name}/replace", post(replace))
-        .route("/admin/plugins/{name}/rollback", post(rollback))
-        .route("/admin/plugins/{name}/park", post(park))
-        .route("/admin/plugins/{name}/unpark", post(unpark))
-        .route("/admin/plugins/{name}/logs", get(logs))
-        .method_not_allowed_fallback(|| async { (StatusCode::METHOD_NOT_ALLOWED, error("Method Not Allowed")) })
-        .layer(DefaultBodyLimit::max(LARGEST_COMPONENT))
-        .with_state(admin.clone())
-}
-
-fn error(text: &str) -> Json<Value> {
-    Json(json!({ "error": text, "reason": "unsupported" }))
-}
-
-type Name = Path<String>;
-type Said<T> = Result<Json<T>, Status>;
+pub(super) type Name = Path<String>;
+pub(super) type Said<T> = Result<Json<T>, Status>;
 
 // === the server ===
 
-async fn status_page(State(admin): State<Admin>) -> Result<Html<String>, Status> {
+pub(super) async fn status_page(State(admin): State<Admin>) -> Result<Html<String>, Status> {
     Ok(Html(page::page(&admin.report().await?)))
 }
 
-async fn report(State(admin): State<Admin>) -> Said<Report> {
+pub(super) async fn report(State(admin): State<Admin>) -> Said<Report> {
     Ok(Json(admin.report().await?))
 }
 
-async fn config(State(admin): State<Admin>) -> Json<Vec<Shown>> {
+pub(super) async fn config(State(admin): State<Admin>) -> Json<Vec<Shown>> {
     Json(admin.options().settings.clone())
 }
 
-async fn drain(State(admin): State<Admin>, Asked(caller): Asked) -> StatusCode {
+pub(super) async fn drain(State(admin): State<Admin>, Asked(caller): Asked) -> StatusCode {
     admin.drain(&caller);
     StatusCode::ACCEPTED
 }
 
 // === models ===
 
-async fn models(State(admin): State<Admin>) -> Said<Vec<Version>> {
+pub(super) async fn models(State(admin): State<Admin>) -> Said<Vec<Version>> {
     Ok(Json(admin.versions().await?))
 }
 
-async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.load_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
-async fn unload_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn unload_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.unload_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -96,7 +66,7 @@ async fn unload_model(State(admin): State<Admin>, Asked(caller): Asked, Path(nam
 /// What more there is to say of one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+pub(super) struct Told {
     /// The id is a text, even if it reads as a number.
     #[serde(default)]
     text: bool,
@@ -104,14 +74,14 @@ struct Told {
     reason: Option<String>,
 }
 
-type OfModel = Path<(String, String)>;
+pub(super) type OfModel = Path<(String, String)>;
 
 /// A query of this form.
 fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Status> {
     query.map(|Query(read)| read).map_err(|e| refused::bad_input(e.body_text()))
 }
 
-async fn sequences(
+pub(super) async fn sequences(
     State(admin): State<Admin>,
     Path(model): Name,
     wanted: Result<Query<Wanted>, QueryRejection>,
@@ -119,7 +89,7 @@ async fn sequences(
     Ok(Json(admin.sequences(model, query(wanted)?).await?))
 }
 
-async fn sequence(
+pub(super) async fn sequence(
     State(admin): State<Admin>,
     Path((model, id)): OfModel,
     told: Result<Query<Told>, QueryRejection>,
@@ -127,7 +97,7 @@ async fn sequence(
     Ok(Json(admin.sequence(model, sequences::id(&id, query(told)?.text)).await?))
 }
 
-async fn drop_sequence(
+pub(super) async fn drop_sequence(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
@@ -137,7 +107,7 @@ async fn drop_sequence(
     admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
 }
 
-async fn export(
+pub(super) async fn export(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
@@ -146,7 +116,7 @@ async fn export(
     admin.export(&caller, model, sequences::id(&id, query(told)?.text)).await
 }
 
-async fn import(
+pub(super) async fn import(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
@@ -162,7 +132,7 @@ async fn import(
 /// Where a component comes from, if not from the body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Elsewhere {
+pub(super) struct Elsewhere {
     from: Option<String>,
 }
 
@@ -186,15 +156,15 @@ fn bytes(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Status> {
     })
 }
 
-async fn list(State(admin): State<Admin>) -> Said<Vec<Summary>> {
+pub(super) async fn list(State(admin): State<Admin>) -> Said<Vec<Summary>> {
     Ok(Json(admin.list().await?))
 }
 
-async fn show(State(admin): State<Admin>, Path(name): Name) -> Said<Summary> {
+pub(super) async fn show(State(admin): State<Admin>, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.show(name).await?))
 }
 
-async fn load(
+pub(super) async fn load(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path(name): Name,
@@ -204,7 +174,7 @@ async fn load(
     Ok(Json(admin.load(&caller, name, source(from, body)?).await?))
 }
 
-async fn replace(
+pub(super) async fn replace(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path(name): Name,
@@ -217,7 +187,7 @@ async fn replace(
 /// How to attach: the plug-in is named by the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct How {
+pub(super) struct How {
     model: String,
     #[serde(default)]
     shadow: bool,
@@ -235,7 +205,7 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Status> {
     body.map(|Json(read)| read).map_err(|e| refused::bad_input(e.body_text()))
 }
 
-async fn attach(
+pub(super) async fn attach(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path(plugin): Name,
@@ -249,11 +219,11 @@ async fn attach(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Where {
+pub(super) struct Where {
     model: String,
 }
 
-async fn detach(
+pub(super) async fn detach(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path(name): Name,
@@ -263,32 +233,32 @@ async fn detach(
     Ok(Json(admin.detach(&caller, name, model).await?))
 }
 
-async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.rollback(&caller, name).await?))
 }
 
-async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.park(&caller, name).await?))
 }
 
-async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
     Ok(Json(admin.unpark(&caller, name).await?))
 }
 
-async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
     admin.unload(&caller, name).await.map(|()| Json(json!({})))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct More {
+pub(super) struct More {
     #[serde(default)]
     after: u64,
     /// How long to wait for a line if there is none: `20s`.
     wait: Option<Span>,
 }
 
-async fn logs(
+pub(super) async fn logs(
     State(admin): State<Admin>,
     Path(name): Name,
     more: Result<Query<More>, QueryRejection>,

@@ -1,4 +1,4 @@
-//! What operators ask of a running server, over HTTP and gRPC alike: plug-ins, models, status, drain. The server decides who may ask, and
+//! What operators ask of a running server, over HTTP: plug-ins, models, sequences, status, drain. The server decides who may ask, and
 //! names the [`Caller`] in the context of every request.
 //!
 //! # Layout
@@ -6,23 +6,20 @@
 //! - `audit`: the record of who changed what.
 //! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
 //! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `told`: numbers and spans in it.
-//! - [`http`], [`grpc`]: the two protocols · `wire`: between those and the messages · [`generated`]: the messages of `proto/sequor/v1`.
+//! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
 mod audit;
-#[rustfmt::skip]
-#[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
-pub mod generated;
-pub mod grpc;
-pub mod http;
+mod http;
 mod models;
+mod openapi;
 mod page;
 mod plugins;
 mod rates;
 mod refused;
+mod routes;
 mod sequences;
 pub mod status;
 mod told;
-mod wire;
 
 use std::hash::RandomState;
 use std::path::PathBuf;
@@ -31,13 +28,12 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+pub use routes::routes;
+
 use super::Api;
 pub use super::Caller;
 use crate::config::server::Shown;
 use crate::plugin::report::Plugins;
-
-/// `proto/sequor/v1`, for reflection.
-pub const DESCRIPTORS: &[u8] = include_bytes!("../../../proto/sequor/v1/descriptors.bin");
 
 /// The most bytes a component may have: the largest that language tool chains make have a third of it.
 pub const LARGEST_COMPONENT: usize = 128 << 20;

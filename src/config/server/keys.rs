@@ -85,7 +85,7 @@ pub const KEYS: &[Key] = &[
     key("metrics.address", Kind::Text, "Address of the metrics listener; that of HTTP if not given"),
     key("metrics.port", Kind::Number, "Port of the metrics listener"),
     key("metrics.triton_names", Kind::Bool, "Publish nv_inference_* beside sequor_*"),
-    key("admin.enabled", Kind::Bool, "Serve operators: the status page, /admin, sequor.v1"),
+    key("admin.enabled", Kind::Bool, "Serve operators: the status page, /admin, /openapi.json"),
     key(
         "admin.address",
         Kind::Text,

@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tonic::transport::Channel;
 
+use super::described::assert_described;
 use super::fake::Fake;
 
 pub(super) struct House {
@@ -33,6 +33,8 @@ pub(super) struct Wish<'w> {
     pub(super) upload: bool,
     pub(super) keys: Option<&'w Path>,
     pub(super) plugins_dir: Option<&'w Path>,
+    /// A model repository.
+    pub(super) models: Option<&'w Path>,
     pub(super) tls: Option<Tls>,
 }
 
@@ -41,6 +43,9 @@ impl House {
         let metrics = Metrics::new(true);
         let repository =
             Repository::new(Arc::new(MockBackend::default()), Options::default(), metrics.clone()).unwrap();
+        if let Some(folder) = wish.models {
+            repository.load_all(folder).unwrap();
+        }
         let wanted = Addresses { http: Some(local(0)), admin: Some(local(0)), ..Addresses::default() };
         let (stop, stopped) = mpsc::channel(2);
         let fake = Arc::new(Fake::default());
@@ -65,13 +70,21 @@ impl House {
         self.ask_with(verb_and_path, &[], body).await
     }
 
-    /// Status and JSON of an answer; what is no JSON is a text.
+    /// Status and JSON of an answer; what is no JSON is a text. `/openapi.json` describes every one.
     pub(super) async fn ask_with(&self, verb_and_path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Value) {
-        exchange(TcpStream::connect(self.admin).await.unwrap(), verb_and_path, headers, body).await
+        let connect = async || TcpStream::connect(self.admin).await.unwrap();
+        let answer = exchange(connect().await, verb_and_path, headers, body).await;
+        let (status, document) = exchange(connect().await, "GET /openapi.json", headers, b"").await;
+        if let (200, Some((verb, path))) = (status, verb_and_path.split_once(' ')) {
+            assert_described(&document, verb, path, answer.0, &answer.1);
+        }
+        answer
     }
 
-    pub(super) async fn channel(&self) -> Channel {
-        Channel::from_shared(format!("http://{}", self.admin)).unwrap().connect().await.unwrap()
+    /// Asks the clients' listener.
+    pub(super) async fn infer(&self, model: &str, body: &str) -> (u16, Value) {
+        let stream = TcpStream::connect(self.http).await.unwrap();
+        exchange(stream, &format!("POST /v2/models/{model}/infer"), &[], body.as_bytes()).await
     }
 
     pub(super) async fn join(self) -> Drained {
@@ -103,5 +116,10 @@ pub(super) async fn exchange(
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+    let body: Value = serde_json::from_str(body).unwrap_or_else(|_| body.into());
+    // Programs find the reason in the header, too.
+    if let (Some(reason), true) = (body["reason"].as_str(), status >= 400 && status != 405) {
+        assert!(head.contains(&format!("sequor-reason: {reason}")), "{head}");
+    }
+    (status, body)
 }

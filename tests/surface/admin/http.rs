@@ -5,7 +5,7 @@ use std::fs;
 use sequor::server::Drained;
 use serde_json::json;
 
-use super::house::{House, Wish};
+use super::house::{House, Wish, exchange};
 
 const V1: &[u8] = b"\0asm1";
 const V2: &[u8] = b"\0asm22";
@@ -23,6 +23,7 @@ async fn a_plug_in_comes_works_and_goes() {
     let how = json!({ "model": "vad", "shadow": true, "save": true, "config": { "burst": 4 }, "time": "1500us" });
     let (status, said) = house.ask("POST /admin/plugins/fair/attach", how.to_string().as_bytes()).await;
     assert_eq!((status, &said["attached"][0]["state"]), (200, &json!("shadow")), "{said}");
+    assert_eq!(said["attached"][0]["differs"], json!([41, 1000]));
     let asked = house.fake.asked("fair").unwrap();
     assert_eq!((asked.config.as_str(), asked.time.unwrap().as_micros()), (r#"{"burst":4}"#, 1500));
     assert_eq!(house.ask("GET /admin/plugins/fair", b"").await, (200, said.clone()));
@@ -37,6 +38,27 @@ async fn a_plug_in_comes_works_and_goes() {
     assert_eq!(house.ask("POST /admin/plugins/fair/detach", br#"{"model":"vad"}"#).await.1["attached"], json!([]));
     assert_eq!(house.ask("DELETE /admin/plugins/fair", b"").await, (200, json!({})));
     assert_eq!(house.ask("GET /admin/plugins", b"").await, (200, json!([])));
+    let absent = json!({ "error": "there is no plug-in fair", "reason": "absent" });
+    assert_eq!(house.ask("GET /admin/plugins/fair", b"").await, (404, absent));
+    assert_eq!(house.ask("GET /admin/models", b"").await, (200, json!([])));
+    assert_eq!(house.ask("GET /admin/status.json", b"").await.1["changes"][0]["what"], "plugin unload");
+}
+
+#[tokio::test]
+async fn sequences_are_asked_for_by_number_or_text() {
+    let house = House::new(Wish::default());
+    const SEVEN: &str = "/admin/models/nope/sequences/7";
+    for request in [format!("GET {SEVEN}"), format!("GET {SEVEN}?text=true"), format!("DELETE {SEVEN}?reason=stuck")] {
+        assert_eq!(house.ask(&request, b"").await.0, 404, "{request}");
+    }
+    for request in [format!("GET {SEVEN}/state"), format!("PUT {SEVEN}/state")] {
+        let (status, said) = house.ask(&request, b"").await;
+        assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{request}");
+    }
+    let (status, said) = house.ask("GET /admin/models/nope/sequences?sort=size", b"").await;
+    assert_eq!((status, &said["reason"]), (400, &json!("bad_input")));
+    assert!(said["error"].as_str().unwrap().contains("size"), "{said}");
+    assert_eq!(house.ask("GET /admin/models/nope/sequences", b"").await.0, 404);
 }
 
 #[tokio::test]
@@ -53,6 +75,9 @@ async fn what_is_wrong_has_its_code_and_a_reason() {
     assert_eq!(refused("POST /admin/plugins/x?form=y", V1).await, is(400, "bad_input"));
     assert_eq!(refused("POST /admin/plugins/x/attach", b"{}").await, is(400, "bad_input"));
     assert_eq!(refused("POST /admin/plugins/x/attach", br#"{"model":"vad","shadows":1}"#).await, is(400, "bad_input"));
+    let config = br#"{"model":"vad","config":burst}"#;
+    assert_eq!(refused("POST /admin/plugins/x/attach", config).await, is(400, "bad_input"));
+    assert_eq!(refused("GET /admin/plugins/nope/logs", b"").await, is(404, "absent"));
     assert_eq!(refused("GET /admin/plugins/x/logs?wait=5", b"").await, is(400, "bad_input"));
     assert_eq!(refused("POST /admin/models/vad/load", b"").await.0, 503, "models are not loaded by request here");
     assert_eq!(refused("PUT /admin/plugins/x", b"").await.0, 405);
@@ -118,6 +143,23 @@ async fn keys_are_asked_for_and_name_who_did_it() {
     assert_eq!(house.ask_with("GET /admin/plugins", &bert, b"").await.0, 401);
     let changes = house.ask_with("GET /admin/status.json", &anna, b"").await.1["changes"].clone();
     assert_eq!((&changes[0]["by"], &changes[0]["what"]), (&json!("bert"), &json!("plugin park")));
+    // A key does not replace the permission to upload.
+    let house = House::new(Wish { keys: Some(file.path()), ..Wish::default() });
+    let (status, said) = house.ask_with("POST /admin/plugins/fair", &anna, V1).await;
+    assert_eq!((status, &said["reason"]), (403, &json!("denied")));
+}
+
+#[tokio::test]
+async fn the_admin_listener_serves_no_grpc() {
+    let house = open();
+    for service in
+        ["sequor.v1.Admin/Status", "grpc.health.v1.Health/Check", "inference.GRPCInferenceService/ServerLive"]
+    {
+        let header = [("content-type", "application/grpc")];
+        let stream = tokio::net::TcpStream::connect(house.admin).await.unwrap();
+        let (status, said) = exchange(stream, &format!("POST /{service}"), &header, b"").await;
+        assert_eq!((status, said), (200, json!("")), "{service}: UNIMPLEMENTED stands in the header grpc-status");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,126 @@
+//! The OpenAPI document: it lists every path that is served, and every JSON answer of the admin listener has the form it says.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::house::{House, Wish};
+use crate::house::{SUM, write};
+
+/// Panics unless the document describes this answer.
+pub(super) fn assert_described(document: &Value, verb: &str, path: &str, status: u16, body: &Value) {
+    let path = path.split('?').next().unwrap();
+    let Some(operation) = find(document, path).map(|described| &described[verb.to_lowercase()]) else { return };
+    let what = format!("{verb} {path}: {status} {body}");
+    if operation.is_null() {
+        assert_eq!(status, 405, "{what}: not in /openapi.json");
+        return;
+    }
+    let responses = &operation["responses"];
+    if status >= 400 {
+        return conform(document, &json!({ "$ref": "#/components/schemas/Refusal" }), body, &what);
+    }
+    let response = responses.get(status.to_string()).unwrap_or_else(|| panic!("{what}: this status is not described"));
+    if let Some(schema) = response["content"]["application/json"].get("schema") {
+        conform(document, schema, body, &what);
+    }
+}
+
+/// The path of the document that this path is one of.
+fn find<'d>(document: &'d Value, path: &str) -> Option<&'d Value> {
+    let fits = |template: &str| {
+        let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+        template.len() == path.len() && template.iter().zip(&path).all(|(of, part)| of.starts_with('{') || of == part)
+    };
+    document["paths"].as_object().unwrap().iter().find(|(template, _)| fits(template)).map(|(_, described)| described)
+}
+
+/// What the document uses of JSON Schema; beyond it, an object has no field that the schema does not name.
+fn conform(document: &Value, schema: &Value, value: &Value, what: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        return conform(document, document.pointer(&name[1..]).unwrap_or_else(|| panic!("{name}")), value, what);
+    }
+    if let Some(either) = schema["oneOf"].as_array() {
+        assert_eq!((either.len(), &either[1]["type"]), (2, &json!("null")));
+        if !value.is_null() {
+            conform(document, &either[0], value, what);
+        }
+        return;
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        assert!(values.contains(value), "{what}: {value} is none of {values:?}");
+    }
+    let has = |kind: &str| match kind {
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        other => panic!("{other}"),
+    };
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        kind => kind.as_str().into_iter().collect(),
+    };
+    assert!(kinds.is_empty() || kinds.iter().any(|kind| has(kind)), "{what}: {value} is not {kinds:?}");
+    for item in value.as_array().into_iter().flatten().filter(|_| schema.get("items").is_some()) {
+        conform(document, &schema["items"], item, what);
+    }
+    let Some(properties) = schema["properties"].as_object() else { return };
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{what}: there is no {name}");
+    }
+    for (name, value) in value.as_object().unwrap() {
+        let schema = properties.get(name);
+        conform(document, schema.unwrap_or_else(|| panic!("{what}: schemas.json has no \"{name}\"")), value, what);
+    }
+}
+
+#[tokio::test]
+async fn every_path_is_in_the_document() {
+    let house = House::new(Wish::default());
+    let (status, document) = house.ask("GET /openapi.json", b"").await;
+    assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
+    let mut operations = Vec::new();
+    for (path, described) in document["paths"].as_object().unwrap() {
+        for (verb, operation) in described.as_object().unwrap() {
+            operations.push(format!("{} {path} {}", verb.to_uppercase(), operation["operationId"].as_str().unwrap()));
+        }
+    }
+    insta::assert_snapshot!(operations.join("\n"));
+    let ids: BTreeSet<&str> = operations.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(ids.len(), operations.len(), "two operations have one name");
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for name in text.split("\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        assert!(document.pointer(name).is_some(), "there is no {name}");
+    }
+}
+
+#[tokio::test]
+async fn sequences_and_models_have_the_described_form() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "sum", SUM, 1, "accumulate INT32");
+    let house = House::new(Wish { models: Some(folder.path()), ..Wish::default() });
+    for (id, end) in [(json!(7), false), (json!("call-77"), false), (json!(8), true)] {
+        let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [1] });
+        let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": end });
+        let body = json!({ "inputs": [input], "parameters": parameters }).to_string();
+        assert_eq!(house.infer("sum", &body).await.0, 200);
+    }
+    let (_, models) = house.ask("GET /admin/models", b"").await;
+    assert_eq!(
+        (&models[0]["model"], &models[0]["live"], &models[0]["requests"]),
+        (&json!("sum"), &json!(2), &json!(3))
+    );
+    let (_, sequences) = house.ask("GET /admin/models/sum/sequences?sort=idle", b"").await;
+    assert_eq!((&sequences["all"], &sequences["in_slots"]), (&json!(2), &json!(2)));
+    let (_, ended) = house.ask("GET /admin/models/sum/sequences?ended=true", b"").await;
+    assert_eq!((&ended["all"], &ended["sequences"][0]["id"]), (&json!(1), &json!(8)));
+    assert_eq!(house.ask("GET /admin/models/sum/sequences/7", b"").await.1["live"]["queued"], 0);
+    assert_eq!(house.ask("GET /admin/models/sum/sequences/8", b"").await.1["state"], "ended");
+    assert_eq!(house.ask("GET /admin/status.json", b"").await.1["server"]["live_sequences"], 2);
+    assert_eq!(house.ask("DELETE /admin/models/sum/sequences/7?reason=stuck", b"").await, (200, json!({})));
+}
