@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferInputTensor;
-use sequor::config::proto::{InferParameter, ModelInferRequest};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferParameter, ModelInferRequest};
 
 /// New samples that a request brings.
 const CHUNK: usize = 512;

@@ -219,7 +219,16 @@ fn the_core_has_no_world_around_it() {
 
 #[test]
 fn every_file_says_what_it_is() {
-    let folders = ["src", "crates/core/src", "crates/core/tests", "xtask/src", "tests", "examples"];
+    let folders = [
+        "src",
+        "crates/core/src",
+        "crates/core/tests",
+        "crates/proto/src",
+        "crates/proto/tests",
+        "xtask/src",
+        "tests",
+        "examples",
+    ];
     let files = folders
         .iter()
         .flat_map(|f| sources(f).into_iter().map(move |(path, text)| (format!("{f}/{}", path.display()), text)));

@@ -17,11 +17,11 @@ use sequor::api::{Api, Limits};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
 use sequor::config::model::{GraphPort, GraphSignature, json};
-use sequor::config::proto::ModelInferRequest;
-use sequor::config::proto::model_infer_request::InferInputTensor;
 use sequor::model::{Options, Repository};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dims};
+use sequor_proto::ModelInferRequest;
+use sequor_proto::model_infer_request::InferInputTensor;
 use tower::ServiceExt as _;
 
 /// Inputs a target in an ordinary run.

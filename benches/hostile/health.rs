@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor::bench::Child;
-use sequor::config::proto::model_infer_request::InferInputTensor;
-use sequor::config::proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

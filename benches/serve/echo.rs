@@ -5,9 +5,9 @@
 use std::pin::Pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use sequor::api::kserve::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
-use sequor::config::proto::model_infer_response::InferOutputTensor;
-use sequor::config::proto::{self, ModelInferRequest, ModelInferResponse};
+use sequor_proto::model_infer_response::InferOutputTensor;
+use sequor_proto::service::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
+use sequor_proto::{self as proto, ModelInferRequest, ModelInferResponse};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor::bench::{Child, Data, Plan, Recipe, Wanted, drive};
-use sequor::config::proto::{InferStatistics, ModelStatisticsRequest};
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferStatistics, ModelStatisticsRequest};
 use tonic::transport::Channel;
 
 use crate::{Options, models, sequor};

@@ -8,13 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt, TryStreamExt};
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Channel;
-
-use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
 use super::script::Mark;
 

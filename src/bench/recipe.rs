@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use half::{bf16, f16};
 use sequor_core::DataType;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_config::SchedulingChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::model_metadata_response::TensorMetadata;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelMetadataRequest};
 use tonic::transport::Channel;
-
-use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use crate::config::proto::infer_parameter::ParameterChoice;
-use crate::config::proto::model_config::SchedulingChoice;
-use crate::config::proto::model_infer_request::InferInputTensor;
-use crate::config::proto::model_metadata_response::TensorMetadata;
-use crate::config::proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelMetadataRequest};
 
 use super::BenchError;
 use super::random::Random;

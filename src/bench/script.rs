@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::config::proto::{ModelInferRequest, ModelInferResponse};
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
 
 use super::random::Random;
 use super::recipe::{Place, Recipe, holds};
@@ -111,9 +111,9 @@ mod tests {
 
     use super::*;
     use crate::bench::recipe::{Data, Wanted};
-    use crate::config::proto::infer_parameter::ParameterChoice;
-    use crate::config::proto::model_infer_response::InferOutputTensor;
-    use crate::config::proto::model_metadata_response::TensorMetadata;
+    use sequor_proto::infer_parameter::ParameterChoice;
+    use sequor_proto::model_infer_response::InferOutputTensor;
+    use sequor_proto::model_metadata_response::TensorMetadata;
 
     fn script(sequence_length: u32) -> Script {
         let input = TensorMetadata { name: "x".to_owned(), datatype: "INT32".to_owned(), shape: vec![-1, 1] };

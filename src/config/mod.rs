@@ -6,14 +6,12 @@
 //! - [`fault`], [`place`]: what is wrong in a file, and where.
 //! - [`units`]: durations and sizes as people write them.
 //! - [`trust`]: whether others can change a file.
-//! - [`proto`]: the generated messages.
 //! - [`model`]: one model's configuration.
 //! - [`server`]: the server's settings.
 
 pub mod fault;
 pub mod model;
 pub mod place;
-pub mod proto;
 pub mod server;
 pub(crate) mod toml_file;
 pub mod trust;

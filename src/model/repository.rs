@@ -9,10 +9,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sequor_core::{DataType, Hold, Id};
+use sequor_proto as proto;
 
 use crate::backend::{Backend, LoadOptions};
 use crate::config::model;
-use crate::config::proto;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, Invalid, LoadError, NotServed};

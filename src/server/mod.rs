@@ -152,7 +152,7 @@ fn admin_app(admin: &Admin) -> Router {
 fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     let described = || {
         tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(crate::config::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(sequor_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match described().build_v1() {

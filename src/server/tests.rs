@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sequor_proto as proto;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
@@ -16,8 +18,6 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use super::*;
-use crate::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use crate::config::proto;
 
 struct Server {
     running: Running,

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::{InferParameter, ModelInferRequest, ModelStatisticsRequest};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferParameter, ModelInferRequest, ModelStatisticsRequest};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 

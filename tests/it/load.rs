@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::{ModelInferRequest, ModelStreamInferResponse};
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
 use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;

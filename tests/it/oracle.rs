@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use prost::Message as _;
+use sequor_proto::ModelConfig;
 use serde::Deserialize;
 use serde_json::Value;
 
 use sequor::config::model::text;
-use sequor::config::proto::ModelConfig;
 
 use crate::python;
 use crate::server::root;

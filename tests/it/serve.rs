@@ -5,13 +5,12 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
-
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferInputTensor;
-use sequor::config::proto::{InferParameter, ModelInferRequest};
 
 use crate::server::{Call, SEQUOR, Server, get, models, runtime};
 

@@ -10,10 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tempfile::TempDir;
 use tonic::transport::Channel;
-
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
 
 /// The program under test.
 pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");

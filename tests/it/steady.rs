@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::{ModelInferRequest, ModelStreamInferResponse};
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
 use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferInputTensor;
-use sequor::config::proto::{InferParameter, ModelInferRequest, ModelInferResponse};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::{InferParameter, ModelInferRequest, ModelInferResponse};
 
 use crate::server::{Server, copy, get, models};
 

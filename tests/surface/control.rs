@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sequor::api::Limits;
 use sequor::backend::mock::MockBackend;
-use sequor::config::proto::model_repository_parameter::ParameterChoice;
-use sequor::config::proto::{
-    ModelRepositoryParameter, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest,
-};
 use sequor::config::server::file::ControlMode;
 use sequor::model::Control;
+use sequor_proto::model_repository_parameter::ParameterChoice;
+use sequor_proto::{
+    ModelRepositoryParameter, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest,
+};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -52,7 +52,7 @@ impl House {
     async fn index(&self, ready: bool) -> String {
         let request = RepositoryIndexRequest { ready, ..Default::default() };
         let models = self.client().await.repository_index(request).await.unwrap().into_inner().models;
-        let line = |m: &sequor::config::proto::repository_index_response::ModelIndex| {
+        let line = |m: &sequor_proto::repository_index_response::ModelIndex| {
             format!("{}/{} {} {}", m.name, m.version, m.state, m.reason).trim().to_owned()
         };
         models.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -124,7 +124,7 @@ async fn live_sequences_stay_where_they_began_when_a_version_arrives() {
     house.write("sum", SUM, 2, "accumulate INT32 cost=1");
     house.load("sum").await.unwrap();
     assert_eq!(house.index(false).await, "sum/1 UNLOADING\nsum/2 READY");
-    let on = |answer: &sequor::config::proto::ModelInferResponse| (answer.model_version.clone(), values(answer)[0]);
+    let on = |answer: &sequor_proto::ModelInferResponse| (answer.model_version.clone(), values(answer)[0]);
     let mut client = house.client().await;
     let old = client.model_infer(step(7, "", 1, &[])).await.unwrap().into_inner();
     let new = client.model_infer(step(8, "", 1, &[START])).await.unwrap().into_inner();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor::api::{Check, Code, RequestContext, RequestHead, Status};
-use sequor::config::proto;
 use sequor::server::ServerOptions;
+use sequor_proto as proto;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 use tonic::transport::Channel;

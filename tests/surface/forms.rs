@@ -8,9 +8,9 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use sequor::api::Limits;
 use sequor::backend::mock::MockBackend;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferRequestedOutputTensor;
-use sequor::config::proto::{InferTensorContents, ModelInferRequest};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferRequestedOutputTensor;
+use sequor_proto::{InferTensorContents, ModelInferRequest};
 use serde_json::json;
 use tonic::{Code, Request};
 

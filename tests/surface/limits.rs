@@ -1,8 +1,8 @@
 //! What a server may hold of those who wait.
 
 use sequor::api::Limits;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::{ModelInferRequest, ModelInferResponse};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tonic::{Code, Response, Status};

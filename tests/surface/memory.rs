@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferRequestedOutputTensor;
-use sequor::config::proto::{
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferRequestedOutputTensor;
+use sequor_proto::{
     CudaSharedMemoryRegisterRequest, CudaSharedMemoryStatusRequest, CudaSharedMemoryUnregisterRequest, InferParameter,
     ModelInferRequest, SystemSharedMemoryRegisterRequest, SystemSharedMemoryStatusRequest,
     SystemSharedMemoryUnregisterRequest,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sequor::config::proto::{LogSettingsRequest, TraceSettingRequest, trace_setting_request};
+use sequor_proto::{LogSettingsRequest, TraceSettingRequest, trace_setting_request};
 use serde_json::json;
 use tonic::Code;
 

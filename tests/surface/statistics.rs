@@ -1,6 +1,6 @@
 //! Statistics over both protocols.
 
-use sequor::config::proto::{ModelStatistics, ModelStatisticsRequest, StatisticDuration};
+use sequor_proto::{ModelStatistics, ModelStatisticsRequest, StatisticDuration};
 use serde_json::json;
 use tonic::Code;
 

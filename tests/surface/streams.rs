@@ -1,9 +1,9 @@
 //! `ModelStreamInfer`.
 
 use sequor::api::Limits;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use sequor::server::Drained;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use sequor_core::DataType;
+use sequor_proto::InferTensorContents;
 
 use super::fault::Fault;
-use crate::config::proto::InferTensorContents;
 use crate::model::Texts;
 
 /// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.

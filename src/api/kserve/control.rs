@@ -1,8 +1,9 @@
 //! The repository as clients see and change it: index, load, unload. Who may is the repository's to say.
 
+use sequor_proto::model_repository_parameter::ParameterChoice;
+use sequor_proto::repository_index_response::ModelIndex;
+
 use crate::api::{Api, Code, Status};
-use crate::config::proto::model_repository_parameter::ParameterChoice;
-use crate::config::proto::repository_index_response::ModelIndex;
 use crate::model::IndexRow;
 
 use super::refusal;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Id, Shape};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use sequor_proto::{InferParameter, ModelInferRequest};
 
 use super::fault::Fault;
 use super::form::{self, Form, Given};
@@ -13,9 +16,6 @@ use super::model_inputs::ModelInputs;
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
-use crate::config::proto::infer_parameter::ParameterChoice;
-use crate::config::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-use crate::config::proto::{InferParameter, ModelInferRequest};
 use crate::error::Invalid;
 use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
 

@@ -1,9 +1,10 @@
 //! Reading requests: what stands for what, and what is refused in which words.
 
+use sequor_proto::InferTensorContents;
+
 use super::*;
 use crate::api::Code;
 use crate::api::kserve::model_inputs::AnyInputs;
-use crate::config::proto::InferTensorContents;
 
 fn infer(message: ModelInferRequest, header: Option<&str>) -> Result<InferRequest, Status> {
     super::infer(message, header, &Regions::new(0), &AnyInputs).map(|(request, _)| request)

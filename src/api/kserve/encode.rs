@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_response::InferOutputTensor;
+use sequor_proto::model_metadata_response::TensorMetadata;
+use sequor_proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, ModelStreamInferResponse};
+
 use super::contents;
 use super::form::Form;
 use super::shared_memory::Window;
 use crate::api::Status;
 use crate::api::intake::Call;
 use crate::api::status::REASON_PARAMETER;
-use crate::config::proto::infer_parameter::ParameterChoice;
-use crate::config::proto::model_infer_response::InferOutputTensor;
-use crate::config::proto::model_metadata_response::TensorMetadata;
-use crate::config::proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, ModelStreamInferResponse};
 use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
 
 /// Says of a stream's answer that no other follows it.

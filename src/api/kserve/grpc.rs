@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sequor_proto::service::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
+use sequor_proto::system_shared_memory_status_response::RegionStatus;
+use sequor_proto::{
+    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
+};
 use tonic::{Request, Response, Streaming};
 
-use super::generated::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use super::line::{self, Replies};
 use super::opening::Opening;
 use super::settings::{self, LogSetting};
@@ -14,10 +18,6 @@ use super::stream::Pump;
 use super::unary::{self, echo};
 use super::{EXTENSIONS, control, encode, statistics};
 use crate::api::{Api, Code, ConnectionSpawner, RequestContext, Status};
-use crate::config::proto::system_shared_memory_status_response::RegionStatus;
-use crate::config::proto::{
-    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
-};
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 

@@ -86,7 +86,7 @@ impl Wish {
 
 async fn index(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Status> {
     let models = control::index(&api, read::<Wish>(&body)?.ready).await?;
-    let row = |row: &crate::config::proto::repository_index_response::ModelIndex| {
+    let row = |row: &sequor_proto::repository_index_response::ModelIndex| {
         if row.version.is_empty() && row.state.is_empty() {
             return json!({ "name": row.name });
         }

@@ -21,9 +21,6 @@ pub mod decode;
 pub mod encode;
 mod fault;
 pub(crate) mod form;
-#[rustfmt::skip]
-#[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
-pub mod generated;
 pub mod grpc;
 pub mod http;
 pub mod json;

@@ -1,12 +1,12 @@
 //! What a gRPC call says in its metadata, and the requests that are read by it, called one by one or in a stream.
 
+use sequor_proto::ModelInferRequest;
 use tonic::metadata::MetadataMap;
 
 use super::form::Form;
 use super::{SEQUENCE_HEADER, decode};
 use crate::api::intake::Call;
 use crate::api::{Api, Status};
-use crate::config::proto::ModelInferRequest;
 use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 

@@ -1,10 +1,10 @@
 //! What was counted of models, in the protocol's messages. Nothing is counted here.
 
-use serde_json::{Value, json};
-
-use crate::config::proto::{
+use sequor_proto::{
     InferBatchStatistics, InferStatistics, MemoryUsage, ModelStatistics, ModelStatisticsResponse, StatisticDuration,
 };
+use serde_json::{Value, json};
+
 use crate::model::VersionStatistics;
 use crate::telemetry::Timed;
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use tokio_stream::Stream;
 
 use super::encode;
@@ -14,7 +15,6 @@ use super::line::Sender;
 use super::opening::{self, Opening};
 use crate::api::intake::Underway;
 use crate::api::{Api, Code, Phase, Status};
-use crate::config::proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
 /// What an answer is taken to need before the first one is seen.
 pub(super) const GUESS: usize = 64 << 10;

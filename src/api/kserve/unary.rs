@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use axum::body::HttpBody;
 use axum::http;
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::metadata::MetadataMap;
 use tonic::server::UnaryService;
@@ -14,7 +15,6 @@ use tonic_prost::ProstCodec;
 use super::opening::{self, Opening};
 use super::{ECHOED, encode};
 use crate::api::{Api, RequestContext};
-use crate::config::proto::{ModelInferRequest, ModelInferResponse};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

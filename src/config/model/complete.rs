@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use sequor_core::Dim;
+use sequor_proto::{
+    ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelTensorReshape, model_config::SchedulingChoice,
+};
 
 use super::signature::{GraphPort, GraphSignature};
 use super::{dtype, sequor_toml};
-use crate::config::proto::{
-    ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelTensorReshape, model_config::SchedulingChoice,
-};
 
 /// Tensors of the graph that are neither inputs nor outputs to clients: controls, states, batch inputs, constants.
 #[derive(Debug, Default)]
@@ -153,7 +153,7 @@ mod tests {
         );
         assert_eq!((config.output[1].dims.as_slice(), config.output[1].reshape.is_some()), (&[-1][..], false));
         assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_))));
-        assert_eq!(config.input[0].data_type(), crate::config::proto::DataType::TypeFp32);
+        assert_eq!(config.input[0].data_type(), sequor_proto::DataType::TypeFp32);
     }
 
     #[test]

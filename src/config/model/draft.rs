@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sequor_proto::ModelConfig;
+
 use super::locate::Places;
 use super::report::{Report, Texts};
 use super::sequor_toml::SequorToml;
@@ -10,7 +12,6 @@ use super::signature::GraphSignature;
 use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
-use crate::config::proto::ModelConfig;
 
 /// What the server says about all configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]

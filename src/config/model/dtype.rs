@@ -1,8 +1,7 @@
 //! Element types between the configuration's enum and the core's.
 
 use sequor_core::DataType;
-
-use crate::config::proto;
+use sequor_proto as proto;
 
 /// `None` for `TYPE_INVALID` and for numbers that name no type.
 pub(super) fn from_proto(number: i32) -> Option<DataType> {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use sequor_core::{DataType, Dim, Dims};
+use sequor_proto::model_sequence_batching::{Control, State, control::Kind};
+use sequor_proto::{ModelInput, ModelOutput};
 
 use super::report::Report;
 use super::sequor_toml::bare;
 use super::signature::{GraphPort, GraphSignature};
 use super::{constant, dtype};
 use crate::config::fault::{code, did_you_mean};
-use crate::config::proto::model_sequence_batching::{Control, State, control::Kind};
-use crate::config::proto::{ModelInput, ModelOutput};
 
 /// Checks a configuration that is sound in itself.
 pub(super) fn check(report: &mut Report<'_>, graph: &GraphSignature) {

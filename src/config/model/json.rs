@@ -4,16 +4,18 @@ use std::path::Path;
 
 use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage, SerializeOptions};
+use sequor_proto as proto;
 
+use super::descriptor;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
-use crate::config::proto;
 
 /// As the config endpoints show it: names as in the file, 64-bit numbers as numbers, defaults kept.
 pub fn to_json(config: &proto::ModelConfig) -> serde_json::Value {
     let options =
         SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
-    let message = proto::model_config().and_then(|d| DynamicMessage::decode(d, config.encode_to_vec().as_slice()).ok());
+    let message =
+        descriptor::model_config().and_then(|d| DynamicMessage::decode(d, config.encode_to_vec().as_slice()).ok());
     message
         .and_then(|m| m.serialize_with_options(serde_json::value::Serializer, &options).ok())
         .unwrap_or(serde_json::Value::Null)
@@ -25,7 +27,7 @@ pub fn from_json(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
         let place = Place { line: u32::try_from(line).unwrap_or(0), column: u32::try_from(column).unwrap_or(0) };
         Fault { at: place.at(path), code: code::PARSE, what }
     };
-    let descriptor = proto::model_config().ok_or_else(|| fault(0, 0, "no descriptor".to_owned()))?;
+    let descriptor = descriptor::model_config().ok_or_else(|| fault(0, 0, "no descriptor".to_owned()))?;
     let mut json = serde_json::Deserializer::from_str(text);
     let options = DeserializeOptions::new().deny_unknown_fields(true);
     let message = DynamicMessage::deserialize_with_options(descriptor, &mut json, &options)

@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //!
-//! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand.
+//! - [`text`], [`json`], [`locate`]: config.pbtxt, its JSON form, and where its fields stand; `descriptor` is what the first two read by.
 //! - [`sequor_toml`]: what config.pbtxt cannot say.
 //! - [`versions`]: version directories · `features`: what schedulers see, and which one decides.
 //! - [`signature`]: what is known of a graph.
@@ -14,6 +14,7 @@
 
 mod complete;
 mod constant;
+mod descriptor;
 pub mod draft;
 mod dtype;
 mod features;

@@ -1,7 +1,8 @@
 //! A model's name, platform, backend and file: each can be told by the others, or by what lies in the version directory.
 
+use sequor_proto::ModelConfig;
+
 use crate::config::fault::code;
-use crate::config::proto::ModelConfig;
 
 use super::report::Report;
 
@@ -72,7 +73,7 @@ fn fill_empty(field: &mut String, with: &str) {
 }
 
 pub(super) fn is_ensemble(config: &ModelConfig) -> bool {
-    use crate::config::proto::model_config::SchedulingChoice::EnsembleScheduling;
+    use sequor_proto::model_config::SchedulingChoice::EnsembleScheduling;
     config.platform == "ensemble" || matches!(config.scheduling_choice, Some(EnsembleScheduling(_)))
 }
 

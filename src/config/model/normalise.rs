@@ -1,9 +1,9 @@
 //! The defaults a configuration leaves unsaid, written into it, so that the config endpoints show what holds.
 
-use crate::config::proto::model_optimization_policy::PinnedMemoryBuffer;
-use crate::config::proto::model_sequence_batching::{StrategyChoice, StrategyDirect};
-use crate::config::proto::model_version_policy::{Latest, PolicyChoice};
-use crate::config::proto::{
+use sequor_proto::model_optimization_policy::PinnedMemoryBuffer;
+use sequor_proto::model_sequence_batching::{StrategyChoice, StrategyDirect};
+use sequor_proto::model_version_policy::{Latest, PolicyChoice};
+use sequor_proto::{
     ModelConfig, ModelInstanceGroup, ModelVersionPolicy, model_config::SchedulingChoice, model_instance_group::Kind,
 };
 

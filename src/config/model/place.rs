@@ -1,11 +1,12 @@
 //! Which instances run on which GPU. What a configuration asks for is served or refused; only KIND_AUTO takes what there is.
 
+use sequor_proto::ModelInstanceGroup;
+use sequor_proto::model_instance_group::Kind;
+
 use super::draft::Draft;
 use super::settings::Processor;
 use super::{normalise, settle};
 use crate::config::fault::{Fault, code, in_order};
-use crate::config::proto::ModelInstanceGroup;
-use crate::config::proto::model_instance_group::Kind;
 
 /// The GPUs that can be used, by their driver's numbers; or why none can, as one sentence.
 pub type Gpus = Result<Vec<u16>, String>;

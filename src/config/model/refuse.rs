@@ -1,7 +1,8 @@
 //! What a config.pbtxt may say, and is understood, but is not served yet. Each is refused by its name, at its line; never ignored.
 
+use sequor_proto::{ModelConfig, model_config::SchedulingChoice, model_instance_group};
+
 use crate::config::fault::code;
-use crate::config::proto::{ModelConfig, model_config::SchedulingChoice, model_instance_group};
 
 use super::report::{Report, nth};
 

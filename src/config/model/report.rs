@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
+
 use super::locate::Places;
 use super::sequor_toml::SequorToml;
 use crate::config::fault::Fault;
-use crate::config::proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
 
 pub(super) struct Report<'a> {
     pub(super) config: &'a ModelConfig,

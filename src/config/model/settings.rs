@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{DataType, Dialect, Dim, Dims, Limits, Shape};
+use sequor_proto as proto;
 
-use crate::config::proto;
 use crate::error::At;
 
 /// Everything about a model but its weights.

@@ -5,6 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{DataType, Dialect, Dims, Limits, Shape};
+use sequor_proto::model_instance_group::Kind as InstanceKind;
+use sequor_proto::model_sequence_batching::{
+    Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
+};
+use sequor_proto::model_version_policy::PolicyChoice;
+use sequor_proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice};
 
 use super::report::Report;
 use super::sequor_toml::{self, OnCancel, Rules, Storage, WhenExpired};
@@ -14,12 +20,6 @@ use super::settings::{
 };
 use super::signature::GraphSignature;
 use super::{constant, dtype, features, fit};
-use crate::config::proto::model_instance_group::Kind as InstanceKind;
-use crate::config::proto::model_sequence_batching::{
-    Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
-};
-use crate::config::proto::model_version_policy::PolicyChoice;
-use crate::config::proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice};
 
 /// The settings of a configuration in which no check found a fault.
 pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettings {
@@ -80,7 +80,7 @@ pub(super) fn versions(config: &ModelConfig) -> VersionPolicy {
 }
 
 fn inputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Input> {
-    let input = |input: &crate::config::proto::ModelInput| {
+    let input = |input: &sequor_proto::ModelInput| {
         let dims = Dims::from_wire(&input.dims);
         let scalar = graph.input(&input.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
         let reshape = reshape(input.reshape.as_ref(), scalar);
@@ -91,7 +91,7 @@ fn inputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Input> {
 }
 
 fn outputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Output> {
-    let output = |output: &crate::config::proto::ModelOutput| {
+    let output = |output: &sequor_proto::ModelOutput| {
         let dims = Dims::from_wire(&output.dims);
         let scalar = graph.output(&output.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
         let reshape = reshape(output.reshape.as_ref(), scalar);

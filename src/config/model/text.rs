@@ -10,16 +10,17 @@ use std::sync::LazyLock;
 use miette::Diagnostic as _;
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DynamicMessage, Kind};
+use sequor_proto as proto;
 
+use super::descriptor;
 use super::scan::{Token, tokens};
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
-use crate::config::proto;
 
 /// Reads a config.pbtxt.
 pub fn parse(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
     let fault = |place: Place, what: String| Fault { at: place.at(path), code: code::PARSE, what };
-    let descriptor = proto::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
+    let descriptor = descriptor::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
     let (whole, put_in) = with_colons(text);
     let message = DynamicMessage::parse_text_format(descriptor, &whole)
         .map_err(|e| fault(place_of(&e, text, &put_in), sentence(&e)))?;
@@ -45,7 +46,7 @@ fn sentence(error: &ParseError) -> String {
 
 /// Names of fields that hold messages. Before the values of any other field the format wants its colon.
 static MESSAGES: LazyLock<HashSet<String>> = LazyLock::new(|| {
-    let file = proto::model_config().map(|d| d.parent_file());
+    let file = descriptor::model_config().map(|d| d.parent_file());
     let messages = file.iter().flat_map(|file| file.parent_pool().all_messages().filter(|m| m.parent_file() == *file));
     let fields = messages.flat_map(|message| message.fields().collect::<Vec<_>>());
     fields.filter(|field| matches!(field.kind(), Kind::Message(_))).map(|field| field.name().to_owned()).collect()

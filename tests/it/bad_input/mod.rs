@@ -11,10 +11,10 @@ use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
-use sequor::api::kserve::generated::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor::config::proto::ModelInferRequest;
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferInputTensor;
+use sequor_proto::ModelInferRequest;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use serde::de::DeserializeOwned;
 use tonic::transport::Channel;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use sequor::config::proto::infer_parameter::ParameterChoice;
-use sequor::config::proto::model_infer_request::InferRequestedOutputTensor;
-use sequor::config::proto::{InferParameter, InferTensorContents, ModelInferRequest};
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::model_infer_request::InferRequestedOutputTensor;
+use sequor_proto::{InferParameter, InferTensorContents, ModelInferRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

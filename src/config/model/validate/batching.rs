@@ -1,12 +1,11 @@
 //! Version policy, dynamic batching, and the strategy of sequence batching.
 
+use sequor_proto::model_sequence_batching::StrategyChoice;
+use sequor_proto::model_version_policy::PolicyChoice;
+use sequor_proto::{ModelDynamicBatching, ModelQueuePolicy, model_config::SchedulingChoice, model_queue_policy};
+
 use crate::config::fault::code;
 use crate::config::model::report::Report;
-use crate::config::proto::model_sequence_batching::StrategyChoice;
-use crate::config::proto::model_version_policy::PolicyChoice;
-use crate::config::proto::{
-    ModelDynamicBatching, ModelQueuePolicy, model_config::SchedulingChoice, model_queue_policy,
-};
 
 pub(super) fn versions(report: &mut Report<'_>) {
     let choice = report.config.version_policy.as_ref().and_then(|p| p.policy_choice.as_ref());

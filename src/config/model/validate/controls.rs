@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use sequor_proto::model_sequence_batching::{Control, control::Kind};
+
 use crate::config::fault::code;
 use crate::config::model::dtype;
 use crate::config::model::report::Report;
-use crate::config::proto::model_sequence_batching::{Control, control::Kind};
 use sequor_core::DataType;
 
 /// The types a correlation id may have in the model.

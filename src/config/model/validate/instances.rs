@@ -1,8 +1,9 @@
 //! Instance groups.
 
+use sequor_proto::model_instance_group::Kind;
+
 use crate::config::fault::code;
 use crate::config::model::report::{Report, nth};
-use crate::config::proto::model_instance_group::Kind;
 
 pub(super) fn check(report: &mut Report<'_>) {
     let config = report.config;

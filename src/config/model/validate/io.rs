@@ -1,11 +1,12 @@
 //! Inputs and outputs: names, types, dims, formats, reshapes.
 
+use sequor_proto::{ModelTensorReshape, model_input::Format};
+
 use super::reshape;
 use crate::config::fault::code;
 use crate::config::model::dtype;
 use crate::config::model::names::leaves_directory;
 use crate::config::model::report::{Report, nth};
-use crate::config::proto::{ModelTensorReshape, model_input::Format};
 
 /// What inputs and outputs have in common.
 struct Tensor<'a> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use sequor_core::{DataType, Dims};
+use sequor_proto::model_sequence_batching::{InitialState, State, initial_state::StateData};
 
 use crate::config::fault::{code, did_you_mean};
 use crate::config::model::names::leaves_directory;
@@ -11,7 +12,6 @@ use crate::config::model::report::Report;
 use crate::config::model::sequor_toml::Storage;
 use crate::config::model::settle::initial_state_file;
 use crate::config::model::{dtype, sequor_toml};
-use crate::config::proto::model_sequence_batching::{InitialState, State, initial_state::StateData};
 
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option<u64>) {
     let Some(sequence) = report.sequence() else { return };

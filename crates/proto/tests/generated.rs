@@ -1,5 +1,5 @@
 //! The checked-in Rust of `proto/` is what its generator makes of it: this test is that generator. With `UPDATE_GENERATED=1` it writes the
-//! files, else it compares. No build script and no protoc: whoever builds the server needs neither.
+//! files, else it compares. So building the server needs no build script and no protoc.
 
 #![allow(clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use prost::Message as _;
 
 /// What every generated file says first.
 const HEADER: &str =
-    "//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test --test generated`. Not to be edited.\n// @generated\n\n";
+    "//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test -p sequor-proto`. Not to be edited.\n// @generated\n\n";
 /// Maps whose order a user sees.
 const ORDERED: &str = ".inference";
 /// Tensor bytes stay slices of the buffer they came in.
@@ -26,8 +26,8 @@ fn checked_in_files_are_what_the_generator_makes() {
         .expect("the protos compile")
         .file_descriptor_set();
     settle("proto/descriptors.bin", &without_source_info(descriptors.clone()).encode_to_vec());
-    settle("src/config/proto/generated.rs", messages(descriptors.clone()).as_bytes());
-    settle("src/api/kserve/generated.rs", service(descriptors).as_bytes());
+    settle("crates/proto/src/messages.rs", messages(descriptors.clone()).as_bytes());
+    settle("crates/proto/src/service.rs", service(descriptors).as_bytes());
 }
 
 /// The messages of both files.
@@ -42,12 +42,12 @@ fn messages(descriptors: prost_types::FileDescriptorSet) -> String {
     read(out.path(), "inference.rs")
 }
 
-/// The service and its client, over the messages of `config::proto`.
+/// The service and its client, over the messages of this crate.
 fn service(descriptors: prost_types::FileDescriptorSet) -> String {
     let out = tempfile::tempdir().expect("a temporary folder");
     tonic_prost_build::configure()
         .out_dir(out.path())
-        .extern_path(".inference", "crate::config::proto")
+        .extern_path(".inference", "crate")
         .emit_rerun_if_changed(false)
         .compile_fds(descriptors)
         .expect("the service is generated");
@@ -74,9 +74,9 @@ fn settle(path: &str, made: &[u8]) {
         std::fs::write(&file, made).expect("the file can be written");
     }
     let there = std::fs::read(&file).unwrap_or_default();
-    assert!(there == made, "{path} is not what proto/ makes: run `UPDATE_GENERATED=1 cargo test --test generated`");
+    assert!(there == made, "{path} is not what proto/ makes: run `UPDATE_GENERATED=1 cargo test -p sequor-proto`");
 }
 
 fn root(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }

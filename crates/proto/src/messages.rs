@@ -1,4 +1,4 @@
-//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test --test generated`. Not to be edited.
+//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test -p sequor-proto`. Not to be edited.
 // @generated
 
 /// Resources an instance must hold before it may run.

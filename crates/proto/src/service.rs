@@ -1,4 +1,4 @@
-//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test --test generated`. Not to be edited.
+//! Made from `proto/` by `UPDATE_GENERATED=1 cargo test -p sequor-proto`. Not to be edited.
 // @generated
 
 /// Generated client implementations.
@@ -94,9 +94,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn server_live(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ServerLiveRequest>,
+            request: impl tonic::IntoRequest<crate::ServerLiveRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerLiveResponse>,
+            tonic::Response<crate::ServerLiveResponse>,
             tonic::Status,
         > {
             self.inner
@@ -118,9 +118,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn server_ready(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ServerReadyRequest>,
+            request: impl tonic::IntoRequest<crate::ServerReadyRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerReadyResponse>,
+            tonic::Response<crate::ServerReadyResponse>,
             tonic::Status,
         > {
             self.inner
@@ -145,9 +145,9 @@ pub mod grpc_inference_service_client {
         /// An empty version asks for the highest one that is ready.
         pub async fn model_ready(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ModelReadyRequest>,
+            request: impl tonic::IntoRequest<crate::ModelReadyRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelReadyResponse>,
+            tonic::Response<crate::ModelReadyResponse>,
             tonic::Status,
         > {
             self.inner
@@ -169,9 +169,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn server_metadata(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ServerMetadataRequest>,
+            request: impl tonic::IntoRequest<crate::ServerMetadataRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerMetadataResponse>,
+            tonic::Response<crate::ServerMetadataResponse>,
             tonic::Status,
         > {
             self.inner
@@ -195,9 +195,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn model_metadata(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ModelMetadataRequest>,
+            request: impl tonic::IntoRequest<crate::ModelMetadataRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelMetadataResponse>,
+            tonic::Response<crate::ModelMetadataResponse>,
             tonic::Status,
         > {
             self.inner
@@ -221,9 +221,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn model_infer(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ModelInferRequest>,
+            request: impl tonic::IntoRequest<crate::ModelInferRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelInferResponse>,
+            tonic::Response<crate::ModelInferResponse>,
             tonic::Status,
         > {
             self.inner
@@ -247,11 +247,11 @@ pub mod grpc_inference_service_client {
         pub async fn model_stream_infer(
             &mut self,
             request: impl tonic::IntoStreamingRequest<
-                Message = crate::config::proto::ModelInferRequest,
+                Message = crate::ModelInferRequest,
             >,
         ) -> std::result::Result<
             tonic::Response<
-                tonic::codec::Streaming<crate::config::proto::ModelStreamInferResponse>,
+                tonic::codec::Streaming<crate::ModelStreamInferResponse>,
             >,
             tonic::Status,
         > {
@@ -276,9 +276,9 @@ pub mod grpc_inference_service_client {
         }
         pub async fn model_config(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::ModelConfigRequest>,
+            request: impl tonic::IntoRequest<crate::ModelConfigRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelConfigResponse>,
+            tonic::Response<crate::ModelConfigResponse>,
             tonic::Status,
         > {
             self.inner
@@ -303,10 +303,10 @@ pub mod grpc_inference_service_client {
         pub async fn model_statistics(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::ModelStatisticsRequest,
+                crate::ModelStatisticsRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelStatisticsResponse>,
+            tonic::Response<crate::ModelStatisticsResponse>,
             tonic::Status,
         > {
             self.inner
@@ -331,10 +331,10 @@ pub mod grpc_inference_service_client {
         pub async fn repository_index(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::RepositoryIndexRequest,
+                crate::RepositoryIndexRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryIndexResponse>,
+            tonic::Response<crate::RepositoryIndexResponse>,
             tonic::Status,
         > {
             self.inner
@@ -360,10 +360,10 @@ pub mod grpc_inference_service_client {
         pub async fn repository_model_load(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::RepositoryModelLoadRequest,
+                crate::RepositoryModelLoadRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryModelLoadResponse>,
+            tonic::Response<crate::RepositoryModelLoadResponse>,
             tonic::Status,
         > {
             self.inner
@@ -391,10 +391,10 @@ pub mod grpc_inference_service_client {
         pub async fn repository_model_unload(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::RepositoryModelUnloadRequest,
+                crate::RepositoryModelUnloadRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryModelUnloadResponse>,
+            tonic::Response<crate::RepositoryModelUnloadResponse>,
             tonic::Status,
         > {
             self.inner
@@ -422,10 +422,10 @@ pub mod grpc_inference_service_client {
         pub async fn system_shared_memory_status(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::SystemSharedMemoryStatusRequest,
+                crate::SystemSharedMemoryStatusRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryStatusResponse>,
+            tonic::Response<crate::SystemSharedMemoryStatusResponse>,
             tonic::Status,
         > {
             self.inner
@@ -453,10 +453,10 @@ pub mod grpc_inference_service_client {
         pub async fn system_shared_memory_register(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::SystemSharedMemoryRegisterRequest,
+                crate::SystemSharedMemoryRegisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryRegisterResponse>,
+            tonic::Response<crate::SystemSharedMemoryRegisterResponse>,
             tonic::Status,
         > {
             self.inner
@@ -484,10 +484,10 @@ pub mod grpc_inference_service_client {
         pub async fn system_shared_memory_unregister(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::SystemSharedMemoryUnregisterRequest,
+                crate::SystemSharedMemoryUnregisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryUnregisterResponse>,
+            tonic::Response<crate::SystemSharedMemoryUnregisterResponse>,
             tonic::Status,
         > {
             self.inner
@@ -515,10 +515,10 @@ pub mod grpc_inference_service_client {
         pub async fn cuda_shared_memory_status(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::CudaSharedMemoryStatusRequest,
+                crate::CudaSharedMemoryStatusRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryStatusResponse>,
+            tonic::Response<crate::CudaSharedMemoryStatusResponse>,
             tonic::Status,
         > {
             self.inner
@@ -546,10 +546,10 @@ pub mod grpc_inference_service_client {
         pub async fn cuda_shared_memory_register(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::CudaSharedMemoryRegisterRequest,
+                crate::CudaSharedMemoryRegisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryRegisterResponse>,
+            tonic::Response<crate::CudaSharedMemoryRegisterResponse>,
             tonic::Status,
         > {
             self.inner
@@ -577,10 +577,10 @@ pub mod grpc_inference_service_client {
         pub async fn cuda_shared_memory_unregister(
             &mut self,
             request: impl tonic::IntoRequest<
-                crate::config::proto::CudaSharedMemoryUnregisterRequest,
+                crate::CudaSharedMemoryUnregisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryUnregisterResponse>,
+            tonic::Response<crate::CudaSharedMemoryUnregisterResponse>,
             tonic::Status,
         > {
             self.inner
@@ -608,9 +608,9 @@ pub mod grpc_inference_service_client {
         /// Without settings it reads; with settings it changes them. It always answers what holds afterwards.
         pub async fn trace_setting(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::TraceSettingRequest>,
+            request: impl tonic::IntoRequest<crate::TraceSettingRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::TraceSettingResponse>,
+            tonic::Response<crate::TraceSettingResponse>,
             tonic::Status,
         > {
             self.inner
@@ -635,9 +635,9 @@ pub mod grpc_inference_service_client {
         /// As TraceSetting.
         pub async fn log_settings(
             &mut self,
-            request: impl tonic::IntoRequest<crate::config::proto::LogSettingsRequest>,
+            request: impl tonic::IntoRequest<crate::LogSettingsRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::LogSettingsResponse>,
+            tonic::Response<crate::LogSettingsResponse>,
             tonic::Status,
         > {
             self.inner
@@ -676,51 +676,51 @@ pub mod grpc_inference_service_server {
     pub trait GrpcInferenceService: std::marker::Send + std::marker::Sync + 'static {
         async fn server_live(
             &self,
-            request: tonic::Request<crate::config::proto::ServerLiveRequest>,
+            request: tonic::Request<crate::ServerLiveRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerLiveResponse>,
+            tonic::Response<crate::ServerLiveResponse>,
             tonic::Status,
         >;
         async fn server_ready(
             &self,
-            request: tonic::Request<crate::config::proto::ServerReadyRequest>,
+            request: tonic::Request<crate::ServerReadyRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerReadyResponse>,
+            tonic::Response<crate::ServerReadyResponse>,
             tonic::Status,
         >;
         /// An empty version asks for the highest one that is ready.
         async fn model_ready(
             &self,
-            request: tonic::Request<crate::config::proto::ModelReadyRequest>,
+            request: tonic::Request<crate::ModelReadyRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelReadyResponse>,
+            tonic::Response<crate::ModelReadyResponse>,
             tonic::Status,
         >;
         async fn server_metadata(
             &self,
-            request: tonic::Request<crate::config::proto::ServerMetadataRequest>,
+            request: tonic::Request<crate::ServerMetadataRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ServerMetadataResponse>,
+            tonic::Response<crate::ServerMetadataResponse>,
             tonic::Status,
         >;
         async fn model_metadata(
             &self,
-            request: tonic::Request<crate::config::proto::ModelMetadataRequest>,
+            request: tonic::Request<crate::ModelMetadataRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelMetadataResponse>,
+            tonic::Response<crate::ModelMetadataResponse>,
             tonic::Status,
         >;
         async fn model_infer(
             &self,
-            request: tonic::Request<crate::config::proto::ModelInferRequest>,
+            request: tonic::Request<crate::ModelInferRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelInferResponse>,
+            tonic::Response<crate::ModelInferResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the ModelStreamInfer method.
         type ModelStreamInferStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<
-                    crate::config::proto::ModelStreamInferResponse,
+                    crate::ModelStreamInferResponse,
                     tonic::Status,
                 >,
             >
@@ -730,7 +730,7 @@ pub mod grpc_inference_service_server {
         async fn model_stream_infer(
             &self,
             request: tonic::Request<
-                tonic::Streaming<crate::config::proto::ModelInferRequest>,
+                tonic::Streaming<crate::ModelInferRequest>,
             >,
         ) -> std::result::Result<
             tonic::Response<Self::ModelStreamInferStream>,
@@ -738,106 +738,106 @@ pub mod grpc_inference_service_server {
         >;
         async fn model_config(
             &self,
-            request: tonic::Request<crate::config::proto::ModelConfigRequest>,
+            request: tonic::Request<crate::ModelConfigRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelConfigResponse>,
+            tonic::Response<crate::ModelConfigResponse>,
             tonic::Status,
         >;
         async fn model_statistics(
             &self,
-            request: tonic::Request<crate::config::proto::ModelStatisticsRequest>,
+            request: tonic::Request<crate::ModelStatisticsRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::ModelStatisticsResponse>,
+            tonic::Response<crate::ModelStatisticsResponse>,
             tonic::Status,
         >;
         async fn repository_index(
             &self,
-            request: tonic::Request<crate::config::proto::RepositoryIndexRequest>,
+            request: tonic::Request<crate::RepositoryIndexRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryIndexResponse>,
+            tonic::Response<crate::RepositoryIndexResponse>,
             tonic::Status,
         >;
         /// Loads a model, or loads it again from what its files say now.
         async fn repository_model_load(
             &self,
-            request: tonic::Request<crate::config::proto::RepositoryModelLoadRequest>,
+            request: tonic::Request<crate::RepositoryModelLoadRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryModelLoadResponse>,
+            tonic::Response<crate::RepositoryModelLoadResponse>,
             tonic::Status,
         >;
         async fn repository_model_unload(
             &self,
-            request: tonic::Request<crate::config::proto::RepositoryModelUnloadRequest>,
+            request: tonic::Request<crate::RepositoryModelUnloadRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::RepositoryModelUnloadResponse>,
+            tonic::Response<crate::RepositoryModelUnloadResponse>,
             tonic::Status,
         >;
         async fn system_shared_memory_status(
             &self,
             request: tonic::Request<
-                crate::config::proto::SystemSharedMemoryStatusRequest,
+                crate::SystemSharedMemoryStatusRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryStatusResponse>,
+            tonic::Response<crate::SystemSharedMemoryStatusResponse>,
             tonic::Status,
         >;
         async fn system_shared_memory_register(
             &self,
             request: tonic::Request<
-                crate::config::proto::SystemSharedMemoryRegisterRequest,
+                crate::SystemSharedMemoryRegisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryRegisterResponse>,
+            tonic::Response<crate::SystemSharedMemoryRegisterResponse>,
             tonic::Status,
         >;
         async fn system_shared_memory_unregister(
             &self,
             request: tonic::Request<
-                crate::config::proto::SystemSharedMemoryUnregisterRequest,
+                crate::SystemSharedMemoryUnregisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::SystemSharedMemoryUnregisterResponse>,
+            tonic::Response<crate::SystemSharedMemoryUnregisterResponse>,
             tonic::Status,
         >;
         async fn cuda_shared_memory_status(
             &self,
-            request: tonic::Request<crate::config::proto::CudaSharedMemoryStatusRequest>,
+            request: tonic::Request<crate::CudaSharedMemoryStatusRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryStatusResponse>,
+            tonic::Response<crate::CudaSharedMemoryStatusResponse>,
             tonic::Status,
         >;
         async fn cuda_shared_memory_register(
             &self,
             request: tonic::Request<
-                crate::config::proto::CudaSharedMemoryRegisterRequest,
+                crate::CudaSharedMemoryRegisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryRegisterResponse>,
+            tonic::Response<crate::CudaSharedMemoryRegisterResponse>,
             tonic::Status,
         >;
         async fn cuda_shared_memory_unregister(
             &self,
             request: tonic::Request<
-                crate::config::proto::CudaSharedMemoryUnregisterRequest,
+                crate::CudaSharedMemoryUnregisterRequest,
             >,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::CudaSharedMemoryUnregisterResponse>,
+            tonic::Response<crate::CudaSharedMemoryUnregisterResponse>,
             tonic::Status,
         >;
         /// Without settings it reads; with settings it changes them. It always answers what holds afterwards.
         async fn trace_setting(
             &self,
-            request: tonic::Request<crate::config::proto::TraceSettingRequest>,
+            request: tonic::Request<crate::TraceSettingRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::TraceSettingResponse>,
+            tonic::Response<crate::TraceSettingResponse>,
             tonic::Status,
         >;
         /// As TraceSetting.
         async fn log_settings(
             &self,
-            request: tonic::Request<crate::config::proto::LogSettingsRequest>,
+            request: tonic::Request<crate::LogSettingsRequest>,
         ) -> std::result::Result<
-            tonic::Response<crate::config::proto::LogSettingsResponse>,
+            tonic::Response<crate::LogSettingsResponse>,
             tonic::Status,
         >;
     }
@@ -924,9 +924,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ServerLiveRequest,
+                        crate::ServerLiveRequest,
                     > for ServerLiveSvc<T> {
-                        type Response = crate::config::proto::ServerLiveResponse;
+                        type Response = crate::ServerLiveResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -934,7 +934,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ServerLiveRequest,
+                                crate::ServerLiveRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -973,9 +973,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ServerReadyRequest,
+                        crate::ServerReadyRequest,
                     > for ServerReadySvc<T> {
-                        type Response = crate::config::proto::ServerReadyResponse;
+                        type Response = crate::ServerReadyResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -983,7 +983,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ServerReadyRequest,
+                                crate::ServerReadyRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1022,9 +1022,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ModelReadyRequest,
+                        crate::ModelReadyRequest,
                     > for ModelReadySvc<T> {
-                        type Response = crate::config::proto::ModelReadyResponse;
+                        type Response = crate::ModelReadyResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1032,7 +1032,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ModelReadyRequest,
+                                crate::ModelReadyRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1071,9 +1071,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ServerMetadataRequest,
+                        crate::ServerMetadataRequest,
                     > for ServerMetadataSvc<T> {
-                        type Response = crate::config::proto::ServerMetadataResponse;
+                        type Response = crate::ServerMetadataResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1081,7 +1081,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ServerMetadataRequest,
+                                crate::ServerMetadataRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1123,9 +1123,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ModelMetadataRequest,
+                        crate::ModelMetadataRequest,
                     > for ModelMetadataSvc<T> {
-                        type Response = crate::config::proto::ModelMetadataResponse;
+                        type Response = crate::ModelMetadataResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1133,7 +1133,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ModelMetadataRequest,
+                                crate::ModelMetadataRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1172,9 +1172,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ModelInferRequest,
+                        crate::ModelInferRequest,
                     > for ModelInferSvc<T> {
-                        type Response = crate::config::proto::ModelInferResponse;
+                        type Response = crate::ModelInferResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1182,7 +1182,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ModelInferRequest,
+                                crate::ModelInferRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1221,9 +1221,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::StreamingService<
-                        crate::config::proto::ModelInferRequest,
+                        crate::ModelInferRequest,
                     > for ModelStreamInferSvc<T> {
-                        type Response = crate::config::proto::ModelStreamInferResponse;
+                        type Response = crate::ModelStreamInferResponse;
                         type ResponseStream = T::ModelStreamInferStream;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
@@ -1232,7 +1232,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                tonic::Streaming<crate::config::proto::ModelInferRequest>,
+                                tonic::Streaming<crate::ModelInferRequest>,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1274,9 +1274,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ModelConfigRequest,
+                        crate::ModelConfigRequest,
                     > for ModelConfigSvc<T> {
-                        type Response = crate::config::proto::ModelConfigResponse;
+                        type Response = crate::ModelConfigResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1284,7 +1284,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ModelConfigRequest,
+                                crate::ModelConfigRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1323,9 +1323,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::ModelStatisticsRequest,
+                        crate::ModelStatisticsRequest,
                     > for ModelStatisticsSvc<T> {
-                        type Response = crate::config::proto::ModelStatisticsResponse;
+                        type Response = crate::ModelStatisticsResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1333,7 +1333,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::ModelStatisticsRequest,
+                                crate::ModelStatisticsRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1375,9 +1375,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::RepositoryIndexRequest,
+                        crate::RepositoryIndexRequest,
                     > for RepositoryIndexSvc<T> {
-                        type Response = crate::config::proto::RepositoryIndexResponse;
+                        type Response = crate::RepositoryIndexResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1385,7 +1385,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::RepositoryIndexRequest,
+                                crate::RepositoryIndexRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1427,9 +1427,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::RepositoryModelLoadRequest,
+                        crate::RepositoryModelLoadRequest,
                     > for RepositoryModelLoadSvc<T> {
-                        type Response = crate::config::proto::RepositoryModelLoadResponse;
+                        type Response = crate::RepositoryModelLoadResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1437,7 +1437,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::RepositoryModelLoadRequest,
+                                crate::RepositoryModelLoadRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1479,9 +1479,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::RepositoryModelUnloadRequest,
+                        crate::RepositoryModelUnloadRequest,
                     > for RepositoryModelUnloadSvc<T> {
-                        type Response = crate::config::proto::RepositoryModelUnloadResponse;
+                        type Response = crate::RepositoryModelUnloadResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1489,7 +1489,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::RepositoryModelUnloadRequest,
+                                crate::RepositoryModelUnloadRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1533,9 +1533,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::SystemSharedMemoryStatusRequest,
+                        crate::SystemSharedMemoryStatusRequest,
                     > for SystemSharedMemoryStatusSvc<T> {
-                        type Response = crate::config::proto::SystemSharedMemoryStatusResponse;
+                        type Response = crate::SystemSharedMemoryStatusResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1543,7 +1543,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::SystemSharedMemoryStatusRequest,
+                                crate::SystemSharedMemoryStatusRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1587,9 +1587,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::SystemSharedMemoryRegisterRequest,
+                        crate::SystemSharedMemoryRegisterRequest,
                     > for SystemSharedMemoryRegisterSvc<T> {
-                        type Response = crate::config::proto::SystemSharedMemoryRegisterResponse;
+                        type Response = crate::SystemSharedMemoryRegisterResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1597,7 +1597,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::SystemSharedMemoryRegisterRequest,
+                                crate::SystemSharedMemoryRegisterRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1641,9 +1641,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::SystemSharedMemoryUnregisterRequest,
+                        crate::SystemSharedMemoryUnregisterRequest,
                     > for SystemSharedMemoryUnregisterSvc<T> {
-                        type Response = crate::config::proto::SystemSharedMemoryUnregisterResponse;
+                        type Response = crate::SystemSharedMemoryUnregisterResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1651,7 +1651,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::SystemSharedMemoryUnregisterRequest,
+                                crate::SystemSharedMemoryUnregisterRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1695,9 +1695,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::CudaSharedMemoryStatusRequest,
+                        crate::CudaSharedMemoryStatusRequest,
                     > for CudaSharedMemoryStatusSvc<T> {
-                        type Response = crate::config::proto::CudaSharedMemoryStatusResponse;
+                        type Response = crate::CudaSharedMemoryStatusResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1705,7 +1705,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::CudaSharedMemoryStatusRequest,
+                                crate::CudaSharedMemoryStatusRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1749,9 +1749,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::CudaSharedMemoryRegisterRequest,
+                        crate::CudaSharedMemoryRegisterRequest,
                     > for CudaSharedMemoryRegisterSvc<T> {
-                        type Response = crate::config::proto::CudaSharedMemoryRegisterResponse;
+                        type Response = crate::CudaSharedMemoryRegisterResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1759,7 +1759,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::CudaSharedMemoryRegisterRequest,
+                                crate::CudaSharedMemoryRegisterRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1803,9 +1803,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::CudaSharedMemoryUnregisterRequest,
+                        crate::CudaSharedMemoryUnregisterRequest,
                     > for CudaSharedMemoryUnregisterSvc<T> {
-                        type Response = crate::config::proto::CudaSharedMemoryUnregisterResponse;
+                        type Response = crate::CudaSharedMemoryUnregisterResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1813,7 +1813,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::CudaSharedMemoryUnregisterRequest,
+                                crate::CudaSharedMemoryUnregisterRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1855,9 +1855,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::TraceSettingRequest,
+                        crate::TraceSettingRequest,
                     > for TraceSettingSvc<T> {
-                        type Response = crate::config::proto::TraceSettingResponse;
+                        type Response = crate::TraceSettingResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1865,7 +1865,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::TraceSettingRequest,
+                                crate::TraceSettingRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -1904,9 +1904,9 @@ pub mod grpc_inference_service_server {
                     impl<
                         T: GrpcInferenceService,
                     > tonic::server::UnaryService<
-                        crate::config::proto::LogSettingsRequest,
+                        crate::LogSettingsRequest,
                     > for LogSettingsSvc<T> {
-                        type Response = crate::config::proto::LogSettingsResponse;
+                        type Response = crate::LogSettingsResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1914,7 +1914,7 @@ pub mod grpc_inference_service_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                crate::config::proto::LogSettingsRequest,
+                                crate::LogSettingsRequest,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
