@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sequor_proto::service::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use sequor_proto::system_shared_memory_status_response::RegionStatus;
 use sequor_proto::{
-    self, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request, log_settings_response,
+    self as proto, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, log_settings_request,
+    log_settings_response,
 };
 use tonic::{Request, Response, Streaming};
 
