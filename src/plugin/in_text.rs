@@ -139,7 +139,7 @@ impl Guest<'_> {
         let world = resolve.select_world(&[package], Some(world)).unwrap();
         let mut module = wat::parse_str(self.module()).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-        let mut encoder = ComponentEncoder::default();
+        let encoder = ComponentEncoder::default();
         let mut component = encoder.validate(true).module(&module).unwrap().encode().unwrap();
         if let Some(manifest) = self.manifest {
             component.extend(section("sequor:plugin", manifest));

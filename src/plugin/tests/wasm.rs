@@ -295,7 +295,7 @@ fn types_that_are_not_the_contract_s_are_told() {
         .concat();
     let mut module = wat::parse_str(format!("(module {functions})")).unwrap();
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
-    let mut encoder = wit_component::ComponentEncoder::default();
+    let encoder = wit_component::ComponentEncoder::default();
     let component = encoder.module(&module).unwrap().encode().unwrap();
     let told = refused(&component).to_string();
     assert!(told.starts_with("x.wasm does not fit the contract 0.1.0: configure: "), "{told}");
