@@ -246,13 +246,9 @@ pub mod grpc_inference_service_client {
         /// Answers come in the order of the requests; a failed request does not close the stream.
         pub async fn model_stream_infer(
             &mut self,
-            request: impl tonic::IntoStreamingRequest<
-                Message = crate::ModelInferRequest,
-            >,
+            request: impl tonic::IntoStreamingRequest<Message = crate::ModelInferRequest>,
         ) -> std::result::Result<
-            tonic::Response<
-                tonic::codec::Streaming<crate::ModelStreamInferResponse>,
-            >,
+            tonic::Response<tonic::codec::Streaming<crate::ModelStreamInferResponse>>,
             tonic::Status,
         > {
             self.inner
@@ -302,9 +298,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn model_statistics(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::ModelStatisticsRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::ModelStatisticsRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::ModelStatisticsResponse>,
             tonic::Status,
@@ -330,9 +324,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn repository_index(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::RepositoryIndexRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::RepositoryIndexRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::RepositoryIndexResponse>,
             tonic::Status,
@@ -359,9 +351,7 @@ pub mod grpc_inference_service_client {
         /// Loads a model, or loads it again from what its files say now.
         pub async fn repository_model_load(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::RepositoryModelLoadRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::RepositoryModelLoadRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::RepositoryModelLoadResponse>,
             tonic::Status,
@@ -390,9 +380,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn repository_model_unload(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::RepositoryModelUnloadRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::RepositoryModelUnloadRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::RepositoryModelUnloadResponse>,
             tonic::Status,
@@ -421,9 +409,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn system_shared_memory_status(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::SystemSharedMemoryStatusRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::SystemSharedMemoryStatusRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryStatusResponse>,
             tonic::Status,
@@ -452,9 +438,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn system_shared_memory_register(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::SystemSharedMemoryRegisterRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::SystemSharedMemoryRegisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryRegisterResponse>,
             tonic::Status,
@@ -483,9 +467,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn system_shared_memory_unregister(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::SystemSharedMemoryUnregisterRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::SystemSharedMemoryUnregisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryUnregisterResponse>,
             tonic::Status,
@@ -514,9 +496,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn cuda_shared_memory_status(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::CudaSharedMemoryStatusRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::CudaSharedMemoryStatusRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::CudaSharedMemoryStatusResponse>,
             tonic::Status,
@@ -545,9 +525,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn cuda_shared_memory_register(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::CudaSharedMemoryRegisterRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::CudaSharedMemoryRegisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::CudaSharedMemoryRegisterResponse>,
             tonic::Status,
@@ -576,9 +554,7 @@ pub mod grpc_inference_service_client {
         }
         pub async fn cuda_shared_memory_unregister(
             &mut self,
-            request: impl tonic::IntoRequest<
-                crate::CudaSharedMemoryUnregisterRequest,
-            >,
+            request: impl tonic::IntoRequest<crate::CudaSharedMemoryUnregisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::CudaSharedMemoryUnregisterResponse>,
             tonic::Status,
@@ -729,9 +705,7 @@ pub mod grpc_inference_service_server {
         /// Answers come in the order of the requests; a failed request does not close the stream.
         async fn model_stream_infer(
             &self,
-            request: tonic::Request<
-                tonic::Streaming<crate::ModelInferRequest>,
-            >,
+            request: tonic::Request<tonic::Streaming<crate::ModelInferRequest>>,
         ) -> std::result::Result<
             tonic::Response<Self::ModelStreamInferStream>,
             tonic::Status,
@@ -774,27 +748,21 @@ pub mod grpc_inference_service_server {
         >;
         async fn system_shared_memory_status(
             &self,
-            request: tonic::Request<
-                crate::SystemSharedMemoryStatusRequest,
-            >,
+            request: tonic::Request<crate::SystemSharedMemoryStatusRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryStatusResponse>,
             tonic::Status,
         >;
         async fn system_shared_memory_register(
             &self,
-            request: tonic::Request<
-                crate::SystemSharedMemoryRegisterRequest,
-            >,
+            request: tonic::Request<crate::SystemSharedMemoryRegisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryRegisterResponse>,
             tonic::Status,
         >;
         async fn system_shared_memory_unregister(
             &self,
-            request: tonic::Request<
-                crate::SystemSharedMemoryUnregisterRequest,
-            >,
+            request: tonic::Request<crate::SystemSharedMemoryUnregisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::SystemSharedMemoryUnregisterResponse>,
             tonic::Status,
@@ -808,18 +776,14 @@ pub mod grpc_inference_service_server {
         >;
         async fn cuda_shared_memory_register(
             &self,
-            request: tonic::Request<
-                crate::CudaSharedMemoryRegisterRequest,
-            >,
+            request: tonic::Request<crate::CudaSharedMemoryRegisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::CudaSharedMemoryRegisterResponse>,
             tonic::Status,
         >;
         async fn cuda_shared_memory_unregister(
             &self,
-            request: tonic::Request<
-                crate::CudaSharedMemoryUnregisterRequest,
-            >,
+            request: tonic::Request<crate::CudaSharedMemoryUnregisterRequest>,
         ) -> std::result::Result<
             tonic::Response<crate::CudaSharedMemoryUnregisterResponse>,
             tonic::Status,
@@ -923,9 +887,8 @@ pub mod grpc_inference_service_server {
                     struct ServerLiveSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ServerLiveRequest,
-                    > for ServerLiveSvc<T> {
+                    > tonic::server::UnaryService<crate::ServerLiveRequest>
+                    for ServerLiveSvc<T> {
                         type Response = crate::ServerLiveResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -933,9 +896,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ServerLiveRequest,
-                            >,
+                            request: tonic::Request<crate::ServerLiveRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -972,9 +933,8 @@ pub mod grpc_inference_service_server {
                     struct ServerReadySvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ServerReadyRequest,
-                    > for ServerReadySvc<T> {
+                    > tonic::server::UnaryService<crate::ServerReadyRequest>
+                    for ServerReadySvc<T> {
                         type Response = crate::ServerReadyResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -982,9 +942,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ServerReadyRequest,
-                            >,
+                            request: tonic::Request<crate::ServerReadyRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1021,9 +979,8 @@ pub mod grpc_inference_service_server {
                     struct ModelReadySvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ModelReadyRequest,
-                    > for ModelReadySvc<T> {
+                    > tonic::server::UnaryService<crate::ModelReadyRequest>
+                    for ModelReadySvc<T> {
                         type Response = crate::ModelReadyResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1031,9 +988,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ModelReadyRequest,
-                            >,
+                            request: tonic::Request<crate::ModelReadyRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1070,9 +1025,8 @@ pub mod grpc_inference_service_server {
                     struct ServerMetadataSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ServerMetadataRequest,
-                    > for ServerMetadataSvc<T> {
+                    > tonic::server::UnaryService<crate::ServerMetadataRequest>
+                    for ServerMetadataSvc<T> {
                         type Response = crate::ServerMetadataResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1080,9 +1034,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ServerMetadataRequest,
-                            >,
+                            request: tonic::Request<crate::ServerMetadataRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1122,9 +1074,8 @@ pub mod grpc_inference_service_server {
                     struct ModelMetadataSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ModelMetadataRequest,
-                    > for ModelMetadataSvc<T> {
+                    > tonic::server::UnaryService<crate::ModelMetadataRequest>
+                    for ModelMetadataSvc<T> {
                         type Response = crate::ModelMetadataResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1132,9 +1083,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ModelMetadataRequest,
-                            >,
+                            request: tonic::Request<crate::ModelMetadataRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1171,9 +1120,8 @@ pub mod grpc_inference_service_server {
                     struct ModelInferSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ModelInferRequest,
-                    > for ModelInferSvc<T> {
+                    > tonic::server::UnaryService<crate::ModelInferRequest>
+                    for ModelInferSvc<T> {
                         type Response = crate::ModelInferResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1181,9 +1129,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ModelInferRequest,
-                            >,
+                            request: tonic::Request<crate::ModelInferRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1220,9 +1166,8 @@ pub mod grpc_inference_service_server {
                     struct ModelStreamInferSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::StreamingService<
-                        crate::ModelInferRequest,
-                    > for ModelStreamInferSvc<T> {
+                    > tonic::server::StreamingService<crate::ModelInferRequest>
+                    for ModelStreamInferSvc<T> {
                         type Response = crate::ModelStreamInferResponse;
                         type ResponseStream = T::ModelStreamInferStream;
                         type Future = BoxFuture<
@@ -1273,9 +1218,8 @@ pub mod grpc_inference_service_server {
                     struct ModelConfigSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ModelConfigRequest,
-                    > for ModelConfigSvc<T> {
+                    > tonic::server::UnaryService<crate::ModelConfigRequest>
+                    for ModelConfigSvc<T> {
                         type Response = crate::ModelConfigResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1283,9 +1227,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ModelConfigRequest,
-                            >,
+                            request: tonic::Request<crate::ModelConfigRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1322,9 +1264,8 @@ pub mod grpc_inference_service_server {
                     struct ModelStatisticsSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::ModelStatisticsRequest,
-                    > for ModelStatisticsSvc<T> {
+                    > tonic::server::UnaryService<crate::ModelStatisticsRequest>
+                    for ModelStatisticsSvc<T> {
                         type Response = crate::ModelStatisticsResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1332,9 +1273,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::ModelStatisticsRequest,
-                            >,
+                            request: tonic::Request<crate::ModelStatisticsRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1374,9 +1313,8 @@ pub mod grpc_inference_service_server {
                     struct RepositoryIndexSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::RepositoryIndexRequest,
-                    > for RepositoryIndexSvc<T> {
+                    > tonic::server::UnaryService<crate::RepositoryIndexRequest>
+                    for RepositoryIndexSvc<T> {
                         type Response = crate::RepositoryIndexResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1384,9 +1322,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::RepositoryIndexRequest,
-                            >,
+                            request: tonic::Request<crate::RepositoryIndexRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1426,9 +1362,8 @@ pub mod grpc_inference_service_server {
                     struct RepositoryModelLoadSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::RepositoryModelLoadRequest,
-                    > for RepositoryModelLoadSvc<T> {
+                    > tonic::server::UnaryService<crate::RepositoryModelLoadRequest>
+                    for RepositoryModelLoadSvc<T> {
                         type Response = crate::RepositoryModelLoadResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1436,9 +1371,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::RepositoryModelLoadRequest,
-                            >,
+                            request: tonic::Request<crate::RepositoryModelLoadRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1478,9 +1411,8 @@ pub mod grpc_inference_service_server {
                     struct RepositoryModelUnloadSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::RepositoryModelUnloadRequest,
-                    > for RepositoryModelUnloadSvc<T> {
+                    > tonic::server::UnaryService<crate::RepositoryModelUnloadRequest>
+                    for RepositoryModelUnloadSvc<T> {
                         type Response = crate::RepositoryModelUnloadResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1488,9 +1420,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::RepositoryModelUnloadRequest,
-                            >,
+                            request: tonic::Request<crate::RepositoryModelUnloadRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1532,9 +1462,8 @@ pub mod grpc_inference_service_server {
                     );
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::SystemSharedMemoryStatusRequest,
-                    > for SystemSharedMemoryStatusSvc<T> {
+                    > tonic::server::UnaryService<crate::SystemSharedMemoryStatusRequest>
+                    for SystemSharedMemoryStatusSvc<T> {
                         type Response = crate::SystemSharedMemoryStatusResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1694,9 +1623,8 @@ pub mod grpc_inference_service_server {
                     );
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::CudaSharedMemoryStatusRequest,
-                    > for CudaSharedMemoryStatusSvc<T> {
+                    > tonic::server::UnaryService<crate::CudaSharedMemoryStatusRequest>
+                    for CudaSharedMemoryStatusSvc<T> {
                         type Response = crate::CudaSharedMemoryStatusResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1704,9 +1632,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::CudaSharedMemoryStatusRequest,
-                            >,
+                            request: tonic::Request<crate::CudaSharedMemoryStatusRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1748,9 +1674,8 @@ pub mod grpc_inference_service_server {
                     );
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::CudaSharedMemoryRegisterRequest,
-                    > for CudaSharedMemoryRegisterSvc<T> {
+                    > tonic::server::UnaryService<crate::CudaSharedMemoryRegisterRequest>
+                    for CudaSharedMemoryRegisterSvc<T> {
                         type Response = crate::CudaSharedMemoryRegisterResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1854,9 +1779,8 @@ pub mod grpc_inference_service_server {
                     struct TraceSettingSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::TraceSettingRequest,
-                    > for TraceSettingSvc<T> {
+                    > tonic::server::UnaryService<crate::TraceSettingRequest>
+                    for TraceSettingSvc<T> {
                         type Response = crate::TraceSettingResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1864,9 +1788,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::TraceSettingRequest,
-                            >,
+                            request: tonic::Request<crate::TraceSettingRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
@@ -1903,9 +1825,8 @@ pub mod grpc_inference_service_server {
                     struct LogSettingsSvc<T: GrpcInferenceService>(pub Arc<T>);
                     impl<
                         T: GrpcInferenceService,
-                    > tonic::server::UnaryService<
-                        crate::LogSettingsRequest,
-                    > for LogSettingsSvc<T> {
+                    > tonic::server::UnaryService<crate::LogSettingsRequest>
+                    for LogSettingsSvc<T> {
                         type Response = crate::LogSettingsResponse;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
@@ -1913,9 +1834,7 @@ pub mod grpc_inference_service_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<
-                                crate::LogSettingsRequest,
-                            >,
+                            request: tonic::Request<crate::LogSettingsRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
