@@ -44,6 +44,11 @@ impl Buffer {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn address_for_tests(&self) -> u64 {
+        self.address
+    }
+
     /// Where it starts.
     pub(super) fn address(&self) -> u64 {
         self.address
@@ -70,7 +75,12 @@ impl Buffer {
         let mut bytes = vec![0; len];
         // SAFETY: the buffer has so many bytes there, and nothing writes them before the wait; the vector outlives it.
         unsafe { self.device.download(address, bytes.as_mut_ptr() as u64, len) }?;
-        self.device.wait(self.device.mark()?)?;
+        let waited = self.device.mark().and_then(|mark| self.device.wait(mark));
+        if let Err(error) = waited {
+            // The device may still write there.
+            bytes.leak();
+            return Err(error);
+        }
         Ok(bytes)
     }
 

@@ -6,7 +6,7 @@
 //! - [`span`]: borrowed memory, as backends take and give it · `owned`: memory of theirs, kept.
 //! - [`buffer`]: memory of ours · `copy`: a piece of it · [`moves`]: rows between such buffers, checked · [`formula`]: what a move does to each of its bytes.
 //! - [`host`]: the host's own memory · [`cuda`]: that of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
-//! - [`pool`]: host memory for answers, used again and again.
+//! - [`pool`]: host memory for answers, used again and again · [`unfinished`]: host memory of a device that failed.
 //! - [`trim`]: gives back what was needed once.
 
 mod buffer;
@@ -20,6 +20,7 @@ mod pool;
 mod span;
 pub mod stand_in;
 mod trim;
+mod unfinished;
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use owned::Owned;
 pub use pool::{Pool, Pooled};
 pub use span::{Span, SpanMut};
 pub use trim::trim;
+pub use unfinished::Unfinished;
 
 /// Where memory lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -24,6 +24,7 @@ struct Counts {
     waits: AtomicU64,
     launches: AtomicU64,
     copied: AtomicU64,
+    staged: AtomicUsize,
     broken: AtomicBool,
     gate: Gate,
 }
@@ -37,6 +38,7 @@ impl StandIns {
                 waits: AtomicU64::new(0),
                 launches: AtomicU64::new(0),
                 copied: AtomicU64::new(0),
+                staged: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
                 gate: Gate::default(),
             })
@@ -64,10 +66,20 @@ impl StandIns {
         self.0.iter().map(|c| c.used.load(Ordering::Relaxed)).sum()
     }
 
+    /// Bytes of host memory that they write to and read from, over all.
+    pub fn staged(&self) -> usize {
+        self.0.iter().map(|c| c.staged.load(Ordering::Relaxed)).sum()
+    }
+
     /// From now on every wait fails.
     pub fn break_down(&self) {
         self.0.iter().for_each(|c| c.broken.store(true, Ordering::Relaxed));
         self.go_on();
+    }
+
+    /// Waits succeed again.
+    pub fn mend(&self) {
+        self.0.iter().for_each(|c| c.broken.store(false, Ordering::Relaxed));
     }
 
     /// From now on nobody's wait ends before [`StandIns::finish`] or [`StandIns::go_on`].
@@ -309,7 +321,7 @@ impl Device for StandIn {
     }
 
     fn staging(&self) -> Option<Arc<dyn Device>> {
-        Some(Arc::new(Host))
+        Some(Arc::new(Staged(Arc::clone(&self.counts))))
     }
 
     fn reading(&self) -> Option<Reading> {
@@ -320,5 +332,49 @@ impl Device for StandIn {
 
     fn stream(&self) -> Option<u64> {
         Some(Arc::as_ptr(&self.work) as u64)
+    }
+}
+
+/// Host memory that a stand-in writes to and reads from, counted.
+#[derive(Debug)]
+struct Staged(Arc<Counts>);
+
+impl Device for Staged {
+    fn place(&self) -> Place {
+        Place::Host
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
+        self.0.staged.fetch_add(bytes, Ordering::Relaxed);
+        Host.allocate(bytes)
+    }
+
+    unsafe fn release(&self, address: u64, bytes: usize) {
+        self.0.staged.fetch_sub(bytes, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { Host.release(address, bytes) };
+    }
+
+    unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.run(sets, rows) }
+    }
+
+    unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.upload(from, to, len) }
+    }
+
+    unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.download(from, to, len) }
+    }
+
+    fn mark(&self) -> Result<Mark, DeviceError> {
+        Host.mark()
+    }
+
+    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+        Host.wait(mark)
     }
 }
