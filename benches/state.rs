@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::device::{Device, Host};
-use sequor::state::{Initial, StateSpec, Store};
-use sequor_core::{DataType, Dims, Shape};
+use sequor::state::budget::Budget;
+use sequor::state::{ChunkCache, Initial, StateSpec, Store};
+use sequor_core::{DataType, Dims, Shape, Time};
 
 const SLOTS: u32 = 1024;
 const BATCH: usize = 64;
@@ -69,7 +70,8 @@ fn spec(row: usize, axis: usize) -> StateSpec {
 
 fn store(spec: StateSpec, slots: u32, sided: bool) -> Store {
     let device: Arc<dyn Device> = Arc::new(Host);
-    let mut store = Store::new(&device, vec![spec], slots, sided).expect("memory");
+    let cache = ChunkCache::new(Budget::new(u64::MAX), || Time(0));
+    let mut store = Store::new(&device, vec![spec], slots, sided, cache).expect("memory");
     for slot in 0..slots {
         store.init(slot).expect("a slot");
     }

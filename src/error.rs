@@ -182,6 +182,14 @@ pub enum LoadError {
     File { path: PathBuf, what: String },
 }
 
+/// A file of a model that is not used as its author meant it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadWarning {
+    pub path: PathBuf,
+    /// What is wrong, and what Sequor does instead.
+    pub what: String,
+}
+
 /// A place in a file. Lines and columns count from 1; 0 is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct At {

@@ -5,6 +5,8 @@
 
 mod dry_run;
 mod finding;
+mod rows;
+mod sample;
 
 use std::path::{Path, PathBuf};
 
@@ -128,7 +130,7 @@ fn model(
                 for version in versions {
                     let place =
                         if alone { status.name.clone() } else { format!("{}/{}", status.name, version.version) };
-                    good(&repository, &metrics, &status.name, &place, version, settings, report)?;
+                    good(&repository, &metrics, &status.name, (&place, base), version, settings, report)?;
                 }
             }
         }
@@ -160,7 +162,7 @@ fn good(
     repository: &Repository,
     metrics: &Metrics,
     name: &str,
-    place: &str,
+    (place, base): (&str, &Path),
     version: ReadyVersion,
     settings: &Settings,
     report: &mut Report,
@@ -169,6 +171,9 @@ fn good(
     if let Some(limit) = settings.limits.state.filter(|limit| full > *limit) {
         let what = format!("{} of state when all slots are taken; limits.state is {}", human(full), human(limit));
         report.push(Finding::note(place.to_owned(), code::NOTE_MEMORY, what));
+    }
+    for warning in &version.warnings {
+        report.push(Finding::warning(base, warning));
     }
     let counts = metrics.model(name, version.version);
     let run = dry_run::run(repository, name, &version, &counts);

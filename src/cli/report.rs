@@ -47,7 +47,7 @@ pub(super) fn models(repository: &Repository) -> String {
 }
 
 fn ready(status: &ModelStatus, version: &ReadyVersion, limit: u64) -> String {
-    let ReadyVersion { version, strategy, instances, slots, state_bytes, on } = version.clone();
+    let ReadyVersion { version, strategy, instances, slots, state_bytes, on, .. } = version.clone();
     let on = on.map(|on| format!(" on {on}")).unwrap_or_default();
     let took = seconds(status.took);
     let name = &status.name;

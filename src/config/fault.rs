@@ -56,6 +56,8 @@ pub mod code {
     pub const NOTE_MEMORY: &str = "N-MEMORY";
     /// What a sample gives depends on what else is in its batch.
     pub const NOTE_BATCH: &str = "N-BATCH";
+    /// A first value of a state that is not used as it is written.
+    pub const NOTE_INITIAL: &str = "N-INITIAL";
 }
 
 /// `config.pbtxt:24:5: what`.

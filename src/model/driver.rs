@@ -11,6 +11,7 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
+use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
 use crate::telemetry::Recorder;
 
@@ -37,6 +38,7 @@ pub(super) struct Model {
     clock: Clock,
     timer: Timer,
     budget: Budget,
+    chunk_cache: ChunkCache,
     /// The soonest time the timer knows of, in the clock's nanoseconds.
     armed: AtomicU64,
     /// Ids for sequences whose START came without one.
@@ -50,7 +52,7 @@ impl Model {
         name: String,
         clock: Clock,
         timer: Timer,
-        budget: Budget,
+        (budget, chunk_cache): (Budget, ChunkCache),
         first_id: u64,
         recorder: Option<Recorder>,
     ) -> Model {
@@ -62,6 +64,7 @@ impl Model {
             clock,
             timer,
             budget,
+            chunk_cache,
             armed: AtomicU64::new(Time::NEVER.0),
             fresh_ids: AtomicU64::new(first_id),
         }
@@ -195,6 +198,8 @@ impl Model {
         let req = table.submit(now, Box::new(job), submit);
         let actions = self.settle(&mut table);
         drop(table);
+        // A sequence that starts may leave less room for freed memory.
+        self.chunk_cache.trim();
         self.act(actions, now);
         Ok(req)
     }

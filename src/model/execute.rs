@@ -9,7 +9,7 @@ use crate::backend::{Context, Fetch, Graph};
 use crate::batch::outputs::Cut;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output, reshaped};
-use crate::device::{Device, DeviceError, Mark};
+use crate::device::{Device, DeviceError, Mark, Unfinished};
 use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
@@ -32,8 +32,22 @@ pub(super) struct Executor {
     lost: Arc<Lost>,
 }
 
-/// What the device said when it failed in the midst of its work. What the slots hold then is nobody's state any more.
-type Lost = OnceLock<DeviceError>;
+/// What is known of a device that failed in the midst of its work. The slots of this instance then hold no sequence's state any more.
+#[derive(Debug)]
+struct Lost {
+    /// The first error, which says more than those that follow from it.
+    error: OnceLock<DeviceError>,
+    /// Outputs that it may still write.
+    memory: Unfinished,
+}
+
+impl Lost {
+    /// Notes that the device failed, and keeps what it may still write.
+    fn lose(&self, error: &DeviceError, held: RunMemory) {
+        let _ = self.error.set(error.clone());
+        self.memory.keep(held);
+    }
+}
 
 /// A run that was asked for: what is left to do when the device has done it.
 #[derive(Debug)]
@@ -52,12 +66,13 @@ pub(super) struct Submitted {
 
 impl Executor {
     pub(super) fn new(load: Arc<Loaded>, placement: Placement, slots: u32, sided: bool) -> Result<Executor, RunError> {
-        let Placement { graph, device, pool, gpu } = placement;
-        let store = Store::new(&device, load.states.clone(), slots, sided)?;
+        let Placement { graph, device, pool, chunk_cache, gpu } = placement;
+        let store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache)?;
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
-        let (slots, lost) = (Slots::new(store, gpu), Arc::default());
+        let memory = Unfinished::new(Arc::clone(&device));
+        let (slots, lost) = (Slots::new(store, gpu), Arc::new(Lost { error: OnceLock::new(), memory }));
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
     }
 
@@ -84,7 +99,7 @@ impl Executor {
         batch: &[Option<Work>],
         times: &mut RunTimes,
     ) -> Result<Submitted, RunError> {
-        if let Some(error) = self.lost.get() {
+        if let Some(error) = self.lost.error.get() {
             return Err(error.clone().into());
         }
         let mut held = RunMemory::default();
@@ -97,8 +112,10 @@ impl Executor {
         match asked {
             Ok(rows) => self.submitted(batch, rows, held),
             Err(error) => {
-                // What was asked for is over before anything of it is used again. If not even that can be had, nothing will be.
-                let _ = self.device.mark().and_then(|mark| self.device.wait(mark));
+                // What was asked for is over before anything of it is used again.
+                if let Err(failed) = self.device.mark().and_then(|mark| self.device.wait(mark)) {
+                    self.lost.lose(&failed, held);
+                }
                 Err(error)
             }
         }
@@ -110,8 +127,14 @@ impl Executor {
         rows: Vec<Option<StateNow>>,
         held: RunMemory,
     ) -> Result<Submitted, RunError> {
-        // Without a mark nobody learns when its states are there: they are as good as lost.
-        let mark = self.device.mark().inspect_err(|error| lose(&self.lost, error))?;
+        let mark = match self.device.mark() {
+            Ok(mark) => mark,
+            // Without a mark it never becomes known when the states are there.
+            Err(error) => {
+                self.lost.lose(&error, held);
+                return Err(error.into());
+            }
+        };
         let (load, device, lost) = (Arc::clone(&self.load), Arc::clone(&self.device), Arc::clone(&self.lost));
         Ok(Submitted { load, device, lost, mark, rows, size: RunSize::of(batch), held })
     }
@@ -222,19 +245,17 @@ impl Submitted {
     pub(super) fn wait(self, times: &mut RunTimes) -> Result<Vec<Outcome>, RunError> {
         let asked = Instant::now();
         let Submitted { load, device, lost, mark, rows, size: _, held } = self;
-        let waited = device.wait(mark).inspect_err(|error| lose(&lost, error));
+        let waited = device.wait(mark);
         let done = Instant::now();
         times.run += done - asked;
-        waited?;
+        if let Err(error) = waited {
+            lost.lose(&error, held);
+            return Err(error.into());
+        }
         let outcomes = outcomes(&load.settings, rows, held.cuts);
         times.state_out += done.elapsed();
         Ok(outcomes)
     }
-}
-
-fn lose(lost: &Lost, error: &DeviceError) {
-    // The first that was said tells more than what follows from it.
-    let _ = lost.set(error.clone());
 }
 
 fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, cuts: Vec<Cut>) -> Vec<Outcome> {

@@ -14,11 +14,12 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::{
     InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
 };
-use crate::error::{Failure, LoadError, Refused};
+use crate::error::{Failure, LoadError, LoadWarning, Refused};
 use crate::plugin::texts::Texts;
 use crate::plugin::{Attachment, LoadLink};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::{InlineGate, ModelMetrics};
+use crate::tensor::rows;
 
 use super::handle::Handle;
 use super::mailbox::Mailbox;
@@ -54,6 +55,8 @@ pub(super) struct Loaded {
     pub(super) attachment: ArcSwapOption<Attachment>,
     /// Where plug-ins reach it, once one was to.
     pub(super) link: OnceLock<Arc<LoadLink>>,
+    /// What is wrong with its files although it is served.
+    pub(super) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
     /// It takes no new sequences any more.
@@ -73,7 +76,11 @@ impl Loaded {
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
-        let states = states.iter().map(|s| state_spec(s, batching)).collect::<Result<Vec<_>, _>>()?;
+        let mut warnings = Vec::new();
+        let states = states.iter().map(|s| state_spec(s, batching, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
+        for LoadWarning { path, what } in &warnings {
+            tracing::warn!(model = settings.name, version, file = %path.display(), "{what}");
+        }
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
         let instances = usize::from(settings.instances.max(1));
@@ -82,6 +89,7 @@ impl Loaded {
             version,
             wiring,
             states,
+            warnings,
             metadata,
             metrics,
             handles: OnceLock::new(),
@@ -128,6 +136,15 @@ impl Loaded {
     /// Bytes a sequence holds.
     pub(super) fn state_bytes(&self) -> u64 {
         self.states.iter().map(StateSpec::bytes).sum()
+    }
+
+    /// What `[sequence] rows` is for a `direct` model.
+    pub(super) fn rows(&self) -> Option<&'static str> {
+        let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return None };
+        match sequence.strategy {
+            SequenceStrategy::Direct { compact, .. } => Some(if compact { "compact" } else { "fixed" }),
+            SequenceStrategy::Oldest { .. } => None,
+        }
     }
 
     /// Whether a row's place in the batch is its slot's.
@@ -251,18 +268,10 @@ fn strategy(settings: &ModelSettings) -> Strategy {
     }
 }
 
-fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadError> {
+fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarning>) -> Result<StateSpec, LoadError> {
     let data = match &state.initial.data {
         InitialData::Zero => None,
-        InitialData::File(path) => {
-            let mut bytes =
-                fs_err::read(path).map_err(|e| LoadError::File { path: path.clone(), what: e.to_string() })?;
-            if let Some(size) = state.dtype.size() {
-                let elements = state.initial.shape.elements().and_then(|n| usize::try_from(n).ok());
-                bytes.truncate(elements.unwrap_or(usize::MAX).saturating_mul(size));
-            }
-            Some(Arc::from(bytes))
-        }
+        InitialData::File(path) => first_value(state, path, warnings)?,
     };
     Ok(StateSpec {
         input: state.input.clone(),
@@ -274,6 +283,32 @@ fn state_spec(state: &StateSettings, batching: bool) -> Result<StateSpec, LoadEr
         initial: Initial { shape: state.initial.shape.clone(), data },
         same_buffer: state.same_buffer,
     })
+}
+
+/// The first value of a state that a file gives. A longer file is cut; texts that are not in the BYTES layout are replaced by empty ones.
+fn first_value(
+    state: &StateSettings,
+    path: &Path,
+    warnings: &mut Vec<LoadWarning>,
+) -> Result<Option<Arc<[u8]>>, LoadError> {
+    let mut bytes = fs_err::read(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
+    let elements = state.initial.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let len = match state.dtype.size() {
+        Some(size) => elements.saturating_mul(size),
+        None => match rows::texts_len(&bytes, elements) {
+            Ok(len) => len,
+            Err(why) => {
+                let input = &state.input;
+                let what = format!(
+                    "the data_file of state '{input}' is not in the BYTES layout, so its sequences start with empty texts: {why}"
+                );
+                warnings.push(LoadWarning { path: path.to_owned(), what });
+                return Ok(None);
+            }
+        },
+    };
+    bytes.truncate(len);
+    Ok(Some(Arc::from(bytes)))
 }
 
 fn labels(path: Option<&Path>) -> Result<Option<Arc<[String]>>, LoadError> {

@@ -129,8 +129,9 @@ impl Repository {
         });
         let shared = &self.0;
         let model = model.unwrap_or_else(|| {
-            let (clock, timer, budget) = (shared.clock.clone(), shared.timer.clone(), shared.budget.clone());
-            Arc::new(Model::new(name.to_owned(), clock, timer, budget, first_id(), shared.recorder.get().cloned()))
+            let (clock, timer) = (shared.clock.clone(), shared.timer.clone());
+            let memory = (shared.budget.clone(), shared.chunk_cache.clone());
+            Arc::new(Model::new(name.to_owned(), clock, timer, memory, first_id(), shared.recorder.get().cloned()))
         });
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
@@ -306,6 +307,8 @@ fn ready(load: &Loaded) -> ReadyVersion {
         instances: spec.instances,
         slots: spec.slots() * u32::from(spec.instances),
         state_bytes: load.state_bytes(),
+        rows: load.rows(),
+        warnings: load.warnings.clone(),
         on: placement::told(&load.settings.processors, &load.auto),
     }
 }

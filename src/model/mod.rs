@@ -82,6 +82,7 @@ mod table;
 #[cfg(not(feature = "shuttle"))]
 mod tests;
 mod timer;
+mod upkeep;
 mod usage;
 mod wakeups;
 mod work;

@@ -7,6 +7,7 @@ use crate::backend::Graph;
 use crate::config::model::place::Auto;
 use crate::config::model::settings::Processor;
 use crate::device::{Device, Pool};
+use crate::state::ChunkCache;
 use crate::telemetry::GpuMetrics;
 
 /// An instance's place and means.
@@ -16,6 +17,8 @@ pub(super) struct Placement {
     pub(super) device: Arc<dyn Device>,
     /// Memory for answers, of the host.
     pub(super) pool: Pool,
+    /// Memory for states that ended sequences no longer need.
+    pub(super) chunk_cache: ChunkCache,
     /// Of the GPU, if it is one.
     pub(super) gpu: Option<GpuMetrics>,
 }

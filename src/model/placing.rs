@@ -94,7 +94,8 @@ impl Repository {
                 Arc::clone(shared.insert(graph))
             }
         };
-        Ok(Placement { graph, device: Arc::new(Host), pool: self.0.pool.clone(), gpu: None })
+        let chunk_cache = self.0.chunk_cache.clone();
+        Ok(Placement { graph, device: Arc::new(Host), pool: self.0.pool.clone(), chunk_cache, gpu: None })
     }
 
     fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
@@ -105,6 +106,6 @@ impl Repository {
             None => self.0.pool.clone(),
         };
         let gpu = Some(self.note(ordinal, &device)?);
-        Ok(Placement { graph, device, pool, gpu })
+        Ok(Placement { graph, device, pool, chunk_cache: self.0.chunk_cache.clone(), gpu })
     }
 }

@@ -15,8 +15,9 @@ use crate::backend::{Backend, LoadOptions};
 use crate::config::model;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
-use crate::error::{Failure, Invalid, LoadError, NotServed};
+use crate::error::{Failure, Invalid, LoadError, LoadWarning, NotServed};
 use crate::plugin::Registry;
+use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::{Metrics, Recorder, Statistics};
 
@@ -29,6 +30,7 @@ use super::loaded::Loaded;
 use super::scheduler_choice::SchedulerChoice;
 use super::state_transfer::TransferError;
 use super::timer::Timer;
+use super::upkeep::Upkeep;
 use super::{InferRequest, Metadata, Pending, placement, sync};
 
 /// How models are to be loaded.
@@ -80,6 +82,7 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) timer: Timer,
     pub(super) budget: Budget,
+    pub(super) chunk_cache: ChunkCache,
     pub(super) pool: Pool,
     pub(super) models: RwLock<BTreeMap<String, Entry>>,
     pub(super) control: OnceLock<Control>,
@@ -162,6 +165,10 @@ pub struct ReadyVersion {
     pub slots: u32,
     /// Bytes of state a sequence holds.
     pub state_bytes: u64,
+    /// `fixed` or `compact`, for `direct`.
+    pub rows: Option<&'static str>,
+    /// What is wrong with its files although it is served.
+    pub warnings: Vec<LoadWarning>,
     /// Where its instances run, if that is not just the CPU: `GPU 0`, `GPU 0 1 and CPU`, `CPU: ` and why not on a GPU.
     pub on: Option<String>,
 }
@@ -187,12 +194,16 @@ pub struct Served {
 impl Repository {
     pub fn new(backend: Arc<dyn Backend>, options: Options, metrics: Metrics) -> std::io::Result<Repository> {
         let clock = options.clock.clone();
+        let budget = Budget::new(options.state_limit);
+        let reads = clock.clone();
+        let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
         let shared = Shared {
             backend,
             metrics,
-            timer: Timer::start(clock.clone())?,
+            timer: Timer::start(clock.clone(), Upkeep::new(chunk_cache.clone()))?,
             clock,
-            budget: Budget::new(options.state_limit),
+            budget,
+            chunk_cache,
             pool: Pool::new(options.reply_pool),
             models: RwLock::default(),
             threads: Mutex::default(),
@@ -313,6 +324,11 @@ impl Repository {
     /// Bytes of state that live sequences hold, and the limit.
     pub fn state_bytes(&self) -> (u64, u64) {
         (self.0.budget.used(), self.0.budget.limit())
+    }
+
+    /// Does the upkeep of memory that the timer's thread will do after this time.
+    pub fn upkeep_after(&self, span: Duration) {
+        Upkeep::new(self.0.chunk_cache.clone()).run(self.0.clock.now() + span);
     }
 
     /// Brings the gauges of all models up to date, before they are shown.

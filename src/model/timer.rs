@@ -1,4 +1,4 @@
-//! One thread that wakes every model's core when something is due.
+//! One thread that wakes every model's core when something is due, and does the server's upkeep of memory once a second.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use sequor_core::Time;
 
 use super::clock::Clock;
+use super::upkeep::Upkeep;
 
 /// Whoever does what has come due.
 pub(super) trait Tick: Debug + Send + Sync {
@@ -35,16 +36,16 @@ struct Queue {
 
 impl Timer {
     #[cfg(feature = "shuttle")]
-    pub(super) fn start(_: Clock) -> std::io::Result<Timer> {
+    pub(super) fn start(_: Clock, _: Upkeep) -> std::io::Result<Timer> {
         // Ticks come from the test.
         Ok(Timer(Arc::default()))
     }
 
     #[cfg(not(feature = "shuttle"))]
-    pub(super) fn start(clock: Clock) -> std::io::Result<Timer> {
+    pub(super) fn start(clock: Clock, upkeep: Upkeep) -> std::io::Result<Timer> {
         let shared = Arc::new(Shared::default());
         let weak = Arc::downgrade(&shared);
-        std::thread::Builder::new().name("sequor-timer".to_owned()).spawn(move || run(&clock, &weak))?;
+        std::thread::Builder::new().name("sequor-timer".to_owned()).spawn(move || run(&clock, &weak, upkeep))?;
         Ok(Timer(shared))
     }
 
@@ -71,8 +72,9 @@ impl Drop for Shared {
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(not(feature = "shuttle"))]
-fn run(clock: &Clock, shared: &Weak<Shared>) {
+fn run(clock: &Clock, shared: &Weak<Shared>, mut upkeep: Upkeep) {
     while let Some(shared) = shared.upgrade() {
+        upkeep.run(clock.now());
         let mut queue = shared.queue.lock();
         let now = clock.now();
         let mut ticks = Vec::new();

@@ -5,7 +5,7 @@
 //!
 //! - [`spec`]: what a state looks like.
 //! - [`way`]: the cheapest way to give a batch its states, as a pure function.
-//! - [`arena`]: states of a fixed size, in chunks of slots.
+//! - [`arena`]: states of a fixed size, in chunks of slots · [`chunk_cache`]: freed chunks, kept for a while.
 //! - [`loose`]: states whose size changes, each in memory of its own, on the host · [`growing`]: the same on an accelerator.
 //! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
 //! - [`snapshot`]: a sequence's states as a `.safetensors` file.
@@ -13,6 +13,7 @@
 
 mod arena;
 pub mod budget;
+mod chunk_cache;
 mod commit;
 mod error;
 mod growing;
@@ -25,6 +26,7 @@ mod store;
 mod tests;
 mod way;
 
+pub use chunk_cache::ChunkCache;
 pub use error::StateError;
 pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};

@@ -49,19 +49,20 @@ impl Store {
         let way = choose(&rows, &self.slots, self.terms);
         self.shape_batch(&rows)?;
         match &way {
-            Way::InPlace { side, carry, .. } => self.carry(&rows, *side, carry)?,
+            Way::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
             Way::Moved => self.gather(&rows)?,
         }
         Ok(Bound { rows, way })
     }
 
-    /// Copies the rows that lie on the other side, and writes first states where the run will read them.
-    fn carry(&mut self, rows: &[Option<u32>], side: u8, carry: &[u32]) -> Result<(), StateError> {
+    /// Copies the rows that lie on the other side, and writes first states, and zeros for padding rows, where the run will read them.
+    fn carry(&mut self, rows: &[Option<u32>], first: u32, side: u8, carry: &[u32]) -> Result<(), StateError> {
         let (arena, slots) = (&self.arena, &self.slots);
         let fresh = || rows.iter().flatten().copied().filter(|slot| view_of(slots, *slot).fresh);
+        let cleared = stale_padding(rows, first, side, slots, &self.stale);
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for state in &self.states {
-            let Kind::Fixed { index, layout, first, .. } = &state.kind else { continue };
+            let Kind::Fixed { index, layout, first: initial, .. } = &state.kind else { continue };
             moves.set(layout.as_kept())?;
             for slot in carry {
                 let from = arena.spot(*index, *slot, 1 - side);
@@ -71,13 +72,23 @@ impl Store {
             }
             for slot in fresh() {
                 if let Some(to) = arena.spot(*index, slot, side) {
-                    moves.row(first.as_ref().map(|first| Spot::of(first, 0)), to)?;
+                    moves.row(initial.as_ref().map(|initial| Spot::of(initial, 0)), to)?;
+                }
+            }
+            for slot in &cleared {
+                if let Some(to) = arena.spot(*index, *slot, side) {
+                    moves.row(None, to)?;
                 }
             }
         }
         gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;
         self.copied += carry.len() as u64;
+        for slot in cleared {
+            if let Some(sides) = self.stale.get_mut(slot as usize) {
+                *sides &= !(1 << side);
+            }
+        }
         for slot in carry {
             self.change(*slot, |view| view.side = side);
         }
@@ -94,12 +105,7 @@ impl Store {
     /// Copies the rows of the batch into the buffers that the run reads.
     pub(super) fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
         let count = rows.len();
-        for state in &mut self.states {
-            if let Kind::Fixed { layout, given, taken, .. } = &mut state.kind {
-                given.ensure(layout.row().saturating_mul(count))?;
-                taken.ensure(layout.row().saturating_mul(count))?;
-            }
-        }
+        self.ensure_batch_buffers(count, true)?;
         let (arena, slots) = (&self.arena, &self.slots);
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for state in &self.states {
@@ -253,16 +259,23 @@ impl Store {
         }
     }
 
-    /// Makes room for what a run in place will scatter. Called before [`Store::output`].
+    /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
     pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
-        let count = bound.rows.len();
-        for state in &mut self.states {
-            if let Kind::Fixed { layout, taken, .. } = &mut state.kind {
-                taken.ensure(layout.row().saturating_mul(count))?;
-            }
+        if self.terms.sides < 2 && matches!(bound.way, Way::InPlace { .. }) {
+            self.ensure_batch_buffers(bound.rows.len(), false)?;
         }
         Ok(())
     }
+}
+
+/// The padding rows whose slot has no state, and holds on this side what an earlier sequence left there.
+fn stale_padding(rows: &[Option<u32>], first: u32, side: u8, slots: &[SlotView], stale: &[u8]) -> Vec<u32> {
+    let padding = (first..).zip(rows).filter(|(_, row)| row.is_none()).map(|(slot, _)| slot);
+    let is_stale = |slot: &u32| {
+        let view = view_of(slots, *slot);
+        (!view.live || view.fresh) && stale.get(*slot as usize).is_some_and(|sides| sides & (1 << side) != 0)
+    };
+    padding.filter(is_stale).collect()
 }
 
 fn gather_growing<'a>(states: &'a [State], rows: &[Option<u32>], moves: &mut Moves<'a>) -> Result<(), DeviceError> {

@@ -7,11 +7,15 @@ use sequor_core::Shape;
 use crate::device::{Buffer, Device, DeviceError, Lay, Moves, Owned, Place, Scratch, Spot};
 
 use super::arena::Arena;
+use super::chunk_cache::{ChunkCache, ChunkMemory};
 use super::error::StateError;
 use super::growing::{self, Growing};
 use super::loose::Loose;
 use super::spec::{Layout, StateSpec};
 use super::way::{SlotView, Terms};
+
+/// Smaller buffers of a batch are not worth releasing.
+const LARGE: usize = 256 << 10;
 
 /// The states of the slots of one instance. Belongs to whoever is that instance.
 #[derive(Debug)]
@@ -20,7 +24,11 @@ pub struct Store {
     pub(super) states: Vec<State>,
     pub(super) arena: Arena,
     pub(super) slots: Vec<SlotView>,
+    /// By slot, the sides on which it holds what an earlier sequence left there; bit 0 is side 0.
+    pub(super) stale: Vec<u8>,
     pub(super) terms: Terms,
+    cache: ChunkCache,
+    live: u32,
     pub(super) scratch: Scratch,
     /// Rows copied from one side to another, gathered or scattered so far; what it costs to have states.
     pub(super) copied: u64,
@@ -62,6 +70,7 @@ impl Store {
         specs: Vec<StateSpec>,
         slots: u32,
         fixed_rows: bool,
+        cache: ChunkCache,
     ) -> Result<Store, DeviceError> {
         let sides = if fixed_rows && !specs.iter().any(|spec| spec.same_buffer) { 2 } else { 1 };
         let mut layouts = Vec::new();
@@ -87,11 +96,12 @@ impl Store {
         }
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
-        let arena = Arena::new(Arc::clone(device), layouts, slots, sides, fixed_rows);
+        let arena = Arena::new(Arc::clone(device), cache.clone(), layouts, slots, sides, fixed_rows);
         let terms = Terms { sides, per_chunk: arena.per_chunk, leading, as_kept };
+        let (device, stale) = (Arc::clone(device), vec![0; slots as usize]);
         let slots = vec![SlotView::default(); slots as usize];
-        let mut store =
-            Store { device: Arc::clone(device), states, arena, slots, terms, scratch: Scratch::default(), copied: 0 };
+        let scratch = Scratch::default();
+        let mut store = Store { device, states, arena, slots, stale, terms, cache, live: 0, scratch, copied: 0 };
         store.try_room()?;
         Ok(store)
     }
@@ -130,10 +140,15 @@ impl Store {
     /// Gives the slot the first state of a sequence, whatever it held. Written when the slot first runs.
     pub fn init(&mut self, slot: u32) -> Result<(), StateError> {
         let view = self.slots.get_mut(slot as usize).ok_or(StateError::NoSlot(slot))?;
-        if !view.live {
-            self.arena.occupy(slot)?;
-        }
+        let (slots, is_stale) = match view.live {
+            true => (slot..slot.saturating_add(1), true),
+            false => self.arena.occupy(slot)?.unwrap_or_default(),
+        };
+        self.live += u32::from(!view.live);
         *view = SlotView { live: true, fresh: true, side: view.side };
+        for slot in slots {
+            self.set_stale(slot, is_stale);
+        }
         for state in &mut self.states {
             match &mut state.kind {
                 Kind::Fixed { .. } => {}
@@ -148,7 +163,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the slot's state and zeroes its memory.
+    /// Drops the slot's state. Its memory is written again before anything reads it: by the first state of the slot's next sequence, or with
+    /// zeros, where the slot becomes a padding row.
     pub fn free(&mut self, slot: u32) -> Result<(), StateError> {
         let view = self.slots.get_mut(slot as usize).ok_or(StateError::NoSlot(slot))?;
         if !std::mem::take(view).live {
@@ -165,22 +181,50 @@ impl Store {
                 }
             }
         }
-        self.zero(slot)?;
+        self.set_stale(slot, true);
         self.arena.vacate(slot);
+        self.live = self.live.saturating_sub(1);
+        if self.live == 0 {
+            self.keep_batch_buffers()?;
+        }
         Ok(())
     }
 
-    fn zero(&mut self, slot: u32) -> Result<(), StateError> {
-        let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for (index, layout) in fixed(&self.states) {
-            moves.set(layout.as_kept())?;
-            for side in 0..self.terms.sides {
-                if let Some(to) = self.arena.spot(index, slot, side) {
-                    moves.row(None, to)?;
+    fn set_stale(&mut self, slot: u32, is_stale: bool) {
+        if let Some(sides) = self.stale.get_mut(slot as usize) {
+            *sides = if is_stale { u8::MAX } else { 0 };
+        }
+    }
+
+    /// Without sequences, memory for batches is released like that of slots. An accelerator keeps it: releasing stops its work.
+    fn keep_batch_buffers(&mut self) -> Result<(), DeviceError> {
+        if self.device.place() != Place::Host {
+            return Ok(());
+        }
+        for state in &mut self.states {
+            let Kind::Fixed { given, taken, .. } = &mut state.kind else { continue };
+            for buffer in [given, taken].into_iter().filter(|buffer| buffer.len() >= LARGE) {
+                let touched = buffer.len() as u64;
+                let buffers = vec![std::mem::replace(buffer, Buffer::new(&self.device, 0)?)];
+                self.cache.keep(&self.device, ChunkMemory { buffers, touched, is_reused: true });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the buffers that a run writes, and if it `gathers` also those that it reads, large enough for `count` rows.
+    pub(super) fn ensure_batch_buffers(&mut self, count: usize, gathers: bool) -> Result<(), DeviceError> {
+        for state in &mut self.states {
+            let Kind::Fixed { layout, given, taken, .. } = &mut state.kind else { continue };
+            let len = layout.row().saturating_mul(count);
+            for buffer in gathers.then_some(given).into_iter().chain([taken]).filter(|buffer| buffer.len() < len) {
+                let memory = self.cache.allocate(&self.device, &[len.next_power_of_two()])?;
+                if let Some(larger) = memory.buffers.into_iter().next() {
+                    *buffer = larger;
                 }
             }
         }
-        Ok(moves.run()?)
+        Ok(())
     }
 
     // === what the host is told of a slot ===
@@ -231,12 +275,13 @@ pub(super) fn view_of(slots: &[SlotView], slot: u32) -> SlotView {
     slots.get(slot as usize).copied().unwrap_or_default()
 }
 
-/// The states in the arena.
-pub(super) fn fixed(states: &[State]) -> impl Iterator<Item = (usize, Layout)> + '_ {
-    states.iter().filter_map(|state| match state.kind {
-        Kind::Fixed { index, layout, .. } => Some((index, layout)),
-        Kind::Growing(..) | Kind::Loose { .. } => None,
-    })
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What this store freed on an accelerator was used in this instance's order of work, which ends with it.
+        if self.device.place() != Place::Host {
+            self.cache.release_device(&self.device);
+        }
+    }
 }
 
 /// The state at START on the device, as rows are kept; `None` is zeros.

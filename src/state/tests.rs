@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use sequor_core::{DataType, Dims, Shape};
+use sequor_core::{DataType, Dims, Shape, Time};
 
 use crate::device::stand_in::{self, StandIns};
-use crate::device::{Accelerators, Buffer, Device, Host, Owned, Place, Span};
+use crate::device::{Accelerators, Buffer, Device, DeviceError, Host, Mark, Owned, Place, RawRow, RawSet, Span};
 use crate::tensor::rows;
 
-use super::{Fresh, Initial, StateOut, StateSpec, Store};
+use super::budget::Budget;
+use super::{ChunkCache, Fresh, Initial, StateOut, StateSpec, Store};
 
 fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
     let dims = Dims::from_wire(dims);
@@ -25,6 +27,11 @@ fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
         initial: Initial { shape, data: None },
         same_buffer: false,
     }
+}
+
+/// A cache whose clock stands still.
+fn cache() -> ChunkCache {
+    ChunkCache::new(Budget::new(u64::MAX), || Time(0))
 }
 
 /// What a sequence's states are: for each state, its shape and bytes.
@@ -185,7 +192,7 @@ proptest! {
         let mut specs = kinds().swap_remove(kind);
         specs[0].same_buffer = same;
         let device = device(away);
-        let mut store = Store::new(&device, specs.clone(), 6, sided).unwrap();
+        let mut store = Store::new(&device, specs.clone(), 6, sided, cache()).unwrap();
         let mut table: BTreeMap<u32, Values> = BTreeMap::new();
         let mut seen = Vec::new();
         for act in acts {
@@ -246,7 +253,7 @@ proptest! {
         let growing = if filled { StateSpec { initial: first, ..growing } } else { growing };
         let specs = vec![growing, spec("f", DataType::Int16, &[2], 0)];
         let device = device(away);
-        let mut store = Store::new(&device, specs.clone(), 3, false).unwrap();
+        let mut store = Store::new(&device, specs.clone(), 3, false, cache()).unwrap();
         let mut table: BTreeMap<u32, Values> = BTreeMap::new();
         for slot in 0..3 {
             store.init(slot).unwrap();
@@ -275,7 +282,7 @@ proptest! {
 fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() {
     let specs = vec![spec("a", DataType::Int32, &[256], 0)];
     let device: Arc<dyn Device> = Arc::new(Host);
-    let mut store = Store::new(&device, specs.clone(), 4, true).unwrap();
+    let mut store = Store::new(&device, specs.clone(), 4, true, cache()).unwrap();
     for slot in 0..4 {
         store.init(slot).unwrap();
     }
@@ -289,13 +296,116 @@ fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() 
     assert_eq!(store.rows_copied(), 1);
 }
 
+/// The host, with its allocations counted.
+#[derive(Debug, Default)]
+struct Counted(AtomicU64);
+
+impl Device for Counted {
+    fn place(&self) -> Place {
+        Place::Host
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
+        // An empty buffer is a byte.
+        self.0.fetch_add(u64::from(bytes > 1), Ordering::Relaxed);
+        Host.allocate(bytes)
+    }
+
+    unsafe fn release(&self, address: u64, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { Host.release(address, bytes) };
+    }
+
+    unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.run(sets, rows) }
+    }
+
+    unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.upload(from, to, len) }
+    }
+
+    unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { Host.download(from, to, len) }
+    }
+
+    fn mark(&self) -> Result<Mark, DeviceError> {
+        Host.mark()
+    }
+
+    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+        Host.wait(mark)
+    }
+}
+
+#[test]
+fn sequences_after_the_first_take_no_new_memory() {
+    const LARGE: i64 = 1 << 19;
+    for (fixed_rows, axis) in [(true, 0), (false, 0), (false, 1)] {
+        let specs = vec![spec("a", DataType::Int32, &[LARGE], 0), spec("b", DataType::Uint8, &[LARGE, 3], axis)];
+        let counted = Arc::new(Counted::default());
+        let device: Arc<dyn Device> = Arc::<Counted>::clone(&counted);
+        let mut store = Store::new(&device, specs.clone(), 4, fixed_rows, cache()).unwrap();
+        let mut life = |slots: &[u32]| {
+            let batch: Vec<Option<u32>> = slots.iter().copied().map(Some).collect();
+            for slot in slots {
+                store.init(*slot).unwrap();
+            }
+            for _ in 0..2 {
+                let rows = batch.len();
+                run(&mut store, &specs, &batch, &vec![1; rows], &vec![true; rows], &mut Vec::new());
+            }
+            for slot in slots {
+                store.free(*slot).unwrap();
+            }
+            counted.0.load(Ordering::Relaxed)
+        };
+        life(&[0, 1]);
+        let warm = life(&[0, 1]);
+        for _ in 0..5 {
+            assert_eq!(life(&[0, 1]), warm, "fixed rows: {fixed_rows}, axis {axis}");
+        }
+    }
+}
+
+#[test]
+fn a_padding_row_never_reads_what_an_ended_sequence_left() {
+    // Chunks that go to the cache when they are free, and one that stays.
+    for elements in [1 << 19, 4] {
+        let specs = vec![spec("a", DataType::Int32, &[elements], 0)];
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let mut store = Store::new(&device, specs.clone(), 2, true, cache()).unwrap();
+        let mut seen = Vec::new();
+        let zeros = |seen: &[Values]| seen[0][0].1.iter().all(|byte| *byte == 0);
+        for keeps_chunk in [true, false, true] {
+            store.init(0).unwrap();
+            store.init(1).unwrap();
+            for _ in 0..2 {
+                run(&mut store, &specs, &[Some(0), Some(1)], &[7, 7], &[true; 2], &mut seen);
+            }
+            store.free(0).unwrap();
+            if !keeps_chunk {
+                store.free(1).unwrap();
+                store.init(1).unwrap();
+            }
+            for _ in 0..3 {
+                run(&mut store, &specs, &[None, Some(1)], &[0, 7], &[true; 2], &mut seen);
+                assert!(zeros(&seen), "{elements} elements");
+            }
+            store.free(1).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_state_in_one_buffer_takes_half_the_memory() {
     let device: Arc<dyn Device> = Arc::new(Host);
     let allocated = |fixed_rows: bool, same_buffer: bool| {
         let other = spec("OTHER", DataType::Int64, &[3], 0);
         let specs = vec![StateSpec { same_buffer, ..spec("STATE", DataType::Fp32, &[100], 0) }, other];
-        let mut store = Store::new(&device, specs, 8, fixed_rows).unwrap();
+        let mut store = Store::new(&device, specs, 8, fixed_rows, cache()).unwrap();
         store.init(7).unwrap();
         store.allocated()
     };
@@ -310,8 +420,8 @@ fn a_state_in_one_buffer_takes_half_the_memory() {
 fn a_state_of_another_shape_is_named_and_nothing_is_taken() {
     let specs = [spec("a", DataType::Int32, &[-1], 0)];
     let device: Arc<dyn Device> = Arc::new(Host);
-    let mut store =
-        Store::new(&device, vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }], 1, false).unwrap();
+    let specs = vec![StateSpec { dims: Dims::from_wire(&[-1, 2]), ..specs[0].clone() }];
+    let mut store = Store::new(&device, specs, 1, false, cache()).unwrap();
     store.init(0).unwrap();
     let bound = store.bind(vec![Some(0)]).unwrap();
     let wrong = Fresh { shape: Shape::of(&[1, 5, 3]), data: Owned::from_vec(vec![0; 60]) };

@@ -149,6 +149,7 @@ pub struct ModelMetrics {
     pub(super) phases: [Histogram; Phase::ALL.len()],
     pub(super) batch_size: Histogram,
     pub(super) steps: [Counter; StepPath::ALL.len()],
+    pub(super) padding_rows: Counter,
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
     pub(super) sequences_ended: [Counter; Why::ALL.len()],
@@ -181,6 +182,7 @@ impl ModelMetrics {
         self.executions.add(1);
         self.inferences.add(u64::from(times.rows));
         self.batch_size.observe(u64::from(times.rows), 1);
+        self.padding_rows.add(u64::from(times.executed.saturating_sub(times.rows)));
         self.input_time.add(state_in.saturating_mul(requests));
         self.infer_time.add(run.saturating_mul(requests));
         self.output_time.add(state_out.saturating_mul(requests));
@@ -278,6 +280,11 @@ impl ModelMetrics {
     pub fn ran_at(&self, now: SystemTime) {
         let millis = now.duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX));
         self.last_inference.set(millis);
+    }
+
+    /// Rows that were run without a request.
+    pub fn padding_rows(&self) -> u64 {
+        self.padding_rows.get()
     }
 
     pub fn live_sequences(&self) -> i64 {

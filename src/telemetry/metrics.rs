@@ -200,6 +200,7 @@ mod tests {
         let failure = "nv_inference_request_failure{model=\"vad\",version=\"1\",reason=\"BACKEND\"}";
         assert_eq!(value(&metrics, failure), "1");
         assert_eq!(value(&metrics, "sequor_batch_size_sum{model=\"vad\",version=\"1\"}"), "3.0");
+        assert_eq!(value(&metrics, "sequor_batch_padding_rows_total{model=\"vad\",version=\"1\"}"), "1");
         let statistics = model.statistics();
         assert_eq!((statistics.fail.count, statistics.fail.nanos), (1, 9000));
         assert_eq!(statistics.batches.get(&4).map(|cost| cost.run), Some(20_000));

@@ -24,6 +24,7 @@ pub(super) struct Families {
     backlog_wait: Family<Histogram>,
     batch_size: Family<Histogram>,
     steps: Family<Counter>,
+    padding_rows: Family<Counter>,
     pub(super) requests: Family<Counter>,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
@@ -135,6 +136,12 @@ impl Families {
                 "Batches that were run, by the kind of thread that ran them",
                 counter,
             ),
+            padding_rows: family(
+                r,
+                "sequor_batch_padding_rows_total",
+                "Rows that were run without a request, because `direct` ties rows to slots",
+                counter,
+            ),
             requests: family(r, "sequor_requests_total", "Requests answered, including refused ones", counter),
             sequences_started: family(r, "sequor_sequences_started_total", "Sequences that have begun", counter),
             sequences_ended: family(r, "sequor_sequences_ended_total", "Sequences that have ended, and why", counter),
@@ -178,6 +185,7 @@ impl Families {
             phases: Phase::ALL.map(|p| self.request_seconds.get_or_create_owned(&with("phase", p.name()))),
             batch_size: self.batch_size.get_or_create_owned(&labels),
             steps: StepPath::ALL.map(|p| self.steps.get_or_create_owned(&with("path", p.name()))),
+            padding_rows: self.padding_rows.get_or_create_owned(&labels),
             backlog_wait: self.backlog_wait.get_or_create_owned(&labels),
             sequences_started: self.sequences_started.get_or_create_owned(&labels),
             sequences_ended: Why::ALL

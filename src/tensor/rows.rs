@@ -88,6 +88,31 @@ impl<'a> Iterator for Texts<'a> {
     }
 }
 
+/// The bytes of the first `count` elements of BYTES data in wire form, or why there are not so many.
+pub fn texts_len(data: &[u8], count: usize) -> Result<usize, TextsFault> {
+    let (mut texts, mut n) = (Texts(data), 0);
+    while n < count {
+        let at = data.len() - texts.0.len();
+        if texts.next().is_none() {
+            return Err(TextsFault { count, element: n, at, len: data.len() });
+        }
+        n += 1;
+    }
+    Ok(data.len() - texts.0.len())
+}
+
+/// Data in which a BYTES element is missing or incomplete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "element {element} of {count} at byte {at} needs a length of 4 bytes and as many bytes as that says, but the data ends at byte {len}"
+)]
+pub struct TextsFault {
+    count: usize,
+    element: usize,
+    at: usize,
+    len: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +144,15 @@ mod tests {
         let row = Shape::of(&[2, 2]);
         let joined = join(DataType::Uint8, &row, 1, &[&[1, 2, 3, 4], &[5, 6, 7, 8]]);
         assert_eq!(joined, [1, 2, 5, 6, 3, 4, 7, 8]);
+    }
+
+    #[test]
+    fn texts_are_measured_and_what_is_missing_is_named() {
+        let data = b"\x01\0\0\0a\0\0\0\0\x05\0\0\0bc";
+        assert_eq!([0, 1, 2].map(|count| texts_len(data, count).unwrap()), [0, 5, 9]);
+        let fault = texts_len(data, 3).unwrap_err();
+        assert_eq!((fault.element, fault.at), (2, 9));
+        assert!(texts_len(b"abc", 1).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sequor::error::Failure;
 use sequor::model::Availability;
 use sequor_core::Id;
 
-use crate::support::server::Spec;
+use crate::support::server::{Spec, wait};
 use crate::support::{Server, both, model, sum};
 
 const ROOM: usize = 256 << 20;
@@ -110,6 +110,27 @@ fn states_go_from_a_gpu_to_the_host_and_back() {
         let file = here.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap();
         there.repository.find("sum", "").unwrap().import(Id::Int(7), file).unwrap();
         there.seq(7).step().input(&[3]).gives(&[45]);
+    }
+}
+
+#[test]
+fn outputs_that_a_gpu_may_still_write_are_kept_when_a_wait_fails() {
+    const DIMS: u32 = 1 << 16;
+    for strategy in both() {
+        let gpus = StandIns::new(1, ROOM);
+        let server = spec("instance_group { kind: KIND_GPU count: 1 }", strategy, DIMS, &gpus).serve();
+        let ones = vec![1i32; DIMS as usize];
+        server.seq(1).start().input(&ones).answer();
+        gpus.hold();
+        let before = gpus.waits();
+        let waiting = server.seq(1).step().input(&ones).send();
+        wait(|| gpus.waits() > before, || "no wait for the run".to_owned());
+        gpus.break_down();
+        waiting.fails();
+        drop(server);
+        // The device never said that it is done, so the output it was asked to write is still there.
+        let staged = gpus.staged();
+        assert!(staged >= 4 * DIMS as usize, "{strategy}: {staged} bytes");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `direct`: what a batch is made of.
 
 use crate::support::server::wait;
+use crate::support::watch::Run;
 use crate::support::{Server, both, model, sum};
 
 /// A running sum that is told START and READY.
@@ -37,6 +38,71 @@ fn rows_without_a_request_are_zeros_and_not_ready() {
     all[0].step().input(&[1]).gives(&[101]);
     all[3].step().input(&[1]).gives(&[401]);
     all[2].end().input(&[1]).gives(&[306]);
+}
+
+/// The metric of padding rows.
+fn padding_rows(server: &Server) -> u64 {
+    server.metrics.model(&server.model, 1).padding_rows()
+}
+
+#[test]
+fn padding_rows_are_counted() {
+    let server = accumulator("direct { }");
+    let [a, b, c] = [1u64, 2, 3].map(|id| server.seq(id));
+    for seq in [&a, &b, &c] {
+        seq.start().input(&[1]).gives(&[1]);
+    }
+    // The second START ran beside one idle slot, the third beside two.
+    assert_eq!(padding_rows(&server), 3);
+    c.step().input(&[1]).gives(&[2]);
+    a.step().input(&[1]).gives(&[2]);
+    assert_eq!(padding_rows(&server), 5);
+    let rows: u64 = server.runs().iter().map(Run::rows).sum();
+    assert_eq!(rows, 5 + 5, "rows run beside rows ready");
+}
+
+#[test]
+fn compact_rows_are_those_that_are_ready_in_the_order_of_their_slots() {
+    let control = r#"control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }
+        control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }"#;
+    let config = sum("TYPE_INT32", &format!("direct {{ }} {control}"), "");
+    let spec = model("acc").config(&config).onnx("accumulate_int32").toml("[sequence]\nrows = \"compact\"\n");
+    let server = spec.serve();
+    assert_eq!((server.ready().strategy, server.ready().rows), ("direct", Some("compact")));
+    let all = [1u64, 2, 3, 4].map(|id| server.seq(id));
+    for (n, seq) in (1..).zip(&all) {
+        seq.start().input(&[n * 100]).gives(&[n * 100]);
+    }
+    // Slots 3 and 1 step, the others do not: their states stay where they are.
+    let held = server.hold(all[0].step().input(&[0]));
+    let (late, early) = (all[3].step().input(&[4]).send(), all[1].step().input(&[2]).send());
+    held.release();
+    late.gives(&[404]);
+    early.gives(&[202]);
+    let run = server.last_run();
+    assert_eq!(run.shape("INPUT"), [2, 1]);
+    assert_eq!(run.fed::<i32>("INPUT"), [2, 4]);
+    assert_eq!(run.fed::<i32>("INPUT_STATE"), [200, 400]);
+    assert_eq!(run.fed::<i32>("READY"), [1, 1]);
+    // Neighbours are a batch as well, and so is everybody, whichever side their states are on.
+    for (members, sums) in [(vec![1usize, 2], vec![203, 301]), (vec![0, 1, 2, 3], vec![101, 204, 302, 405])] {
+        let held = server.hold(all[members[0]].step().input(&[0]));
+        let waiting: Vec<_> = members.iter().map(|n| all[*n].step().input(&[1]).send()).collect();
+        held.release();
+        waiting.into_iter().zip(sums).for_each(|(waiting, sum)| waiting.gives(&[sum]));
+        assert_eq!(server.last_run().rows(), members.len() as u64);
+    }
+    all[2].end().input(&[1]).gives(&[303]);
+    server.seq(5).start().input(&[5]).gives(&[5]);
+    all[3].step().input(&[1]).gives(&[406]);
+    assert_eq!(padding_rows(&server), 0);
+}
+
+#[test]
+fn rows_is_for_direct_alone() {
+    let config = sum("TYPE_INT32", "oldest { max_candidate_sequences: 4 }", "");
+    let refused = model("sum").config(&config).onnx("sum_int32").toml("[sequence]\nrows = \"compact\"\n").refused();
+    assert!(refused.contains("sequor.toml:2:1: rows is for the strategy direct"), "{refused}");
 }
 
 #[test]

@@ -145,15 +145,26 @@ fn a_longer_data_file_is_cut() {
 }
 
 #[test]
-fn a_text_files_contents_are_taken_as_they_are() {
-    // One text for a state of two, and bytes that are no text: the load is not refused, as with Triton; the START is, with a reason.
+fn a_text_file_that_is_not_in_the_bytes_layout_is_named_and_sequences_start_with_empty_texts() {
+    // One text for a state of two, and bytes that are no text.
     for file in [bytes(&texts(&["one"])), bytes(&[100i32])] {
         for strategy in both() {
             let server = from_file("TYPE_STRING", "string_state", strategy, &file);
-            let failure = server.seq(1).start().input(&texts(&["a", "b"])).fails();
-            assert!(format!("{failure}").contains("INPUT_STATE"), "{failure}");
-            assert_eq!(server.repository.live(), 1);
+            let [warning] = server.ready().warnings.try_into().unwrap();
+            assert!(warning.path.ends_with("file/initial_state/first.bin"), "{warning:?}");
+            assert!(warning.what.contains("state 'INPUT_STATE' is not in the BYTES layout"), "{warning:?}");
+            server.seq(1).start().input(&texts(&["a", "b"])).gives(&texts(&["", ""]));
+            server.seq(1).step().input(&texts(&["c", "d"])).gives(&texts(&["a", "b"]));
         }
+    }
+}
+
+#[test]
+fn a_text_file_with_more_texts_than_the_state_has_is_cut() {
+    for strategy in both() {
+        let server = from_file("TYPE_STRING", "string_state", strategy, &bytes(&texts(&["eins", "zwei", "drei"])));
+        assert_eq!(server.ready().warnings, []);
+        server.seq(1).start().input(&texts(&["a", "b"])).gives(&texts(&["eins", "zwei"]));
     }
 }
 

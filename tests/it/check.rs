@@ -76,6 +76,34 @@ fn every_fault_of_every_model_is_told_with_its_place() {
 }
 
 #[test]
+fn a_text_file_that_is_not_in_the_bytes_layout_is_a_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("repository/text");
+    copy(&root().join("tests/cases/states/text"), &model);
+    let graph = fs::read_to_string(model.join("graph.txt")).unwrap();
+    fs::create_dir_all(model.join("1")).unwrap();
+    fs::copy(root().join("tests/models").join(graph.trim()), model.join("1/model.onnx")).unwrap();
+    let (code, said) = check(&folder.path().join("repository"));
+    assert_eq!((code, found(&said, "note").len()), (Some(0), 0), "{said:#}");
+    fs::write(model.join("initial_state/greeting"), [9, 0, 0, 0, b'h', b'i']).unwrap();
+    let (code, said) = check(&folder.path().join("repository"));
+    let notes = found(&said, "note");
+    assert_eq!((code, notes.len(), &notes[0]["code"]), (Some(0), 1, &Value::from("N-INITIAL")), "{said:#}");
+    assert_eq!(notes[0]["file"], "text/initial_state/greeting");
+    assert!(notes[0]["text"].as_str().unwrap().contains("element 0 of 1 at byte 0"), "{said:#}");
+}
+
+#[test]
+fn a_direct_model_is_told_which_rows_are_cheaper() {
+    let (code, said) = check(&models().join("accumulator_int32"));
+    assert_eq!(code, Some(0));
+    let rows = &found(&said, "ok")[0]["facts"]["dry_run"]["rows"];
+    assert_eq!(rows["set"], "fixed", "{said}");
+    assert!(["fixed", "compact"].contains(&rows["cheaper"].as_str().unwrap()), "{said}");
+    assert!(rows["padding_us"].is_number() && rows["moving_us"].is_number(), "{said}");
+}
+
+#[test]
 fn a_models_plug_in_is_tried_as_well() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("repository/accumulator_int32");

@@ -203,13 +203,14 @@ impl Core {
         Some(RealRow { req, seat: Some((seq, slot)), start, end })
     }
 
-    /// `direct` with fixed rows: each row stands where its slot is, and holes are padded.
+    /// `direct` with fixed rows: each row stands where its slot is, and holes are padded. With compact rows: rows are in the order of their
+    /// slots, so that neighbouring slots are one piece of memory.
     fn arrange(&self, batch: &mut Batch) {
-        let fixed = self
-            .load(batch.instance.load)
-            .is_some_and(|l| matches!(l.spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }));
-        if !fixed {
-            return;
+        let strategy = self.load(batch.instance.load).map(|l| &l.spec.strategy);
+        match strategy {
+            Some(Strategy::Direct { rows: Rows::Fixed, .. }) => {}
+            Some(Strategy::Direct { rows: Rows::Compact, .. }) => return batch.rows.sort_by_key(slot_of),
+            _ => return,
         }
         let highest = batch.real().filter_map(|row| row.seat).map(|(_, slot)| slot.ix).max().unwrap_or(0);
         let mut rows = vec![Row::Pad; highest as usize + 1];
@@ -320,5 +321,13 @@ fn show_more(
     }
     if asked(columns::KEYS) {
         see.keys.extend(r.traits.keys.iter().take(usize::from(hooks.keys)));
+    }
+}
+
+/// The slot of a row's sequence.
+fn slot_of(row: &Row) -> u32 {
+    match row {
+        Row::Real(real) => real.seat.map_or(0, |(_, slot)| slot.ix),
+        Row::Pad => 0,
     }
 }

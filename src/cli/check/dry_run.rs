@@ -1,19 +1,14 @@
 //! Two samples of zeros through a model that is loaded: each alone, and both at once. Rows of a batch must not know of each other, so both
 //! ways have to give the same answer.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use sequor_core::{DataType, Dialect, Dim, Id, Shape};
+use sequor_core::DataType;
 use serde::Serialize;
 
-use crate::error::Failure;
+use super::rows::{self, RowCosts};
+use super::sample::{answer, sample};
 use crate::model::repository::ReadyVersion;
-use crate::model::{InferAnswer, InferRequest, Metadata, Named, Repository, SequenceStep, Served, Tensor};
+use crate::model::{InferAnswer, InferRequest, Repository, Served, Tensor};
 use crate::telemetry::ModelMetrics;
-
-/// A sample that takes longer hangs.
-const HANGS: Duration = Duration::from_secs(120);
 
 /// How often samples are sent at once until some of them share a batch.
 const TRIES: u32 = 16;
@@ -26,6 +21,9 @@ const NEAR: f64 = 1e-3;
 pub(super) struct Ran {
     pub(super) samples: u64,
     pub(super) compared: Compared,
+    /// For `direct` models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rows: Option<RowCosts>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -84,7 +82,11 @@ pub(super) async fn run(
     } else {
         together(&served, counts, &sample, &alone).await?
     };
-    Ok(Ran { samples, compared })
+    let rows = match most {
+        2.. => rows::measure(&served, version, counts, &sample).await?,
+        _ => None,
+    };
+    Ok(Ran { samples, compared, rows })
 }
 
 async fn together(
@@ -109,42 +111,6 @@ async fn together(
         }
     }
     Ok(Compared::NeverMet)
-}
-
-async fn answer(pending: Result<crate::model::Pending, Failure>) -> Result<InferAnswer, String> {
-    let pending = pending.map_err(|e| e.to_string())?;
-    match tokio::time::timeout(HANGS, pending).await {
-        Ok(answer) => answer.map_err(|e| e.to_string()),
-        Err(_) => Err(format!("no answer in {} s", HANGS.as_secs())),
-    }
-}
-
-/// A request of zeros; open dimensions are 1. It is a sequence of one step if the model has sequences.
-fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Result<InferRequest, String> {
-    let inputs = metadata.inputs.iter().map(|input| {
-        let dims: Vec<u64> = input.dims.0.iter().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 1 }).collect();
-        let shape = Shape::of(&dims);
-        let bytes = shape.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(input.dtype.zero_size()));
-        let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
-        let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;
-        let tensor = Tensor { dtype: input.dtype, shape, data: Bytes::from(vec![0; bytes]) };
-        Ok(Named { name: input.name.clone(), tensor })
-    });
-    let in_sequence = version.slots > 0;
-    let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, step: None };
-    Ok(InferRequest {
-        model: metadata.name.clone(),
-        version: version.version.to_string(),
-        id: String::new(),
-        sequence: if in_sequence { sequence } else { SequenceStep::default() },
-        priority: 0,
-        timeout: None,
-        inputs: inputs.collect::<Result<_, String>>()?,
-        outputs: Vec::new(),
-        parameters: Vec::new(),
-        headers: Vec::new(),
-        dialect: Dialect::TRITON,
-    })
 }
 
 // === comparing ===
@@ -190,7 +156,10 @@ fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use sequor_core::Shape;
+
     use super::*;
+    use crate::model::{Named, Tensor};
 
     fn answer(values: &[f32]) -> InferAnswer {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -215,11 +184,11 @@ mod tests {
         assert!(matches!(compared(&[1.0], &[1.5]), Compared::Different { by: Some(by), .. } if by == 0.5));
         assert_eq!(compared(&[1.0], &[f32::NAN]), Compared::Different { output: "y".to_owned(), by: None });
         assert_eq!(compared(&[1.0], &[1.0, 2.0]), Compared::Different { output: "y".to_owned(), by: None });
-        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]) };
+        let ran = Ran { samples: 2, compared: compared(&[1.0], &[1.5]), rows: None };
         assert_eq!(
             ran.depends().as_deref(),
             Some("output \"y\" of a sample differs by 5.000e-1 when another sample is in its batch")
         );
-        assert_eq!(Ran { samples: 2, compared: Compared::Same }.depends(), None);
+        assert_eq!(Ran { samples: 2, compared: Compared::Same, rows: None }.depends(), None);
     }
 }

@@ -11,7 +11,7 @@ use super::dry_run::{Compared, Ran};
 use crate::cli::plugin::check::Good as GoodPlugin;
 use crate::config::fault::code;
 use crate::config::units::human;
-use crate::error::LoadError;
+use crate::error::{LoadError, LoadWarning};
 use crate::model::repository::ReadyVersion;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -60,6 +60,13 @@ impl Finding {
 
     pub(super) fn note(place: String, code: &'static str, text: String) -> Finding {
         Finding::new(place, Severity::Note, code, text)
+    }
+
+    /// A file that is not used as its author meant it; named from `base` on.
+    pub(super) fn warning(base: &Path, warning: &LoadWarning) -> Finding {
+        let file = warning.path.strip_prefix(base).unwrap_or(&warning.path).display().to_string();
+        let note = Finding::note(file.clone(), code::NOTE_INITIAL, warning.what.clone());
+        Finding { file: Some(file), ..note }
     }
 
     /// A sample that did not come through.
@@ -143,7 +150,8 @@ fn sentence(ran: &Ran) -> String {
         Compared::Different { .. } => "a batch changes the answer".to_owned(),
     };
     let s = if ran.samples == 1 { "" } else { "s" };
-    format!("dry run: {} sample{s}, {how}", ran.samples)
+    let rows = ran.rows.as_ref().map(|rows| format!("; {}", rows.sentence())).unwrap_or_default();
+    format!("dry run: {} sample{s}, {how}{rows}", ran.samples)
 }
 
 /// Everything that was found.
@@ -211,9 +219,17 @@ mod tests {
         let what = "state \"h\": model gives [N,30], config says dims [31]".to_owned();
         let config = LoadError::Config { at, code: code::STATE_DIMS, what };
         let file = LoadError::File { path: base.join("gone/1/model.onnx"), what: "absent".to_owned() };
-        let version =
-            ReadyVersion { version: 1, strategy: "oldest", instances: 2, slots: 2048, state_bytes: 3 << 20, on: None };
-        let ran = Ran { samples: 4, compared: Compared::Same };
+        let version = ReadyVersion {
+            version: 1,
+            strategy: "oldest",
+            instances: 2,
+            slots: 2048,
+            state_bytes: 3 << 20,
+            rows: None,
+            warnings: Vec::new(),
+            on: None,
+        };
+        let ran = Ran { samples: 4, compared: Compared::Same, rows: None };
         let mut report = Report { models: 4, ..Report::default() };
         report.push(Finding::error("encoder", base, config));
         report.push(Finding::error("gone", base, file));
@@ -264,7 +280,7 @@ mod tests {
             Compared::Near(3e-7),
             Compared::Different { output: "y".to_owned(), by: None },
         ]
-        .map(|compared| sentence(&Ran { samples: 2, compared }));
+        .map(|compared| sentence(&Ran { samples: 2, compared, rows: None }));
         insta::assert_snapshot!(said.join("\n"));
     }
 }

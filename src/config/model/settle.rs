@@ -13,7 +13,7 @@ use sequor_proto::model_version_policy::PolicyChoice;
 use sequor_proto::{ModelConfig, ModelSequenceBatching, ModelTensorReshape, model_config::SchedulingChoice};
 
 use super::report::Report;
-use super::sequor_toml::{self, OnCancel, Rules, Storage, WhenExpired};
+use super::sequor_toml::{self, OnCancel, Rows, Rules, Storage, WhenExpired};
 use super::settings::{
     BackendKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input, ModelSettings, Output,
     Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
@@ -130,7 +130,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
     let own = &keys.sequence;
     let idle = Duration::from_micros(sequence.max_sequence_idle_microseconds);
     SequenceSettings {
-        strategy: strategy(report.config, sequence),
+        strategy: strategy(report.config, sequence, own.rows),
         dialect: own.rules.map(|rules| match rules {
             Rules::Triton => Dialect::TRITON,
             Rules::Ovms => Dialect::OVMS,
@@ -163,7 +163,7 @@ fn limits(keys: &sequor_toml::Keys) -> Limits {
     }
 }
 
-fn strategy(config: &ModelConfig, sequence: &ModelSequenceBatching) -> SequenceStrategy {
+fn strategy(config: &ModelConfig, sequence: &ModelSequenceBatching, rows: Option<Rows>) -> SequenceStrategy {
     match &sequence.strategy_choice {
         Some(StrategyChoice::Oldest(oldest)) => SequenceStrategy::Oldest {
             slots: match unsigned(oldest.max_candidate_sequences) {
@@ -179,7 +179,8 @@ fn strategy(config: &ModelConfig, sequence: &ModelSequenceBatching) -> SequenceS
                 Some(StrategyChoice::Direct(d)) => (d.max_queue_delay_microseconds, d.minimum_slot_utilization),
                 _ => (0, 0.0),
             };
-            SequenceStrategy::Direct { compact: false, delay: Duration::from_micros(delay), min_use }
+            let compact = rows == Some(Rows::Compact);
+            SequenceStrategy::Direct { compact, delay: Duration::from_micros(delay), min_use }
         }
     }
 }

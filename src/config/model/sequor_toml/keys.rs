@@ -29,6 +29,7 @@ pub struct Keys {
 #[serde(deny_unknown_fields, default)]
 pub struct Sequence {
     pub rules: Option<Rules>,
+    pub rows: Option<Rows>,
     pub idle: Option<SpanOrNever>,
     pub idle_soft: Option<Span>,
     pub idle_longest: Option<Span>,
@@ -47,6 +48,16 @@ pub struct Sequence {
 pub enum Rules {
     Triton,
     Ovms,
+}
+
+/// What the batches of a `direct` model consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rows {
+    /// The row of a sequence is its slot. Slots below the highest ready one that have no request are padding rows.
+    Fixed,
+    /// Rows are the ready sequences, without padding rows.
+    Compact,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

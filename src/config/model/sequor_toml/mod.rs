@@ -12,7 +12,7 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rules, Sequence, State, Storage,
+    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rows, Rules, Sequence, State, Storage,
     WhenExpired,
 };
 
@@ -142,6 +142,7 @@ mod tests {
             schema = 1
             [sequence]
             rules = "ovms"
+            rows = "compact"
             idle = "never"
             idle_soft = "2s"
             client_state = false
@@ -159,6 +160,7 @@ mod tests {
         "#;
         let file = SequorToml::parse(Path::new("m/sequor.toml"), text).unwrap();
         assert_eq!(file.keys.sequence.rules, Some(Rules::Ovms));
+        assert_eq!(file.keys.sequence.rows, Some(Rows::Compact));
         assert_eq!(file.keys.sequence.idle, Some(SpanOrNever(None)));
         assert_eq!(file.keys.state["a.b"].batch_axis, Some(1));
         assert_eq!(file.keys.state["a.b"].storage, Some(Storage::Fp16));
@@ -218,6 +220,7 @@ use = "resample-16k"
             ["m/sequor.toml:1:1: schema must be 1", "m/sequor.toml:3:1: max_live must be at least 1"]
         );
         assert!(faults("[sequence]\nrules = \"other\"")[0].contains("m/sequor.toml:2:9: unknown variant `other`"));
+        assert!(faults("[sequence]\nrows = \"dense\"")[0].contains("m/sequor.toml:2:8: unknown variant `dense`"));
         assert!(faults("[state.x]\nbatch_axes = 1")[0].contains("m/sequor.toml:2:1: unknown field `batch_axes`"));
         assert!(faults("[sequence\n")[0].starts_with("m/sequor.toml:1:"));
     }

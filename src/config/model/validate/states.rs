@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use sequor_core::{DataType, Dims};
-use sequor_proto::model_sequence_batching::{InitialState, State, initial_state::StateData};
+use sequor_proto::model_sequence_batching::{InitialState, State, StrategyChoice, initial_state::StateData};
 
 use crate::config::fault::{code, did_you_mean};
 use crate::config::model::names::leaves_directory;
@@ -149,6 +149,10 @@ pub(super) fn own_keys(report: &mut Report<'_>) {
         }
         return;
     };
+    if toml.keys.sequence.rows.is_some() && matches!(sequence.strategy_choice, Some(StrategyChoice::Oldest(_))) {
+        let what = "rows is for the strategy direct; the batches of oldest never have padding rows";
+        report.toml_fault(&["sequence", "rows"], code::SEQUENCE, what);
+    }
     let names = || sequence.state.iter().map(|s| s.input_name.as_str());
     for (name, keys) in &toml.keys.state {
         if !names().any(|n| n == name) {

@@ -183,6 +183,9 @@ impl Refer {
                 .map(|at| reqs.iter().find(|r| slot(r) == at).copied())
                 .collect();
         }
+        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Compact, .. }) {
+            rows.sort_by_key(|row| row.and_then(|r| self.seq(self.req(r)?.seq?).seat).map_or(0, |(_, slot)| slot));
+        }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
         if in_order {
             self.loads[load].turns.extend(reqs.iter().map(|r| (*r, None)));

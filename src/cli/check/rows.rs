@@ -1,0 +1,125 @@
+//! Which `[sequence] rows` is cheaper for a `direct` model: what a padding row costs, beside what it costs to move a row's state.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::sample::answer;
+use crate::model::repository::ReadyVersion;
+use crate::model::{InferRequest, Served};
+use crate::telemetry::{BatchCost, ModelMetrics};
+
+/// How often each size of batch is tried, and how long at most. The fastest run counts.
+const TRIES: u32 = 16;
+const AT_MOST: Duration = Duration::from_secs(1);
+
+/// Rows of the largest batch that is tried.
+const ROWS: u64 = 8;
+
+/// What rows cost, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct RowCosts {
+    /// What one more row adds to a run.
+    pub(super) padding_us: f64,
+    /// What it takes to gather and scatter the state of one row.
+    pub(super) moving_us: f64,
+    /// What the model has set.
+    pub(super) set: &'static str,
+    pub(super) cheaper: &'static str,
+}
+
+impl RowCosts {
+    fn new(padding_us: f64, moving_us: f64, set: &'static str) -> RowCosts {
+        let cheaper = if padding_us > moving_us { "compact" } else { "fixed" };
+        RowCosts { padding_us, moving_us, set, cheaper }
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        let RowCosts { padding_us, moving_us, set, cheaper } = self;
+        let is_set = if set == cheaper { ", as set" } else { "" };
+        format!(
+            "a padding row takes {padding_us:.1} us, moving a row's state {moving_us:.1} us: rows = \"{cheaper}\" is cheaper{is_set}"
+        )
+    }
+}
+
+/// Measures a `direct` model that has at least two slots an instance. `None` if no batch of several rows came about.
+pub(super) async fn measure(
+    served: &Served,
+    version: &ReadyVersion,
+    counts: &ModelMetrics,
+    sample: &impl Fn(u64) -> Result<InferRequest, String>,
+) -> Result<Option<RowCosts>, String> {
+    let Some(set) = version.rows else { return Ok(None) };
+    let most = (u64::from(version.slots) / u64::from(version.instances.max(1))).min(ROWS);
+    let mut fastest: BTreeMap<u32, u64> = BTreeMap::new();
+    let began = Instant::now();
+    for _ in 0..TRIES {
+        for rows in [1, most] {
+            let before = counts.statistics().batches;
+            let requests = (1..=rows).map(sample).collect::<Result<Vec<_>, _>>()?;
+            let sent: Vec<_> = requests.into_iter().map(|request| served.submit(request)).collect();
+            for pending in sent {
+                answer(pending).await?;
+            }
+            note(&mut fastest, &before, &counts.statistics().batches);
+        }
+        if began.elapsed() > AT_MOST {
+            break;
+        }
+    }
+    let moving = moving(version.state_bytes);
+    Ok(padding(&fastest).map(|padding| RowCosts::new(padding, moving, set)))
+}
+
+/// Notes the runs between two looks, by their rows.
+fn note(fastest: &mut BTreeMap<u32, u64>, before: &BTreeMap<u32, BatchCost>, after: &BTreeMap<u32, BatchCost>) {
+    let total = |cost: &BatchCost| cost.state_in + cost.run + cost.state_out;
+    for (rows, cost) in after {
+        let was = before.get(rows).copied().unwrap_or_default();
+        let Some(nanos) = (total(cost) - total(&was)).checked_div(cost.count - was.count) else { continue };
+        let least = fastest.entry(*rows).or_insert(nanos);
+        *least = nanos.min(*least);
+    }
+}
+
+/// Microseconds that one more row adds.
+fn padding(fastest: &BTreeMap<u32, u64>) -> Option<f64> {
+    let one = fastest.get(&1)?;
+    let (rows, nanos) = fastest.last_key_value().filter(|(rows, _)| **rows > 1)?;
+    Some(nanos.saturating_sub(*one) as f64 / f64::from(rows - 1) / 1e3)
+}
+
+/// Microseconds that copying so many bytes twice takes.
+fn moving(bytes: u64) -> f64 {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(64 << 20);
+    let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
+    let copy = |_| {
+        let began = Instant::now();
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+        began.elapsed()
+    };
+    let fastest = (0..TRIES).map(copy).min().unwrap_or_default();
+    2.0 * fastest.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheaper_one_is_said() {
+        let of = |runs: &[(u32, u64)]| padding(&runs.iter().copied().collect());
+        assert_eq!(of(&[(1, 10_000), (8, 80_000)]), Some(10.0));
+        assert_eq!(of(&[(1, 10_000)]), None, "nothing to compare");
+        let costs = RowCosts::new(10.0, 2.5, "fixed");
+        assert_eq!(
+            costs.sentence(),
+            "a padding row takes 10.0 us, moving a row's state 2.5 us: rows = \"compact\" is cheaper"
+        );
+        assert!(RowCosts::new(1.0, 2.5, "fixed").sentence().ends_with("rows = \"fixed\" is cheaper, as set"));
+    }
+}

@@ -1,0 +1,32 @@
+//! What the server does once a second, on the timer's thread: it releases memory that was kept long enough.
+
+use std::time::Duration;
+
+use sequor_core::Time;
+
+use crate::state::ChunkCache;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+#[cfg_attr(feature = "shuttle", allow(dead_code, reason = "there is no timer thread"))]
+pub(super) struct Upkeep {
+    chunk_cache: ChunkCache,
+    next: Time,
+}
+
+impl Upkeep {
+    pub(super) fn new(chunk_cache: ChunkCache) -> Upkeep {
+        Upkeep { chunk_cache, next: Time(0) }
+    }
+
+    /// Does what is due, if a second has passed since the last time.
+    #[cfg_attr(feature = "shuttle", allow(dead_code, reason = "there is no timer thread"))]
+    pub(super) fn run(&mut self, now: Time) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + INTERVAL;
+        self.chunk_cache.release_due(now);
+    }
+}

@@ -1,0 +1,235 @@
+//! Keeps freed state memory for ten seconds, so that the next sequence takes it as it is instead of faulting in new pages.
+//!
+//! Kept memory is in addition to the states in use, and both together stay within `limits.state`: a START is never refused because of it.
+//! [`ChunkCache::trim`] releases what exceeds the limit, [`ChunkCache::release_due`] what has been kept long enough. What kept memory holds is
+//! undefined: a store writes a state before anything reads it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::Time;
+
+use crate::device::{Buffer, Device, DeviceError, Place};
+
+use super::budget::Budget;
+
+/// How long freed memory is kept.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// Freed memory of all stores. Clones share it.
+#[derive(Clone)]
+pub struct ChunkCache(Arc<Shared>);
+
+struct Shared {
+    budget: Budget,
+    clock: Box<dyn Fn() -> Time + Send + Sync>,
+    /// In the order in which they were freed.
+    kept: Mutex<Vec<KeptChunk>>,
+    bytes: AtomicU64,
+}
+
+/// The memory of a chunk of slots, or of a batch.
+#[derive(Debug, Default)]
+pub(super) struct ChunkMemory {
+    pub(super) buffers: Vec<Buffer>,
+    /// Bytes that were written at least once. Pages beyond them are not in memory yet.
+    pub(super) touched: u64,
+    /// Whether an earlier owner wrote to it: then it does not hold zeros.
+    pub(super) is_reused: bool,
+}
+
+struct KeptChunk {
+    memory: ChunkMemory,
+    device: DeviceKey,
+    since: Time,
+}
+
+/// Memory is used again only in the order of work that it was used in. The host has one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct DeviceKey {
+    place: Place,
+    address: usize,
+}
+
+impl DeviceKey {
+    fn new(device: &Arc<dyn Device>) -> DeviceKey {
+        let place = device.place();
+        let address = if place == Place::Host { 0 } else { Arc::as_ptr(device).cast::<()>().addr() };
+        DeviceKey { place, address }
+    }
+}
+
+impl ChunkCache {
+    pub fn new(budget: Budget, clock: impl Fn() -> Time + Send + Sync + 'static) -> ChunkCache {
+        let (clock, kept) = (Box::new(clock), Mutex::default());
+        ChunkCache(Arc::new(Shared { budget, clock, kept, bytes: AtomicU64::new(0) }))
+    }
+
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Memory of these sizes: kept memory if there is some, else new memory. If the device is full, kept memory makes room.
+    pub(super) fn allocate(&self, device: &Arc<dyn Device>, sizes: &[usize]) -> Result<ChunkMemory, DeviceError> {
+        if let Some(memory) = self.take(device, sizes) {
+            return Ok(memory);
+        }
+        let new = || sizes.iter().map(|size| Buffer::new(device, *size)).collect::<Result<Vec<_>, _>>();
+        let buffers = match new() {
+            Err(DeviceError::OutOfMemory { place, .. }) if self.release(|kept| kept.device.place == place) => new()?,
+            buffers => buffers?,
+        };
+        Ok(ChunkMemory { buffers, touched: 0, is_reused: false })
+    }
+
+    /// The memory of these sizes that was freed last.
+    fn take(&self, device: &Arc<dyn Device>, sizes: &[usize]) -> Option<ChunkMemory> {
+        let device = DeviceKey::new(device);
+        let fits = |kept: &KeptChunk| {
+            kept.device == device && kept.memory.buffers.iter().map(Buffer::len).eq(sizes.iter().copied())
+        };
+        let mut kept = self.0.kept.lock();
+        let at = kept.iter().rposition(fits)?;
+        let memory = kept.remove(at).memory;
+        self.0.bytes.fetch_sub(memory.touched, Ordering::Relaxed);
+        Some(memory)
+    }
+
+    /// Keeps memory that is no longer in use.
+    pub(super) fn keep(&self, device: &Arc<dyn Device>, memory: ChunkMemory) {
+        if memory.buffers.is_empty() {
+            return;
+        }
+        let (device, since) = (DeviceKey::new(device), (self.0.clock)());
+        let bytes = memory.touched;
+        self.0.kept.lock().push(KeptChunk { memory: ChunkMemory { is_reused: true, ..memory }, device, since });
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.trim();
+    }
+
+    /// Releases memory, oldest first, until what is kept and what is in use are within the limit. Call it without a lock: it may take long.
+    pub fn trim(&self) {
+        let Shared { budget, .. } = &*self.0;
+        let room = || budget.limit().saturating_sub(budget.used());
+        if self.bytes() <= room() {
+            return;
+        }
+        let mut excess = self.bytes().saturating_sub(room());
+        self.release(|kept| {
+            let goes = excess > 0;
+            excess = excess.saturating_sub(if goes { kept.memory.touched } else { 0 });
+            goes
+        });
+    }
+
+    /// Releases what has been kept for [`KEPT_FOR`]. Returns whether anything was.
+    pub fn release_due(&self, now: Time) -> bool {
+        self.bytes() > 0 && self.release(|kept| now >= kept.since + KEPT_FOR)
+    }
+
+    /// Releases all memory of a device that is about to be closed.
+    pub(super) fn release_device(&self, device: &Arc<dyn Device>) {
+        let device = DeviceKey::new(device);
+        self.release(|kept| kept.device == device);
+    }
+
+    fn release(&self, mut goes: impl FnMut(&KeptChunk) -> bool) -> bool {
+        let mut kept = self.0.kept.lock();
+        let released: Vec<KeptChunk> = kept.extract_if(.., |kept| goes(kept)).collect();
+        drop(kept);
+        let bytes = released.iter().map(|kept| kept.memory.touched).sum();
+        self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        !released.is_empty()
+    }
+}
+
+impl fmt::Debug for ChunkCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChunkCache({} bytes)", self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Host;
+
+    fn host() -> Arc<dyn Device> {
+        Arc::new(Host)
+    }
+
+    /// A cache, and the clock that it reads, in nanoseconds.
+    fn cache(budget: &Budget) -> (ChunkCache, Arc<AtomicU64>) {
+        let clock = Arc::new(AtomicU64::new(0));
+        let reads = Arc::clone(&clock);
+        (ChunkCache::new(budget.clone(), move || Time(reads.load(Ordering::Relaxed))), clock)
+    }
+
+    fn freed(cache: &ChunkCache, bytes: usize) -> u64 {
+        let memory = cache.allocate(&host(), &[bytes]).unwrap();
+        let address = memory.buffers[0].address_for_tests();
+        cache.keep(&host(), ChunkMemory { touched: bytes as u64, ..memory });
+        address
+    }
+
+    #[test]
+    fn freed_memory_is_kept_for_ten_seconds() {
+        let (cache, clock) = cache(&Budget::new(1 << 20));
+        let address = freed(&cache, 4096);
+        assert_eq!(freed(&cache, 4096), address, "the same memory again");
+        clock.store(1_000, Ordering::Relaxed);
+        assert_eq!(freed(&cache, 4096), address);
+        assert!(!cache.release_due(Time(10_000_000_999)));
+        assert_eq!(cache.bytes(), 4096);
+        assert!(cache.release_due(Time(10_000_001_000)));
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn memory_of_another_size_or_device_is_not_taken() {
+        let (cache, _) = cache(&Budget::new(1 << 20));
+        freed(&cache, 4096);
+        assert!(!cache.allocate(&host(), &[2048]).unwrap().is_reused);
+        assert!(!cache.allocate(&host(), &[2048, 2048]).unwrap().is_reused);
+        let accelerator = crate::device::stand_in::StandIns::new(1, 1 << 20);
+        let accelerator = crate::device::Accelerators::open(&accelerator, 0).unwrap();
+        assert!(!cache.allocate(&accelerator, &[4096]).unwrap().is_reused);
+        assert!(cache.allocate(&host(), &[4096]).unwrap().is_reused);
+    }
+
+    #[test]
+    fn kept_memory_makes_room_for_sequences_and_is_never_why_one_is_refused() {
+        let budget = Budget::new(10_000);
+        let (cache, _) = cache(&budget);
+        let first = budget.take(6_000).unwrap();
+        drop(first);
+        for bytes in [3_000, 1_000, 2_000] {
+            freed(&cache, bytes);
+        }
+        assert_eq!(cache.bytes(), 6_000);
+        let _second = budget.take(5_500).unwrap();
+        cache.trim();
+        assert_eq!(cache.bytes(), 3_000, "the oldest went");
+        let _third = budget.take(4_500).unwrap();
+        cache.trim();
+        assert_eq!((budget.used(), cache.bytes()), (10_000, 0));
+        freed(&cache, 1);
+        assert_eq!(cache.bytes(), 0, "at the limit nothing is kept");
+    }
+
+    #[test]
+    fn a_full_device_takes_kept_memory_back() {
+        let (cache, _) = cache(&Budget::new(1 << 20));
+        let accelerators = crate::device::stand_in::StandIns::new(1, 4096);
+        let open = || crate::device::Accelerators::open(&accelerators, 0).unwrap();
+        let (one, other) = (open(), open());
+        let memory = cache.allocate(&one, &[4096]).unwrap();
+        cache.keep(&one, ChunkMemory { touched: 4096, ..memory });
+        let _full = cache.allocate(&other, &[4096]).unwrap();
+        assert!(matches!(cache.allocate(&other, &[1]), Err(DeviceError::OutOfMemory { .. })));
+    }
+}
