@@ -55,6 +55,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         config: draft::Options {
             auto_complete: settings.model.auto_complete,
             default_max_batch_size: settings.model.default_max_batch_size,
+            bounds: settings.limits.model,
         },
         load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
         state_limit: settings.limits.state.unwrap_or(u64::MAX),

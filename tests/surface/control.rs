@@ -211,6 +211,57 @@ async fn a_configuration_may_come_with_the_request_and_files_may_not() {
     );
 }
 
+/// Bytes of memory that this process has in use.
+fn resident() -> u64 {
+    let status = fs_err::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[tokio::test]
+async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
+    let house = house(ControlMode::Explicit);
+    house.write("sum", SUM, 1, "accumulate INT32");
+    house.load("sum").await.unwrap();
+    assert_eq!(house.sum(7, 5, &[START]).await.unwrap(), 5);
+    let before = resident();
+    let config = |strategy: &str, instances: u32| {
+        let state = r#"[{ "input_name": "INPUT_STATE", "output_name": "OUTPUT_STATE", "data_type": "TYPE_INT32", "dims": [1] }]"#;
+        let port = |name: &str| format!(r#"[{{ "name": "{name}", "data_type": "TYPE_INT32", "dims": [1] }}]"#);
+        format!(
+            r#"{{ "backend": "onnxruntime", {strategy}, "state": {state} }}, "input": {}, "output": {},
+                "instance_group": [{{ "count": {instances}, "kind": "KIND_CPU" }}] }}"#,
+            port("INPUT"),
+            port("OUTPUT")
+        )
+    };
+    let oldest = |slots: u32| {
+        format!(r#""max_batch_size": 4, "sequence_batching": {{ "oldest": {{ "max_candidate_sequences": {slots} }}"#)
+    };
+    let direct = r#""max_batch_size": 2147483647, "sequence_batching": { "direct": {}"#.to_owned();
+    let cases = [
+        (oldest(2_147_483_647), 1, "max_candidate_sequences: 2147483647 slots on each of 1 instances"),
+        (oldest(262_144), 2, "524288 slots, more than the limit of 262144 (limits.slots)"),
+        (direct, 1, "max_batch_size: 2147483647 slots"),
+        (oldest(4), 500, "instance_group: 500 instances of sum, more than the limit of 256 (limits.instances)"),
+        (oldest(4), 2_147_483_647, "instance_group: 2147483647 instances of sum"),
+    ];
+    for (strategy, instances, why) in cases {
+        let load = json!({ "parameters": { "config": config(&strategy, instances) } });
+        let answer = house.post("/v2/repository/models/sum/load", load).await;
+        let said = answer.json()["error"].as_str().unwrap().to_owned();
+        assert_eq!(answer.status, 500, "{said}");
+        assert!(said.contains(why), "{said}");
+        assert_eq!(house.http("GET /v2/health/live", &[], b"").await.status, 200);
+    }
+    let more = resident().saturating_sub(before) >> 20;
+    println!("five refused loads took {more} MiB");
+    assert!(more < 32, "{more} MiB more");
+    assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 6, "what serves goes on");
+    let load = json!({ "parameters": { "config": config(&oldest(64), 2) } });
+    assert_eq!(house.post("/v2/repository/models/sum/load", load).await.status, 200);
+}
+
 #[tokio::test]
 async fn without_explicit_control_nobody_loads() {
     for mode in [ControlMode::None, ControlMode::Poll] {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sequor_proto::ModelConfig;
 
+use super::bounds::Bounds;
 use super::locate::Places;
 use super::report::{Report, Texts};
 use super::sequor_toml::SequorToml;
@@ -20,11 +21,12 @@ pub struct Options {
     pub auto_complete: bool,
     /// The `max_batch_size` of a completed model that can batch.
     pub default_max_batch_size: u32,
+    pub bounds: Bounds,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { auto_complete: true, default_max_batch_size: 4 }
+        Options { auto_complete: true, default_max_batch_size: 4, bounds: Bounds::default() }
     }
 }
 
@@ -63,7 +65,7 @@ pub struct Draft {
     toml: SequorToml,
     pub(super) path: PathBuf,
     pub(super) places: Places,
-    options: Options,
+    pub(super) options: Options,
 }
 
 /// Reads the configuration of the model in this directory.
@@ -125,7 +127,7 @@ impl Draft {
         let mut normal = config.clone();
         normalise::normalise(&mut normal);
         let texts = Texts { toml: &toml, directory: &directory, path: &path, places: &places };
-        let mut report = Report::new(&normal, texts, settled);
+        let mut report = Report::new(&normal, texts, options.bounds, settled);
         names::check(&mut report, &own_name);
         refuse::check(&mut report);
         validate::check(&mut report, &file_size);
@@ -165,7 +167,7 @@ impl Draft {
         }
         normalise::normalise(&mut config);
         let Draft { toml, directory, path, places, .. } = self;
-        let mut report = Report::new(&config, Texts { toml, directory, path, places }, true);
+        let mut report = Report::new(&config, Texts { toml, directory, path, places }, self.options.bounds, true);
         validate::check(&mut report, &file_size);
         if report.faults.is_empty() {
             fit::check(&mut report, graph);

@@ -5,6 +5,7 @@ use sequor_proto::model_instance_group::Kind;
 
 use super::draft::Draft;
 use super::settings::Processor;
+use super::validate::instances;
 use super::{normalise, settle};
 use crate::config::fault::{Fault, code, in_order};
 
@@ -55,6 +56,11 @@ impl Draft {
             };
             let field = if gpus.is_ok() { "gpus" } else { "kind" };
             let at = self.places.get(&format!("instance_group[{i}].{field}")).at(&self.path);
+            faults.push(Fault { at, code: code::INSTANCES, what });
+        }
+        // Only now is known on how many GPUs each group runs.
+        if let Some(what) = instances::too_many(&self.config, self.options.bounds) {
+            let at = self.places.get("instance_group[0]").at(&self.path);
             faults.push(Fault { at, code: code::INSTANCES, what });
         }
         if faults.is_empty() { Ok(auto) } else { Err(in_order(faults)) }
@@ -146,6 +152,15 @@ mod tests {
             .iter()
             .map(|g| format!("{} {:?} x{}", g.kind().as_str_name(), g.gpus, g.count));
         (auto, settings.processors.clone(), groups.collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn instances_are_counted_on_every_gpu() {
+        let mut draft = draft("instance_group { kind: KIND_GPU count: 100 }");
+        let gpus = Ok(vec![0, 1, 2]);
+        let faults = draft.place(&gpus).unwrap_err();
+        let what = "instance_group: 300 instances of m, more than the limit of 256 (limits.instances)";
+        assert_eq!(faults.iter().map(|fault| fault.what.as_str()).collect::<Vec<_>>(), [what]);
     }
 
     const NONE: &str = "there is no driver";

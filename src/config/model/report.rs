@@ -4,6 +4,7 @@ use std::path::Path;
 
 use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
 
+use super::bounds::Bounds;
 use super::locate::Places;
 use super::sequor_toml::SequorToml;
 use crate::config::fault::Fault;
@@ -17,6 +18,7 @@ pub(super) struct Report<'a> {
     places: &'a Places,
     /// Whether `max_batch_size` is final: completion may still set one that is 0.
     settled: bool,
+    pub(super) bounds: Bounds,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -30,9 +32,9 @@ pub(super) struct Texts<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, settled: bool) -> Self {
+    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, bounds: Bounds, settled: bool) -> Self {
         let Texts { toml, directory, path, places } = texts;
-        Report { config, toml, directory, path, places, settled, faults: Vec::new() }
+        Report { config, toml, directory, path, places, settled, bounds, faults: Vec::new() }
     }
 
     /// A fault of a field of config.pbtxt.

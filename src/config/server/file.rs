@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::model::Bounds;
 use crate::config::units::{Size, Span};
 
 /// The whole file. What it does not say is the default.
@@ -125,6 +126,10 @@ pub struct Limits {
     /// States of all models; without it three quarters of the machine's memory.
     pub state: Option<Size>,
     pub stream_unread: Size,
+    /// Of one model.
+    pub instances: u32,
+    /// Of one model, all its instances together.
+    pub slots: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,6 +282,8 @@ impl Default for Limits {
             queued: Size(4 << 30),
             state: None,
             stream_unread: Size(8 << 20),
+            instances: Bounds::default().instances,
+            slots: Bounds::default().slots,
         }
     }
 }

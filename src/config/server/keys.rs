@@ -111,6 +111,8 @@ pub const KEYS: &[Key] = &[
         "Most bytes of sequence state, all models together; three quarters of the memory if not given",
     ),
     key("limits.stream_unread", Kind::Size, "Most bytes of answers a client may leave unread on one stream"),
+    key("limits.instances", Kind::Number, "Maximum instances of one model"),
+    key("limits.slots", Kind::Number, "Maximum slots of one model, all its instances together"),
     key("drain.announce", Kind::Span, "How long a stopping server is not ready but still takes everything"),
     key("drain.finish", Kind::Span, "How long it then takes no new sequences while live ones go on"),
     key("drain.exit_timeout", Kind::Span, "How long stopping may take in all"),

@@ -9,6 +9,7 @@ use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
+use crate::config::model::Bounds;
 use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
@@ -54,6 +55,8 @@ pub struct Limits {
     /// `None` is no limit: neither given, nor is the memory known.
     pub state: Option<u64>,
     pub stream_unread: u64,
+    /// Of one model.
+    pub model: Bounds,
 }
 
 /// The file to read, if one is named.
@@ -128,6 +131,8 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("limits.request", said.limits.request.0 == 0),
         ("limits.in_flight", said.limits.in_flight == 0),
         ("limits.stream_unread", said.limits.stream_unread.0 == 0),
+        ("limits.instances", said.limits.instances == 0),
+        ("limits.slots", said.limits.slots == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("plugins.max_candidates", said.plugins.max_candidates == 0),
         ("plugins.time", said.plugins.time.0.is_zero()),
@@ -201,6 +206,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
             queued: limits.queued.0,
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
+            model: Bounds { instances: limits.instances, slots: limits.slots },
         },
         drain: said.drain,
         runtime: said.runtime,

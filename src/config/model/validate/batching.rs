@@ -2,10 +2,13 @@
 
 use sequor_proto::model_sequence_batching::StrategyChoice;
 use sequor_proto::model_version_policy::PolicyChoice;
-use sequor_proto::{ModelDynamicBatching, ModelQueuePolicy, model_config::SchedulingChoice, model_queue_policy};
+use sequor_proto::{
+    ModelDynamicBatching, ModelQueuePolicy, ModelSequenceBatching, model_config::SchedulingChoice, model_queue_policy,
+};
 
 use crate::config::fault::code;
 use crate::config::model::report::Report;
+use crate::config::model::validate::instances;
 
 pub(super) fn versions(report: &mut Report<'_>) {
     let choice = report.config.version_policy.as_ref().and_then(|p| p.policy_choice.as_ref());
@@ -79,6 +82,29 @@ pub(super) fn sequence(report: &mut Report<'_>) {
             }
         }
         Some(StrategyChoice::Direct(_)) | None => {}
+    }
+    slots(report, sequence);
+}
+
+/// Each instance has a table of its slots.
+fn slots(report: &mut Report<'_>, sequence: &ModelSequenceBatching) {
+    let unsigned = |n: i32| u64::try_from(n).unwrap_or(0);
+    let (field, key, each) = match &sequence.strategy_choice {
+        Some(StrategyChoice::Oldest(oldest)) if oldest.max_candidate_sequences > 0 => {
+            let key = "max_candidate_sequences";
+            ("sequence_batching.oldest.max_candidate_sequences", key, unsigned(oldest.max_candidate_sequences))
+        }
+        _ => ("max_batch_size", "max_batch_size", unsigned(report.config.max_batch_size)),
+    };
+    let (instances, most) = (instances::active(report.config), report.bounds.slots);
+    let all = each.saturating_mul(instances);
+    if all > most {
+        let model = report.model();
+        let what = format!(
+            "{key}: {each} slots on each of {instances} instances of {model} are {all} slots, more than the limit of \
+             {most} (limits.slots)"
+        );
+        report.fault(field, code::SEQUENCE, what);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Instance groups.
 
 use sequor_proto::model_instance_group::Kind;
+use sequor_proto::{ModelConfig, ModelInstanceGroup};
 
 use crate::config::fault::code;
+use crate::config::model::bounds::Bounds;
 use crate::config::model::report::{Report, nth};
 
 pub(super) fn check(report: &mut Report<'_>) {
@@ -19,13 +21,28 @@ pub(super) fn check(report: &mut Report<'_>) {
             report.fault(&format!("instance_group[{i}].gpus"), code::INSTANCES, what);
         }
     }
-    let active: i64 = config.instance_group.iter().filter(|g| !g.passive).map(|g| i64::from(g.count)).sum();
-    if active > i64::from(u16::MAX) {
-        let what = format!("{active} instances of {}: at most {} can be", config.name, u16::MAX);
+    let active = active(config);
+    if let Some(what) = too_many(config, report.bounds) {
         report.fault(&nth("instance_group", 0), code::INSTANCES, what);
     }
     if active == 0 {
         let what = format!("every instance group of {} is passive: no request would ever run", config.name);
         report.fault("instance_group[0].passive", code::INSTANCES, what);
     }
+}
+
+/// Why there are too many instances, if there are. A group has its count on each GPU that it names.
+pub(in crate::config::model) fn too_many(config: &ModelConfig, bounds: Bounds) -> Option<String> {
+    let (active, most) = (active(config), bounds.instances.min(u32::from(u16::MAX)));
+    let what = || {
+        let model = &config.name;
+        format!("instance_group: {active} instances of {model}, more than the limit of {most} (limits.instances)")
+    };
+    (active > u64::from(most)).then(what)
+}
+
+/// Instances that would run.
+pub(super) fn active(config: &ModelConfig) -> u64 {
+    let of = |g: &ModelInstanceGroup| u64::try_from(g.count).unwrap_or(0).saturating_mul(g.gpus.len().max(1) as u64);
+    config.instance_group.iter().filter(|g| !g.passive).map(of).fold(0, u64::saturating_add)
 }

@@ -2,7 +2,7 @@
 
 mod batching;
 mod controls;
-mod instances;
+pub(super) mod instances;
 mod io;
 mod reshape;
 mod states;
