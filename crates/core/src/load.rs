@@ -63,8 +63,11 @@ pub(crate) struct LoadState {
 
 #[derive(Debug, Default)]
 pub(crate) struct InstanceState {
+    /// The slots that were in use so far; the table grows with the sequences that live at once.
     slots: Vec<SlotState>,
-    /// Numbers of those that are free, lowest first.
+    /// How many slots there are, those not in the table included.
+    size: u32,
+    /// Numbers of those of the table that are free, lowest first.
     free: BinaryHeap<Reverse<u32>>,
     /// Sequences that can run, in the order in which they became ready.
     pub(crate) ready: List,
@@ -96,7 +99,30 @@ pub(crate) enum Consulting {
 impl InstanceState {
     /// Its free slots.
     fn room(&self) -> u32 {
-        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX).saturating_add(self.unused())
+    }
+
+    /// Its slots that were never in use. They follow those of the table.
+    fn unused(&self) -> u32 {
+        self.size.saturating_sub(u32::try_from(self.slots.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The lowest free slot.
+    fn lowest(&self) -> Option<u32> {
+        match self.free.peek() {
+            Some(Reverse(n)) => Some(*n),
+            None => (self.unused() > 0).then(|| u32::try_from(self.slots.len()).ok()).flatten(),
+        }
+    }
+
+    /// Takes the lowest free slot.
+    fn take_lowest(&mut self) -> Option<u32> {
+        if let Some(Reverse(n)) = self.free.pop() {
+            return Some(n);
+        }
+        let n = self.lowest()?;
+        self.slots.push(SlotState { generation: NonZeroU32::MIN, seq: None });
+        Some(n)
     }
 }
 
@@ -108,13 +134,8 @@ struct SlotState {
 
 impl LoadState {
     pub(crate) fn new(key: Load, born: u64, spec: LoadSpec) -> LoadState {
-        let slots = spec.slots();
-        let empty = || SlotState { generation: NonZeroU32::MIN, seq: None };
-        let instance = || InstanceState {
-            slots: (0..slots).map(|_| empty()).collect(),
-            free: (0..slots).map(Reverse).collect(),
-            ..InstanceState::default()
-        };
+        let size = spec.slots();
+        let instance = || InstanceState { size, ..InstanceState::default() };
         LoadState {
             key,
             born,
@@ -178,7 +199,7 @@ impl LoadState {
 
     /// The instance of the lowest free slot, the lowest of those that have one, so that instances fill evenly.
     fn roomiest(&self) -> Option<u16> {
-        let lowest = (0u16..).zip(&self.instances).filter_map(|(i, instance)| Some((instance.free.peek()?.0, i)));
+        let lowest = (0u16..).zip(&self.instances).filter_map(|(i, instance)| Some((instance.lowest()?, i)));
         if fault(Planted::SlotOutOfOrder) { lowest.max() } else { lowest.min() }.map(|(_, i)| i)
     }
 
@@ -186,7 +207,7 @@ impl LoadState {
     pub(crate) fn take_slot(&mut self, seq: Seq, of: Option<u16>) -> Option<(u16, Slot)> {
         let i = of.or_else(|| self.roomiest())?;
         let instance = self.instances.get_mut(usize::from(i))?;
-        let Reverse(n) = instance.free.pop()?;
+        let n = instance.take_lowest()?;
         let slot = instance.slots.get_mut(n as usize)?;
         slot.seq = Some(seq);
         let slot = Slot::new(n, slot.generation);
@@ -277,6 +298,17 @@ mod tests {
         let given: Vec<_> = (0..4).map(|n| load.take_slot(seq(n), None).map(|(i, s)| (i, s.ix)).unwrap()).collect();
         assert_eq!(given, [(0, 0), (1, 0), (0, 1), (1, 1)]);
         assert!(load.take_slot(seq(4), None).is_none());
+    }
+
+    #[test]
+    fn the_table_of_slots_grows_with_the_sequences_that_live_at_once() {
+        let mut load = load(i32::MAX.unsigned_abs(), 1);
+        let seq = |ix| Seq::make(ix, NonZeroU32::MIN);
+        let mut take = |n| load.take_slot(seq(n), None).unwrap().1;
+        let slots = [0, 1, 2].map(&mut take);
+        load.free_slot(0, slots[1], true);
+        assert_eq!(load.take_slot(seq(3), None).unwrap().1.ix, 1);
+        assert_eq!((load.instances[0].slots.len(), load.room()), (3, vec![i32::MAX.unsigned_abs() - 3]));
     }
 
     #[test]
