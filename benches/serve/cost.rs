@@ -74,20 +74,52 @@ pub(crate) fn figures(options: &Options) {
     }
 }
 
+/// A model under so many clients.
+pub(crate) struct Cell {
+    pub(crate) model: &'static str,
+    pub(crate) streaming: bool,
+    pub(crate) clients: usize,
+    pub(crate) sequences: bool,
+}
+
+impl Cell {
+    /// The requests, asked for at a server that has the model.
+    async fn recipe(&self, server: &Child) -> Recipe {
+        let wanted = Wanted {
+            model: self.model.to_owned(),
+            data: if self.sequences { Data::Whole } else { Data::Random },
+            shapes: BTreeMap::new(),
+            sequence_length: 20,
+            variation: 20,
+            check_sums: self.sequences,
+            seed: 1,
+        };
+        let channel = drive::connect(&server.grpc).await.expect("a connection");
+        Recipe::ask(channel, &wanted).await.expect("the model")
+    }
+}
+
+/// CPU time of a request with each server, a row a turn. Every other turn goes through the servers backwards.
+pub(crate) async fn costs<const N: usize>(options: &Options, cell: &Cell, servers: &[&Child; N]) -> Vec<[f64; N]> {
+    let recipe = cell.recipe(servers[0]).await;
+    let mut rows = Vec::new();
+    for number in 0..options.turns {
+        let mut row = [0.0; N];
+        let order: Vec<usize> = if number % 2 == 0 { (0..N).collect() } else { (0..N).rev().collect() };
+        for n in order {
+            let report = turn(servers[n], (cell.clients, cell.streaming), options.requests(), &recipe).await;
+            row[n] = report.server.expect("a local server").cpu_us_per_request;
+        }
+        rows.push(row);
+    }
+    rows
+}
+
 async fn measure(options: &Options, figure: &Figure, clients: usize, servers: [Option<&Child>; 4]) -> Row {
     let sequences = figure.model != "identity";
-    let wanted = Wanted {
-        model: figure.model.to_owned(),
-        data: if sequences { Data::Whole } else { Data::Random },
-        shapes: BTreeMap::new(),
-        sequence_length: 20,
-        variation: 20,
-        check_sums: sequences,
-        seed: 1,
-    };
-    let channel = drive::connect(&servers[3].expect("the server").grpc).await.expect("a connection");
-    let recipe = Recipe::ask(channel, &wanted).await.expect("the model");
-    let requests = if options.quick { 5_000 } else { 50_000 } / options.turns as u64;
+    let cell = Cell { model: figure.model, streaming: figure.streaming, clients, sequences };
+    let recipe = cell.recipe(servers[3].expect("the server")).await;
+    let requests = options.requests();
     let mut costs = [const { Vec::new() }; 4];
     let mut last = None;
     for _ in 0..options.turns {

@@ -7,6 +7,8 @@
 //! cargo bench --bench serve -- --only direct      figures whose name has this in it
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
 //! cargo bench --bench serve -- --turns 10         as many requests in more turns
+//! cargo bench --bench serve -- --pair FILE        only CPU time, this build over that one, and that one over itself
+//! cargo bench --bench serve -- --pair FILE --with FILE    the same of two builds
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -15,6 +17,7 @@ mod bare;
 mod cost;
 mod echo;
 mod models;
+mod pair;
 mod share;
 mod speech;
 mod start;
@@ -38,6 +41,12 @@ struct Options {
 }
 
 impl Options {
+    /// Requests of one turn.
+    fn requests(&self) -> u64 {
+        let all = if self.quick { 5_000 } else { 50_000 };
+        all / self.turns as u64
+    }
+
     fn wants(&self, figure: &str) -> bool {
         self.only.as_ref().is_none_or(|only| figure.contains(only.as_str()))
     }
@@ -64,6 +73,9 @@ fn main() {
         return;
     }
     println!("{}", machine());
+    if let Some(before) = behind("--pair").map(PathBuf::from) {
+        return pair::figures(&options, &before, behind("--with").map(PathBuf::from));
+    }
     if options.wants("start") {
         start::figures(&options);
     }

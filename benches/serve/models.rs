@@ -33,6 +33,16 @@ pub(crate) fn repository() -> tempfile::TempDir {
     folder
 }
 
+/// Adds `guided`: the model `oldest`, with this plug-in deciding for it.
+pub(crate) fn guided(repository: &Path, plugin: &str) {
+    let model = repository.join("guided");
+    let config = include_str!("../models/oldest.pbtxt").replace("name: \"oldest\"", "name: \"guided\"");
+    std::fs::create_dir_all(model.join("1")).expect("a folder");
+    std::fs::write(model.join("config.pbtxt"), config).expect("a file");
+    std::fs::write(model.join("sequor.toml"), format!("[plugins.scheduler]\nuse = \"{plugin}\"\n")).expect("a file");
+    std::fs::copy(root("models/accumulator_fp32/1/model.onnx"), model.join("1/model.onnx")).expect("a graph");
+}
+
 /// One model of `models/`, alone in a repository.
 pub(crate) fn only(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,19 +1,11 @@
-//! What a thousand sequences hold is given back when they have ended. In a process of its own, with the server's allocator, because what is
-//! looked at is the memory of the whole process.
+//! What a thousand sequences hold is given back when they have ended. Each test measures the memory of the whole process, so it needs one of
+//! its own: nextest gives it one, and [`is_alone`] starts one elsewhere.
 
-#![allow(unreachable_pub, reason = "a test binary has no public face")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-
-#[allow(dead_code, unused_imports, reason = "it is the other binary's too")]
-mod support;
-
+use std::process::Command;
 use std::time::Duration;
 
-use support::server::wait;
-use support::{Server, model, sum};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use crate::support::server::wait;
+use crate::support::{Server, model, sum};
 
 const SEQUENCES: u64 = 1000;
 /// How long after the last END memory is looked at.
@@ -79,8 +71,23 @@ fn settled(server: &Server) -> u64 {
     last(&seen)
 }
 
+/// Whether this process runs one test only. If not, runs the test of this name in a process of its own.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "SEQUOR_TEST_ALONE";
+    if std::env::var_os("NEXTEST").is_some() || std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let status = alone.args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    assert!(status.success(), "{test}: {status}");
+    false
+}
+
 #[test]
 fn a_thousand_sequences_give_back_what_they_held() {
+    if !is_alone("memory::a_thousand_sequences_give_back_what_they_held") {
+        return;
+    }
     for (strategy, rows) in [("oldest { max_candidate_sequences: 1000 }", 32), ("direct { }", 1000)] {
         let server = wide(strategy, rows);
         play(&server);

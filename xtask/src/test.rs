@@ -102,8 +102,7 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
     if wishes.all_languages {
         phases.check("types", types::check);
     }
-    phases.check("planted faults", || tally::run(&mut planted(), tally));
-    phases.check("interleavings", || tally::run(&mut interleavings(), tally));
+    phases.check("planted faults and interleavings", || tally::run(&mut planted_and_interleavings(), tally));
     phases.check("doc tests", || {
         tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
     });
@@ -161,17 +160,13 @@ fn tests(has_browser: bool, all_languages: bool) -> Command {
     tests
 }
 
-/// The core with faults planted in it, one at a time: the properties must find each. A build of its own.
-fn planted() -> Command {
+/// Two builds with features of their own, in one run of cargo: the core with faults planted in it, one at a time, which the properties must
+/// find, and the driver's lock under a scheduler that tries interleavings. The whole workspace is selected, because fewer packages would give
+/// the crates below them other features, and each would be compiled again.
+fn planted_and_interleavings() -> Command {
     let mut tests = process::cargo();
-    tests.args(["test", "--locked", "--package", "sequor-core", "--features", "planted", "--test", "planted"]);
-    tests
-}
-
-/// The driver's lock under a scheduler that tries interleavings: a build of its own, for its locks are that scheduler's.
-fn interleavings() -> Command {
-    let mut tests = process::cargo();
-    tests.args(["test", "--locked", "--package", "sequor", "--lib", "--features", "shuttle", "interleavings"]);
+    tests.args(["test", "--workspace", "--locked", "--lib", "--test", "planted", "--no-fail-fast"]);
+    tests.args(["--features", "sequor-core/planted,sequor/shuttle", "--", "planted", "interleavings"]);
     tests
 }
 

@@ -1,5 +1,4 @@
 //! From a server that records to a simulator that replays: requests run on the stand-in backend, their trace is read, and no id is in it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;
