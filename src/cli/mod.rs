@@ -6,6 +6,7 @@ mod audio;
 mod bench;
 mod chart;
 mod check;
+mod completions;
 mod demo;
 mod environment;
 mod equip;
@@ -44,30 +45,52 @@ fn commands() -> Vec<(Command, Run)> {
     ]
 }
 
-/// Parses these arguments and runs the command they name.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let about = "Sequor, an inference server for models that remember";
-    let program = Command::new("sequor")
-        .about(about)
+/// Describes the whole command line.
+fn program() -> Command {
+    Command::new("sequor")
+        .about("Sequor, an inference server for models that remember")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(commands().into_iter().map(|(command, _)| command));
-    let matches = match program.try_get_matches_from(arguments) {
+        .subcommands(commands().into_iter().map(|(command, _)| command))
+        .subcommands([completions::command(), completions::manual_command()])
+}
+
+/// Parses these arguments and runs the command they name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let matches = match program().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
-    let named = matches.subcommand();
-    let found = commands().into_iter().find(|(command, _)| named.is_some_and(|(name, _)| name == command.get_name()));
-    let (Some((_, run)), Some((_, matches))) = (found, named) else { return ExitCode::from(2) };
-    match run(matches) {
+    let Some((name, matches)) = matches.subcommand() else { return ExitCode::from(2) };
+    match run_command(name, matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             eprintln!("sequor: {failed}");
             ExitCode::from(failed.code())
         }
+    }
+}
+
+fn run_command(name: &str, matches: &ArgMatches) -> Result<(), Failed> {
+    if name == completions::NAME {
+        completions::print(program(), matches);
+        return Ok(());
+    }
+    if name == completions::MANUAL {
+        return completions::write_manual(program(), matches);
+    }
+    let found = commands().into_iter().find(|(command, _)| command.get_name() == name);
+    found.map_or(Ok(()), |(_, run)| run(matches))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::program().debug_assert();
     }
 }

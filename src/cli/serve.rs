@@ -11,7 +11,7 @@ use crate::config::Fault;
 use crate::config::server::file::{ControlMode, LogFormat as Format};
 use crate::config::server::{self, Given, Host, Settings};
 use crate::model::{Availability, Control, Repository};
-use crate::server::drain;
+use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
 use crate::telemetry::log::{self, LogFormat};
 
@@ -73,6 +73,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
+    systemd::ready();
     running.join().await;
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;

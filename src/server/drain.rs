@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::shutdown::Shutdown;
+use super::systemd;
 use crate::api::{Api, Phase};
 
 /// How often a server that waits for its sequences to end looks whether they have.
@@ -85,6 +86,7 @@ pub(super) async fn run(
     let begun = Instant::now();
     let limit = begun + options.exit_timeout;
     tracing::info!(?wish, "stopping");
+    systemd::stopping();
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
     api.set_phase(Phase::Closing);
     shutdown.closing.cancel();

@@ -7,7 +7,7 @@
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
-//! - [`poll`]: looks at the model repository again and again.
+//! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
 
 mod changed;
 pub mod connection;
@@ -20,6 +20,7 @@ pub mod listeners;
 mod origin;
 pub mod poll;
 mod shutdown;
+pub mod systemd;
 mod tasks;
 pub mod tls;
 

@@ -37,6 +37,35 @@ fn help_of_runtime() {
 }
 
 #[test]
+fn shells_and_manual_readers_know_every_command() {
+    let help = help(&[]);
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.contains(&"serve") && !commands.contains(&"man"), "{commands:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let said = Call::sequor().arguments(["completions", shell]).end();
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{shell}");
+        for command in &commands {
+            assert!(said.stdout.contains(command), "{shell}: {command}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let said = Call::sequor().arguments(["man".as_ref(), folder.path().as_os_str()]).end();
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    for command in &commands {
+        let page = folder.path().join(format!("sequor-{command}.1"));
+        assert!(std::fs::read_to_string(page).unwrap().contains(".TH"), "{command}");
+    }
+}
+
+#[test]
 fn the_version_is_the_packages() {
     let said = Call::sequor().arguments(["--version"]).end();
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), concat!("sequor ", env!("CARGO_PKG_VERSION"), "\n")));

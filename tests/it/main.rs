@@ -23,6 +23,7 @@ mod languages;
 mod load;
 mod operator;
 mod oracle;
+mod packages;
 #[path = "../surface/admin/papers.rs"]
 mod papers;
 mod perf;

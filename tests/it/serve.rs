@@ -129,6 +129,26 @@ fn it_serves_also_where_nobody_reads_what_it_says() {
     }
 }
 
+/// As systemd starts a `Type=notify` service: it passes a socket, and waits for what comes there.
+#[test]
+fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let next = || {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).trim().to_owned()
+    };
+    let server = Call::serve(models()).environment("NOTIFY_SOCKET", &path).start();
+    assert_eq!(next(), "READY=1");
+    assert_eq!(server.get("/v2/health/ready").0, 200);
+    server.process.terminate();
+    assert_eq!(next(), "STOPPING=1");
+    assert_eq!(server.stop().code, Some(0));
+}
+
 // === the way out ===
 
 fn step(id: i64, value: f32, start: bool, end: bool) -> ModelInferRequest {

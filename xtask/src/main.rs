@@ -1,7 +1,9 @@
 //! `cargo xtask`: the project's recipes. Each is a few phases with their wall time; what a phase does is in the file of its name.
 //! Nothing here is part of the server, and nothing needs more than Rust, a C compiler, Python 3, pip and curl.
 
+mod bare;
 mod browser;
+mod dist;
 mod fuzz;
 mod gpu;
 mod guests;
@@ -38,6 +40,9 @@ cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
 cargo xtask gpu-pack FOLDER        both in one folder that runs where there is no Rust and no network: sh FOLDER/run.sh
         [--libraries FOLDER]       with the libraries that lie there: ONNX Runtime and its provider
         [--profile release]
+cargo xtask dist                   the packages, in target/dist-packages: a tarball and a Python wheel (a build with full LTO: minutes)
+        [--check]                  and run both where nothing else is installed (needs root and apt)
+        [--profile release]
 cargo xtask ptx                    compile the GPU kernels anew (x86_64; fetches a compiler, needs no GPU)
 ";
 
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         Some("gpu-test") if rest.is_empty() => gpu::test(),
         Some("gpu-bench") => gpu::bench(&rest),
         Some("gpu-pack") => pack::pack(&rest),
+        Some("dist") => dist::dist(&rest),
         Some("ptx") if rest.is_empty() => kernels::ptx(),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

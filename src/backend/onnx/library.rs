@@ -126,7 +126,19 @@ impl<W: Surroundings> Search<'_, W> {
     fn beside_program(&mut self) -> Option<Library> {
         let dir = self.world.exe_dir()?;
         let lib = dir.parent().map(|prefix| prefix.join("lib").join(FILE));
-        self.file(&dir.join(FILE)).or_else(|| self.file(&lib?))
+        self.file(&dir.join(FILE)).or_else(|| self.file(&lib?)).or_else(|| self.same_environment(dir.parent()?))
+    }
+
+    /// The library inside the Python package of the environment that the program itself is installed in, as a wheel is. The environment need
+    /// not be activated.
+    fn same_environment(&mut self, prefix: &Path) -> Option<Library> {
+        let of_env = packages_below(self.world, prefix);
+        let before = self.tried.len();
+        let found = self.packages(&of_env);
+        if found.is_none() && !of_env.is_empty() && self.tried.len() == before {
+            self.missed(format!("onnxruntime in {}/lib/python3*", prefix.display()), Probe::Absent);
+        }
+        found
     }
 
     /// `.sequor/lib-gpu` or `.sequor/lib` in the working directory. Others could have made such a folder, so it is checked before its
@@ -168,8 +180,7 @@ impl<W: Surroundings> Search<'_, W> {
         let Some(root) = self.world.variable("VIRTUAL_ENV").filter(|root| !root.is_empty()) else {
             return Vec::new();
         };
-        let pythons = self.world.list(&Path::new(&root).join("lib"));
-        pythons.into_iter().filter(|dir| has_prefix(dir, "python3")).map(|dir| dir.join("site-packages")).collect()
+        packages_below(self.world, Path::new(&root))
     }
 
     fn packages(&mut self, dirs: &[PathBuf]) -> Option<Library> {
@@ -210,6 +221,13 @@ impl<W: Surroundings> Search<'_, W> {
     fn missed(&mut self, what: String, verdict: Probe) {
         self.tried.push(Tried { what, why: Why::Not(verdict) });
     }
+}
+
+/// The folders of packages in a Python environment. Debian calls those outside of virtual environments `dist-packages`.
+fn packages_below(world: &impl Surroundings, prefix: &Path) -> Vec<PathBuf> {
+    let pythons = world.list(&prefix.join("lib"));
+    let pythons = pythons.into_iter().filter(|dir| has_prefix(dir, "python3"));
+    pythons.flat_map(|dir| ["site-packages", "dist-packages"].map(|packages| dir.join(packages))).collect()
 }
 
 fn has_prefix(path: &Path, prefix: &str) -> bool {
@@ -332,6 +350,8 @@ mod tests {
         let order = [
             "/opt/sequor/bin/libonnxruntime.so",
             "/opt/sequor/lib/libonnxruntime.so",
+            "/opt/sequor/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1",
+            "/opt/sequor/lib/python3.12/dist-packages/onnxruntime/capi/libonnxruntime.so.1.31.1",
             "/srv/app/.sequor/lib-gpu/libonnxruntime.so",
             "/srv/app/.sequor/lib/libonnxruntime.so",
             "/venv/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1",
@@ -343,6 +363,17 @@ mod tests {
             world.variables.insert("VIRTUAL_ENV", "/venv");
             assert_eq!(found(&world), order[first]);
         }
+    }
+
+    #[test]
+    fn a_wheel_finds_the_library_of_its_own_environment_without_activation() {
+        let own = "/opt/sequor/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.31.1";
+        // The `python3` on the path is another one, and has another version.
+        let world = toy(&[(own, "1.31.1"), ("/usr/lib/python3/onnxruntime/capi/libonnxruntime.so.1.30.0", "1.30.0")]);
+        assert_eq!(found(&world), own);
+        let empty = toy(&[("/opt/sequor/lib/python3.11/site-packages/pip/main.py", "text")]);
+        let error = find(None, &empty).unwrap_err().to_string();
+        assert!(error.contains("onnxruntime in /opt/sequor/lib/python3* (absent)"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,45 @@
+//! What packages bring beside the program. The packages themselves are made and run by `cargo xtask dist --check`.
+
+use std::fs;
+use std::process::Command;
+
+use crate::server::{Call, root};
+
+/// Verified by systemd itself, where it is installed.
+#[test]
+fn systemd_accepts_the_unit() {
+    let unit = fs::read_to_string(root().join("deploy/sequor.service")).unwrap();
+    for setting in ["Type=notify", "DynamicUser=yes", "StateDirectory=sequor"] {
+        assert!(unit.lines().any(|line| line == setting), "{setting}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sequor.service");
+    // Where the program lies in this test.
+    fs::write(&file, unit.replace("/opt/sequor/bin/sequor", env!("CARGO_BIN_EXE_sequor"))).unwrap();
+    match Command::new("systemd-analyze").arg("verify").arg(&file).output() {
+        Err(_) => println!("there is no systemd-analyze here"),
+        Ok(said) => {
+            let text = String::from_utf8_lossy(&said.stderr);
+            assert!(said.status.success() && !text.contains("sequor.service"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_settings_of_the_service_are_settings() {
+    let ports = ["http", "grpc", "metrics", "admin"].map(|listener| format!("--{listener}-port=0"));
+    let call = Call::sequor().arguments(["serve", "--config"]).arguments([root().join("deploy/sequor.toml")]);
+    let said = call.arguments(ports).environment("SEQUOR_HTTP_ADDRESS", "127.0.0.1").end();
+    // The service's models are not there, and that is all.
+    assert!(said.stderr.contains("/srv/models"), "{}", said.stderr);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+}
+
+#[test]
+fn the_wheel_is_named_as_the_pages_say() {
+    let text = fs::read_to_string(root().join("deploy/wheel/pyproject.toml")).unwrap();
+    let project: toml::Table = text.parse().unwrap();
+    assert_eq!(project["project"]["name"].as_str(), Some("sequor-server"));
+    assert_eq!(project["project"]["dependencies"][0].as_str(), Some("onnxruntime>=1.23"));
+    assert_eq!(project["tool"]["maturin"]["bindings"].as_str(), Some("bin"));
+}
