@@ -12,6 +12,8 @@
 //! - [`state`]: the states of sequences between two steps.
 //! - [`batch`]: a batch's inputs and outputs.
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
+//! - [`wasm`]: runs WebAssembly components, whatever they are for.
+//! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`model`]: the repository, loads, instances: the way of a request.
 //! - [`api`]: surfaces: KServe v2 over gRPC and HTTP.
 //! - [`server`]: listeners, drain.
@@ -30,9 +32,10 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
-pub mod plugin;
+pub mod scheduling;
 pub mod server;
 pub mod simulate;
 pub mod state;
 pub mod telemetry;
 pub mod tensor;
+pub mod wasm;

@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use sequor::plugin::guest::{Events, Guest, Struck};
-use sequor::plugin::instance::Instance;
+use sequor::scheduling::guest::{CallError, Events, Guest};
+use sequor::scheduling::instance::WasmGuest;
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Fault, Hooks, Picks};
 
@@ -21,12 +21,12 @@ const COLD_CALLS: usize = 801;
 
 /// One guest for time, and one that counts its instructions.
 pub(crate) struct Pair<'a> {
-    pub(crate) timed: &'a mut Instance,
-    pub(crate) counted: &'a mut Instance,
+    pub(crate) timed: &'a mut WasmGuest,
+    pub(crate) counted: &'a mut WasmGuest,
     pub(crate) hooks: Hooks,
 }
 
-pub(crate) fn figures(mut pair: Pair<'_>) -> Result<(), Struck> {
+pub(crate) fn figures(mut pair: Pair<'_>) -> Result<(), CallError> {
     println!("  call              edf in Rust us   plug-in us   cold us   instructions");
     for len in CANDIDATES {
         let see = see(len, pair.hooks.columns);
@@ -53,8 +53,8 @@ impl Pair<'_> {
         &mut self,
         what: &str,
         native: &str,
-        mut call: impl FnMut(&mut Instance) -> Result<(), Struck>,
-    ) -> Result<(), Struck> {
+        mut call: impl FnMut(&mut WasmGuest) -> Result<(), CallError>,
+    ) -> Result<(), CallError> {
         call(self.timed)?;
         let warm = best(CALLS, || drop(call(self.timed)));
         let cold = cold(|| drop(call(self.timed)));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sequor::plugin::guest::{Events, Guest, Limits, Manifest, ModelFacts, Services, Source, Struck};
+use sequor::scheduling::guest::{CallError, Events, Guest, Manifest, ModelFacts, Services, Source};
+use sequor::wasm::limits::Limits;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 
@@ -34,7 +35,7 @@ impl Source for Native {
         NATIVE
     }
 
-    fn start(&self, _: Arc<dyn Services>, _: Limits) -> Result<Box<dyn Guest>, Struck> {
+    fn start(&self, _: Arc<dyn Services>, _: Limits) -> Result<Box<dyn Guest>, CallError> {
         Ok(Box::new(FairShare::default()))
     }
 }
@@ -69,11 +70,11 @@ impl FairShare {
 }
 
 impl Guest for FairShare {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, Struck> {
+    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
         Ok(Ok(()))
     }
 
-    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, Struck> {
+    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError> {
         picks.clear();
         let order = self.order(see);
         self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
@@ -81,7 +82,7 @@ impl Guest for FairShare {
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
         let mut said = vec![Admission::Defer; see.len as usize];
         let free = (0u16..).zip(room).flat_map(|(instance, free)| (0..*free).map(move |_| instance));
         for ((_, i), instance) in self.order(see).into_iter().zip(free) {
@@ -90,7 +91,7 @@ impl Guest for FairShare {
         Ok(said)
     }
 
-    fn observe(&mut self, events: &Events) -> Result<(), Struck> {
+    fn observe(&mut self, events: &Events) -> Result<(), CallError> {
         for ((kind, rows), tenant) in events.kind.iter().zip(&events.amount).zip(&events.keys) {
             if *kind == 3 {
                 let turn = self.turn(*tenant) + *rows as f64;

@@ -23,10 +23,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use sequor::plugin::cache::Cache;
-use sequor::plugin::guest::{Guest as _, Limits, ModelFacts, Services, Source as _};
-use sequor::plugin::instance::Instance;
-use sequor::plugin::{Component, Engine, Grants, Mode};
+use sequor::scheduling::guest::{Guest as _, ModelFacts, Services, Source as _};
+use sequor::scheduling::instance::WasmGuest;
+use sequor::scheduling::{Component, Grants};
+use sequor::wasm::cache::Cache;
+use sequor::wasm::engine::{Engine, Mode};
+use sequor::wasm::limits::Limits;
 use sequor_core::Picks;
 
 use calls::{Pair, see};
@@ -136,7 +138,7 @@ impl Services for Nobody {
     }
 }
 
-fn start(component: &Component) -> BoxResult<Instance> {
+fn start(component: &Component) -> BoxResult<WasmGuest> {
     let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use sequor::plugin::report::{By, Plugins};
+use sequor::scheduling::report::{By, Plugins};
 use sequor::server::{self, Addresses, Listeners, Running, ServerOptions, Stop};
 use serde_json::Value;
 use tokio::sync::mpsc;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{Pending, Repository};
-use sequor::plugin::report::{By, Plugins as _};
-use sequor::plugin::{Grants, Loader};
+use sequor::scheduling::report::{By, Plugins as _};
+use sequor::scheduling::{Grants, Loader};
 
 use crate::in_process::{BoxResult, InProcess, guest, step};
 

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
-use sequor::plugin::Loader;
-use sequor::plugin::guest::Source;
-use sequor::plugin::report::{Attached, Plugins as _};
+use sequor::scheduling::Loader;
+use sequor::scheduling::guest::Source;
+use sequor::scheduling::report::{Attached, Plugins as _};
 
 use crate::fair_share::{NATIVE, Native};
 use crate::in_process::{BoxResult, GRANTS, InProcess, guest, of_tenant, step};

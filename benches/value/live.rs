@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
-use sequor::plugin::{Grants, Loader};
+use sequor::scheduling::{Grants, Loader};
 use sequor::simulate::Workload;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};

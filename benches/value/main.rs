@@ -13,10 +13,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use sequor::config::units::Span;
-use sequor::plugin::guest::Limits;
 use sequor::simulate::file::File;
 use sequor::simulate::workload::replay::Replay;
 use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
+use sequor::wasm::limits::Limits;
 
 use in_process::{BoxResult, guest};
 use live::Answered;

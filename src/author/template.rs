@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::author::Project;
     use crate::author::languages::{LANGUAGES, named};
-    use crate::plugin::manifest::Declared;
+    use crate::scheduling::manifest::Declared;
 
     #[test]
     fn a_new_folder_is_a_project_of_its_language() {

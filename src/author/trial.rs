@@ -9,9 +9,11 @@ use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
 use super::{Machine, Problem};
-use crate::plugin::cache::{COMPILED, Cache};
-use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck};
-use crate::plugin::{Component, Engine, Grants, Mode, Refused};
+use crate::scheduling::guest::{CallError, Events, Guest, ModelFacts, Services, Source};
+use crate::scheduling::{Component, Grants, Refused};
+use crate::wasm::cache::{COMPILED, Cache};
+use crate::wasm::engine::{Engine, Mode};
+use crate::wasm::limits::Limits;
 
 /// What it is tried with.
 #[derive(Debug, Clone, Default)]
@@ -142,7 +144,7 @@ impl Running {
     }
 }
 
-fn said_of(hook: &'static str, candidates: u32) -> impl Fn(Struck) -> String {
+fn said_of(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String {
     move |struck| format!("{hook} of {candidates}: {struck}")
 }
 

@@ -25,10 +25,10 @@ use crate::config::server::{Given, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
-use crate::plugin::Grants;
-use crate::plugin::guest::Limits;
-use crate::plugin::report::Plugins as _;
+use crate::scheduling::Grants;
+use crate::scheduling::report::Plugins as _;
 use crate::telemetry::Metrics;
+use crate::wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
     let repositories = Arg::new("repository")

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use super::Failed;
 use crate::config::server::file::Plugins;
 use crate::model::Repository;
-use crate::plugin::cache::{COMPILED, Cache};
-use crate::plugin::guest::Source;
-use crate::plugin::report::PluginError;
-use crate::plugin::{Grants, Loader, Rules};
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::PluginError;
+use crate::scheduling::{Grants, Loader, Rules};
+use crate::wasm::cache::{COMPILED, Cache};
 
 /// Lets plug-ins decide for the repository's models.
 pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), Failed> {

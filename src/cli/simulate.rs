@@ -13,7 +13,6 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::Failed;
 use crate::config::units::{Size, Span, SpanOrNever};
-use crate::plugin::guest::Limits;
 use crate::simulate::file::File;
 use crate::simulate::rate::Rate;
 use crate::simulate::serving::Expire;
@@ -24,6 +23,7 @@ use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
 use crate::simulate::workload::tenants::Many;
 use crate::simulate::{Costs, Experiment, Problem, Report, Wishes, Workload};
+use crate::wasm::limits::Limits;
 use files::{text, unreadable};
 
 /// Flags that describe the one flow that flags can make.
@@ -302,7 +302,7 @@ fn wishes(matches: &ArgMatches) -> Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::in_text::Guest;
+    use crate::scheduling::wat_fixture::Guest;
 
     fn made(args: &[&str]) -> Result<Experiment, String> {
         let args = std::iter::once("simulate").chain(args.iter().copied());

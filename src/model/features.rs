@@ -3,7 +3,7 @@
 use sequor_core::{DataType, Traits};
 
 use crate::config::model::settings::{Feature, FeatureFrom, FeatureKind, ModelSettings};
-use crate::plugin::texts::Texts;
+use crate::scheduling::key_interner::KeyInterner;
 use crate::tensor::{Tensor, rows};
 
 use super::request::{InferRequest, Parameter};
@@ -21,7 +21,7 @@ pub(super) fn fill(
     settings: &ModelSettings,
     request: &InferRequest,
     inputs: &[Option<Tensor>],
-    texts: &Texts,
+    texts: &KeyInterner,
 ) {
     let (mut numbers, mut keys) = (traits.numbers.iter_mut(), traits.keys.iter_mut());
     for feature in &settings.features {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
 
-use crate::plugin::{Answer, leave_thread_as_it_was};
+use crate::scheduling::Answer;
+use crate::wasm::urgency;
 
 use super::batch_run::FinishedBatch;
 use super::driver::Model;
@@ -56,19 +57,19 @@ impl Identity {
 
     /// Puts a question to the load's external policy, without any lock of the core.
     pub(super) fn ask(&self, mut round: Box<Round>) -> Step {
-        let attachment = self.load.attachment.load_full();
-        let answer = match &attachment {
-            Some(attachment) => attachment.ask(&mut round),
+        let binding = self.load.binding.load_full();
+        let answer = match &binding {
+            Some(binding) => binding.ask(&mut round),
             // It was taken off just now.
             None => Answer { said: nothing(&round), shadow: None },
         };
         let step = self.model.answer(self.instance, round, answer.said);
-        if let (Some(attachment), Some(shadow)) = (attachment, answer.shadow) {
+        if let (Some(binding), Some(shadow)) = (binding, answer.shadow) {
             let ran: Option<Vec<Req>> = match &step {
                 Step::Run(taken) => Some(taken.batch.real().map(|row| row.req).collect()),
                 _ => None,
             };
-            attachment.compare(&shadow, ran.as_deref());
+            binding.compare(&shadow, ran.as_deref());
         }
         step
     }
@@ -76,7 +77,7 @@ impl Identity {
     /// The same, by a thread that has others to look after.
     pub(super) fn ask_in_passing(&self, round: Box<Round>) -> Step {
         let step = self.ask(round);
-        leave_thread_as_it_was();
+        urgency::as_any();
         step
     }
 

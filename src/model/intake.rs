@@ -4,7 +4,7 @@ use sequor_core::{DataType, Dims, Id, Shape, Traits};
 
 use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
 use crate::error::Invalid;
-use crate::plugin::texts::Texts;
+use crate::scheduling::key_interner::KeyInterner;
 use crate::tensor::{Named, Tensor, rows};
 
 use super::features;
@@ -26,7 +26,11 @@ pub(super) struct Accepted {
 }
 
 /// Checks a request in the order in which Triton does.
-pub(super) fn accept(settings: &ModelSettings, request: &mut InferRequest, texts: &Texts) -> Result<Accepted, Invalid> {
+pub(super) fn accept(
+    settings: &ModelSettings,
+    request: &mut InferRequest,
+    texts: &KeyInterner,
+) -> Result<Accepted, Invalid> {
     let mut accepted = check(settings, request)?;
     if !settings.features.is_empty() {
         features::fill(&mut accepted.traits, settings, request, &accepted.inputs, texts);

@@ -16,10 +16,10 @@ use super::*;
 use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
 use crate::error::Failure;
-use crate::plugin::Rules;
-use crate::plugin::guest::Source;
-use crate::plugin::report::{Attach, By, Plugins};
-use crate::plugin::stand_in::{Does, Version};
+use crate::scheduling::Rules;
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::{Attach, By, Plugins};
+use crate::scheduling::stand_in::{Does, Version};
 use crate::telemetry::Metrics;
 
 /// Two slots for three clients, so that somebody waits; a batch has room for both.
@@ -160,7 +160,7 @@ fn equip(repository: &Repository) {
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {
-        repository.registry().map(crate::plugin::Registry::tend);
+        repository.registry().map(crate::scheduling::Registry::tend);
     };
     for (name, component) in [("p", "f"), ("q", "a")] {
         Plugins::load(repository, name, component.into(), by).unwrap();

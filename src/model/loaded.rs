@@ -15,8 +15,8 @@ use crate::config::model::settings::{
     InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
 };
 use crate::error::{Failure, LoadError, LoadWarning, Refused};
-use crate::plugin::texts::Texts;
-use crate::plugin::{Attachment, LoadLink};
+use crate::scheduling::key_interner::KeyInterner;
+use crate::scheduling::{SchedulerBinding, SchedulerPort};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::{InlineGate, ModelMetrics};
 use crate::tensor::rows;
@@ -44,7 +44,7 @@ pub(super) struct Loaded {
     /// Batches that an instance on an accelerator may have under way.
     depth: u8,
     /// Texts that became key features.
-    pub(super) texts: Arc<Texts>,
+    pub(super) texts: Arc<KeyInterner>,
     /// The instances, to be woken.
     pub(super) handles: OnceLock<Vec<Handle>>,
     /// Whether a connection's thread may run a step.
@@ -52,9 +52,9 @@ pub(super) struct Loaded {
     /// What else an instance's thread is asked to do, by instance.
     pub(super) mail: Vec<Mailbox>,
     /// The external policy, if one is attached.
-    pub(super) attachment: ArcSwapOption<Attachment>,
+    pub(super) binding: ArcSwapOption<SchedulerBinding>,
     /// Where plug-ins reach it, once one was to.
-    pub(super) link: OnceLock<Arc<LoadLink>>,
+    pub(super) port: OnceLock<Arc<SchedulerPort>>,
     /// What is wrong with its files although it is served.
     pub(super) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -71,7 +71,7 @@ impl Loaded {
         version: u64,
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
-        (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<Texts>, u8),
+        (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
         auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
@@ -99,8 +99,8 @@ impl Loaded {
             candidates,
             texts,
             depth,
-            attachment: ArcSwapOption::empty(),
-            link: OnceLock::new(),
+            binding: ArcSwapOption::empty(),
+            port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
             retired: AtomicBool::new(false),
@@ -117,7 +117,7 @@ impl Loaded {
 
     /// Whether a socket's thread may put a question to the plug-in that decides, if one does.
     pub(super) fn decides_quickly(&self) -> bool {
-        self.attachment.load().as_ref().is_none_or(|attachment| attachment.is_quick())
+        self.binding.load().as_ref().is_none_or(|binding| binding.is_quick())
     }
 
     pub(super) fn is_retired(&self) -> bool {

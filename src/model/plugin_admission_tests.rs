@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use super::plugin_tests::{BY, Rig, attach};
 use super::tests::request;
-use crate::plugin::report::Plugins as _;
-use crate::plugin::stand_in::Meanwhile;
+use crate::scheduling::report::Plugins as _;
+use crate::scheduling::stand_in::Meanwhile;
 
 #[test]
 fn who_gets_a_slot_is_asked_by_an_instances_thread() {

@@ -4,14 +4,14 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{Event, Hooks, Id, Load, Observed, Portion, Seq, Time};
 
-use crate::plugin::{self, Attachment, LoadLink};
+use crate::scheduling::{self, SchedulerBinding, SchedulerPort};
 
 use super::clock::Clock;
 use super::driver::Model;
 use super::loaded::Loaded;
 use super::table::{Actions, PolicyNotice};
 
-impl plugin::Clock for Clock {
+impl scheduling::Clock for Clock {
     fn now(&self) -> Time {
         Clock::now(self)
     }
@@ -19,9 +19,9 @@ impl plugin::Clock for Clock {
 
 /// A model, as its plug-ins reach it.
 #[derive(Debug)]
-struct PluginDriver(Weak<Model>);
+struct PluginHost(Weak<Model>);
 
-impl plugin::Driver for PluginDriver {
+impl scheduling::SchedulerHost for PluginHost {
     fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
         if let Some(model) = self.0.upgrade() {
             model.attach(load, hooks, with);
@@ -56,9 +56,9 @@ impl Model {
     }
 
     /// Where plug-ins reach a load.
-    pub(super) fn link(self: &Arc<Self>, load: &Loaded) -> Arc<LoadLink> {
-        let made = || LoadLink::new(load.key, Arc::new(PluginDriver(Arc::downgrade(self))));
-        Arc::clone(load.link.get_or_init(made))
+    pub(super) fn port(self: &Arc<Self>, load: &Loaded) -> Arc<SchedulerPort> {
+        let made = || SchedulerPort::new(load.key, Arc::new(PluginHost(Arc::downgrade(self))));
+        Arc::clone(load.port.get_or_init(made))
     }
 
     /// Some of who lives on a load; `None` once it is gone.
@@ -72,8 +72,8 @@ impl Model {
     }
 
     /// Who decides for those who start now.
-    pub(super) fn decider(&self) -> Option<Arc<Attachment>> {
-        self.loads().iter().find(|l| !l.is_retired()).and_then(|l| l.attachment.load_full())
+    pub(super) fn decider(&self) -> Option<Arc<SchedulerBinding>> {
+        self.loads().iter().find(|l| !l.is_retired()).and_then(|l| l.binding.load_full())
     }
 
     /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
@@ -83,20 +83,20 @@ impl Model {
         }
         let loads = self.loads();
         for (load, whom, _) in &mut actions.policies {
-            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.attachment.load_full());
+            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.binding.load_full());
         }
     }
 
-    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<Attachment>>, what: PolicyNotice) {
+    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<SchedulerBinding>>, what: PolicyNotice) {
         match (whom, what) {
-            (Some(attachment), PolicyNotice::News(first, news, lost)) => attachment.tell(first, news, lost),
-            (Some(attachment), PolicyNotice::Fallback) => attachment.fell_back(),
-            (Some(attachment), PolicyNotice::Stale(picks)) => attachment.went_stale(picks),
+            (Some(binding), PolicyNotice::News(first, news, lost)) => binding.tell(first, news, lost),
+            (Some(binding), PolicyNotice::Fallback) => binding.fell_back(),
+            (Some(binding), PolicyNotice::Stale(picks)) => binding.went_stale(picks),
             // Somebody may be about to come.
             (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
-                let link = loads.iter().find(|l| l.key == load).and_then(|l| l.link.get());
-                link.map(|link| link.put(first, news, lost));
+                let port = loads.iter().find(|l| l.key == load).and_then(|l| l.port.get());
+                port.map(|port| port.put(first, news, lost));
             }
             (None, PolicyNotice::Fallback | PolicyNotice::Stale(_)) => {}
         }

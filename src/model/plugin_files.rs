@@ -7,7 +7,7 @@ use std::sync::Weak;
 use super::repository::{Repository, Shared};
 use super::schedule_file;
 use super::scheduler_choice::SchedulerChoice;
-use crate::plugin::ModelFiles;
+use crate::scheduling::ModelFiles;
 
 #[derive(Debug)]
 pub(super) struct Files(pub(super) Weak<Shared>);

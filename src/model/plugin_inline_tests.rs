@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use super::InlineScope;
 use super::plugin_tests::{BY, Rig, attach};
 use super::tests::request;
-use crate::plugin::report::Plugins as _;
+use crate::scheduling::report::Plugins as _;
 
 /// As often as it may take until the instance sleeps when a request comes.
 const TRIES: u64 = 10_000;

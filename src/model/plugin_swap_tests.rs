@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::plugin_tests::{BY, Rig, attach};
 use super::request::SequenceStep;
 use super::tests::{load, request};
-use crate::plugin::report::{Attach, PluginError, Plugins, State};
+use crate::scheduling::report::{Attach, PluginError, Plugins, State};
 
 /// Who decides for the model, and how many rounds it has lost.
 fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
-    let of = |s: crate::plugin::report::Summary| {
+    let of = |s: crate::scheduling::report::Summary| {
         let name = s.name.clone();
         s.attached.into_iter().map(move |at| (name.clone(), at.state, at.fallbacks)).collect::<Vec<_>>()
     };

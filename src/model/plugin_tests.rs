@@ -10,10 +10,10 @@ use sequor_core::policy::columns;
 use super::repository::Availability;
 use super::request::Parameter;
 use super::tests::{Fixture, load, request};
-use crate::plugin::Rules;
-use crate::plugin::guest::Source;
-use crate::plugin::report::{Attach, By, PluginError, Plugins, State};
-use crate::plugin::stand_in::{Does, Version};
+use crate::scheduling::Rules;
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::{Attach, By, PluginError, Plugins, State};
+use crate::scheduling::stand_in::{Does, Version};
 
 pub(super) const BY: By<'_> = By("ops-anna");
 
@@ -219,7 +219,7 @@ fn features_come_from_parameters_headers_and_inputs() {
     rig.load();
     assert_eq!(*rig.fixture.repository.headers(), ["x-zone"]);
     let saw = || rig.versions.lock()["first"].script.lock().saw.clone();
-    let key = crate::plugin::texts::key;
+    let key = crate::scheduling::key_interner::key;
     let mut said = request(1, 42, |s| s.start = true);
     said.parameters = vec![
         ("tenant".to_owned(), Parameter::Text("gold".to_owned())),

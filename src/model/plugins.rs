@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
-use crate::plugin::guest::{Limits, ModelFacts};
-use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
-use crate::plugin::{Attachment, MakeSource, Ready, Registry, Rules, Terms, Unfit};
+use crate::scheduling::guest::ModelFacts;
+use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
+use crate::wasm::journal::LogLine;
+use crate::wasm::limits::Limits;
 
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
@@ -46,13 +48,13 @@ impl Repository {
         &self,
         model: &Arc<Model>,
         load: &Arc<Loaded>,
-    ) -> Result<Option<Arc<Attachment>>, LoadError> {
+    ) -> Result<Option<Arc<SchedulerBinding>>, LoadError> {
         let decides = self.edit(&model.name, |entry| entry.decides.clone());
         match (decides, &load.settings.scheduler) {
             (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
             (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
                 .equipped()
-                .and_then(|registry| self.tried(registry, &how.plugin, self.terms(registry, &how), model, load))
+                .and_then(|registry| self.tried(registry, &how.plugin, self.options(registry, &how), model, load))
                 .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
                 .ok()),
             (SchedulerChoice::File, Some(says)) => {
@@ -67,7 +69,7 @@ impl Repository {
         says: &SchedulerPlugin,
         model: &Arc<Model>,
         load: &Arc<Loaded>,
-    ) -> Result<Arc<Attachment>, PluginError> {
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let registry = self.equipped()?;
         let source = registry.find(&says.name)?;
         let is = source.sha256();
@@ -83,19 +85,19 @@ impl Repository {
             _ => {}
         }
         let rules = registry.rules();
-        let terms = Terms {
+        let options = BindingOptions {
             config: says.config.clone(),
             limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
             strikes: rules.strikes,
             shadow: false,
             from_file: true,
         };
-        self.tried(registry, &says.name, terms, model, load)
+        self.tried(registry, &says.name, options, model, load)
     }
 
-    fn terms(&self, registry: &Registry, how: &Attach) -> Terms {
+    fn options(&self, registry: &Registry, how: &Attach) -> BindingOptions {
         let rules = registry.rules();
-        Terms {
+        BindingOptions {
             config: if how.config.is_empty() { "{}".to_owned() } else { how.config.clone() },
             limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
             strikes: rules.strikes,
@@ -104,31 +106,31 @@ impl Repository {
         }
     }
 
-    /// An attachment that can be opened, as far as a trial tells.
+    /// A binding that can be opened, as far as a trial tells.
     fn tried(
         &self,
         registry: &Registry,
         plugin: &str,
-        terms: Terms,
+        options: BindingOptions,
         model: &Arc<Model>,
         load: &Arc<Loaded>,
-    ) -> Result<Arc<Attachment>, PluginError> {
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let source = registry.find(plugin)?;
-        let attachment = registry.attachment(plugin, facts(load), model.link(load), terms)?;
-        attachment.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
-        Ok(attachment)
+        let binding = registry.bind(plugin, facts(load), model.port(load), options)?;
+        binding.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
+        Ok(binding)
     }
 
     /// Lets it decide for a load that the core knows and that nobody decides for yet.
-    pub(super) fn let_decide(&self, load: &Loaded, attachment: &Arc<Attachment>) -> Result<(), LoadError> {
+    pub(super) fn let_decide(&self, load: &Loaded, binding: &Arc<SchedulerBinding>) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
-        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", attachment.plugin()));
-        let ready = attachment.prepare().map_err(unfit)?;
-        settle(registry, load, (Arc::clone(attachment), ready));
-        let plugin = attachment.plugin();
+        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", binding.plugin()));
+        let ready = binding.prepare().map_err(unfit)?;
+        settle(registry, load, (Arc::clone(binding), ready));
+        let plugin = binding.plugin();
         // Another version may have taken its place everywhere while this one was made.
         if let Ok(current) = registry.find(plugin)
-            && let Err(unfit) = attachment.keep_to(&current)
+            && let Err(unfit) = binding.keep_to(&current)
         {
             tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
         }
@@ -163,11 +165,11 @@ impl Repository {
             registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
         }
         // From here on nothing can fail.
-        for (load, attachment, ready) in all {
+        for (load, binding, ready) in all {
             if how.save {
-                attachment.is_saved();
+                binding.is_saved();
             }
-            settle(registry, &load, (attachment, ready));
+            settle(registry, &load, (binding, ready));
         }
         registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
         if how.save {
@@ -187,14 +189,14 @@ impl Repository {
     /// An instance for every load that takes new sequences.
     fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
         let decides = model.decider();
-        if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.terms().shadow) {
+        if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.options().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
         }
         let open = |load: &Arc<Loaded>| {
-            let attachment = self.tried(registry, &how.plugin, self.terms(registry, how), model, load)?;
-            let ready = attachment.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
-            Ok((Arc::clone(load), attachment, ready))
+            let binding = self.tried(registry, &how.plugin, self.options(registry, how), model, load)?;
+            let ready = binding.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
+            Ok((Arc::clone(load), binding, ready))
         };
         model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
     }
@@ -227,9 +229,9 @@ impl Repository {
         let before = registry.show(name)?.sha256;
         let mut any = false;
         for load in served.loads().iter() {
-            let Some(attachment) = load.attachment.load_full().filter(|at| at.plugin() == name) else { continue };
+            let Some(binding) = load.binding.load_full().filter(|at| at.plugin() == name) else { continue };
             let mut off = None;
-            registry.dismiss(&attachment, &mut || off = load.attachment.swap(None));
+            registry.dismiss(&binding, &mut || off = load.binding.swap(None));
             any = true;
         }
         if !any {
@@ -242,14 +244,14 @@ impl Repository {
 }
 
 /// A load, who is to decide for it, and its first instance.
-type Opened = (Arc<Loaded>, Arc<Attachment>, Ready);
+type Opened = (Arc<Loaded>, Arc<SchedulerBinding>, Ready);
 
 /// Lets it decide for this load from now on, in the place of whoever did.
-fn settle(registry: &Registry, load: &Loaded, (attachment, ready): (Arc<Attachment>, Ready)) {
-    let old = load.attachment.load_full();
+fn settle(registry: &Registry, load: &Loaded, (binding, ready): (Arc<SchedulerBinding>, Ready)) {
+    let old = load.binding.load_full();
     let mut off = None;
-    let at = Arc::clone(&attachment);
-    registry.settle((attachment, ready), old.as_ref(), &mut || off = load.attachment.swap(Some(Arc::clone(&at))));
+    let at = Arc::clone(&binding);
+    registry.settle((binding, ready), old.as_ref(), &mut || off = load.binding.swap(Some(Arc::clone(&at))));
 }
 
 fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {

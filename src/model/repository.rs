@@ -16,7 +16,7 @@ use crate::config::model;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, Invalid, LoadError, LoadWarning, NotServed};
-use crate::plugin::Registry;
+use crate::scheduling::Registry;
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::{Metrics, Recorder, Statistics};

@@ -1,6 +1,6 @@
 //! Who says which plug-in decides for a model.
 
-use crate::plugin::report::Attach;
+use crate::scheduling::report::Attach;
 
 #[derive(Debug, Clone, Default)]
 pub(super) enum SchedulerChoice {

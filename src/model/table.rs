@@ -10,7 +10,7 @@ use sequor_core::{
     SlotOp, Submit, Time, Why,
 };
 
-use crate::plugin::Attachment;
+use crate::scheduling::SchedulerBinding;
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
@@ -75,7 +75,7 @@ pub(super) struct Actions {
     pub(super) wake: Vec<Instance>,
     pub(super) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
     /// For whoever decides for a load: who that is, is said once all is known.
-    pub(super) policies: Vec<(Load, Option<Arc<Attachment>>, PolicyNotice)>,
+    pub(super) policies: Vec<(Load, Option<Arc<SchedulerBinding>>, PolicyNotice)>,
     /// When something is due next.
     pub(super) due: Option<Time>,
 }

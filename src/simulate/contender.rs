@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::decider::Decider;
 use super::plugged::{Plug, Plugged};
-use crate::plugin::guest::ModelFacts;
+use crate::scheduling::guest::ModelFacts;
 
 /// A strategy of the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

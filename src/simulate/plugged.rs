@@ -8,11 +8,13 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::decider::Decider;
-use crate::plugin::cache::Cache;
-use crate::plugin::guest::{Events, Guest, Limits, ModelFacts, Services, Source, Struck, is_full};
-use crate::plugin::instance::Instance;
-use crate::plugin::texts::Texts;
-use crate::plugin::{Component, Engine, Grants, Mode};
+use crate::scheduling::guest::{CallError, Events, Guest, ModelFacts, Services, Source};
+use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::key_interner::KeyInterner;
+use crate::scheduling::{Component, Grants};
+use crate::wasm::cache::Cache;
+use crate::wasm::engine::{Engine, Mode};
+use crate::wasm::limits::{Limits, is_full};
 
 /// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
 const STRIKES: usize = 3;
@@ -49,7 +51,7 @@ impl Plug {
         self.start(facts, Arc::new(Listener::default())).map(drop)
     }
 
-    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<Instance, String> {
+    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<WasmGuest, String> {
         let mut instance = self.component.instance(listener, self.limits).map_err(|struck| struck.what)?;
         match instance.configure(&self.config, facts) {
             Ok(Ok(())) => Ok(instance),
@@ -66,7 +68,7 @@ impl Plug {
 
 /// What a guest asks for here. What it writes is nobody's: the report is of the requests.
 #[derive(Debug, Default)]
-struct Listener(Texts);
+struct Listener(KeyInterner);
 
 impl Services for Listener {
     fn log(&self, _: u32, _: &str) {}
@@ -88,7 +90,7 @@ pub(super) struct Plugged {
     plug: Plug,
     facts: ModelFacts,
     listener: Arc<Listener>,
-    guest: Option<Instance>,
+    guest: Option<WasmGuest>,
     /// Bytes of its memory once it was ready, and what the one before it handed on.
     at_start: u64,
     saved: Vec<u8>,
@@ -128,7 +130,7 @@ impl Plugged {
     }
 
     /// The guest, if there is one by now.
-    fn ready(&mut self, now: Time) -> Result<&mut Instance, Fault> {
+    fn ready(&mut self, now: Time) -> Result<&mut WasmGuest, Fault> {
         if let Some(fell) = self.fell.take() {
             return Err(fell);
         }
@@ -139,7 +141,7 @@ impl Plugged {
     }
 
     /// A new guest, which knows who lives.
-    fn fresh(&mut self) -> Result<Instance, Fault> {
+    fn fresh(&mut self) -> Result<WasmGuest, Fault> {
         let mut events = Events::default();
         for (seq, (steps, keys)) in &self.live {
             let began = Observed { seq: *seq, what: What::Began { steps: *steps }, keys: *keys };
@@ -161,15 +163,15 @@ impl Plugged {
         Ok(guest)
     }
 
-    fn fallen(&mut self, struck: Struck) -> Fault {
+    fn fallen(&mut self, struck: CallError) -> Fault {
         self.guest = None;
         self.what = struck.what;
         struck.fault
     }
 
     /// Counts the instructions of the last call, and looks whether it was one too many.
-    fn close<R>(&mut self, said: Result<R, Struck>) -> Result<R, Fault> {
-        self.spent += self.guest.as_ref().map_or(0, Instance::fuel);
+    fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, Fault> {
+        self.spent += self.guest.as_ref().map_or(0, WasmGuest::fuel);
         said.map_err(|struck| self.fallen(struck))
     }
 
@@ -237,7 +239,7 @@ impl Decider for Plugged {
         let what = match fault {
             Fault::Busy => return,
             Fault::Trap | Fault::Time | Fault::Memory => std::mem::take(&mut self.what),
-            other => crate::plugin::word(other).to_owned(),
+            other => crate::scheduling::word(other).to_owned(),
         };
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push(now);

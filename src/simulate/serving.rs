@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::contender::BuiltIn;
 use crate::config::units::{Span, SpanOrNever};
-use crate::plugin::guest::ModelFacts;
+use crate::scheduling::guest::ModelFacts;
 
 /// What flags, a file or a trace say of the serving; what they do not say is left to the next.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

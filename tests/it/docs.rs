@@ -6,7 +6,7 @@ use std::fs;
 
 use sequor::config::server::keys::{KEYS, Key};
 use sequor::config::server::triton::{FLAGS, Fate, How};
-use sequor::plugin::word;
+use sequor::scheduling::word;
 use sequor::telemetry::metrics::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
 use sequor_core::Fault;

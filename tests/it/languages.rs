@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use sequor::plugin::cache::{COMPILED, Cache};
-use sequor::plugin::guest::Limits;
 use sequor::simulate::file::File;
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
+use sequor::wasm::cache::{COMPILED, Cache};
+use sequor::wasm::limits::Limits;
 use serde_json::Value;
 
 use crate::operator::guest;

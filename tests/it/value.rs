@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use sequor::plugin::guest::Limits;
 use sequor::simulate::file::File;
 use sequor::simulate::outcome::{Outcome, Tenant};
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
+use sequor::wasm::limits::Limits;
 
 use crate::operator::guest;
 

@@ -6,8 +6,9 @@ use futures_util::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use sequor::api::Limits;
 use sequor::backend::mock::MockBackend;
-use sequor::plugin::Rules;
-use sequor::plugin::guest::{self, Events, Guest, Manifest, ModelFacts, Services, Source, Struck};
+use sequor::scheduling::Rules;
+use sequor::scheduling::guest::{CallError, Events, Guest, Manifest, ModelFacts, Services, Source};
+use sequor::wasm::limits;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 use sequor_proto::ModelInferRequest;
 use serde_json::{Value, json};
@@ -36,26 +37,26 @@ impl Source for Looks {
         "looks"
     }
 
-    fn start(&self, _: Arc<dyn Services>, _: guest::Limits) -> Result<Box<dyn Guest>, Struck> {
+    fn start(&self, _: Arc<dyn Services>, _: limits::Limits) -> Result<Box<dyn Guest>, CallError> {
         Ok(Box::new(self.clone()))
     }
 }
 
 impl Guest for Looks {
-    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, Struck> {
+    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
         Ok(Ok(()))
     }
 
-    fn plan(&mut self, _: u32, see: &Columns, _: &mut Picks) -> Result<Decision, Struck> {
+    fn plan(&mut self, _: u32, see: &Columns, _: &mut Picks) -> Result<Decision, CallError> {
         self.1.lock().extend(&see.keys);
         Ok(Decision::Default)
     }
 
-    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, Struck> {
+    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
         Ok(Vec::new())
     }
 
-    fn observe(&mut self, _: &Events) -> Result<(), Struck> {
+    fn observe(&mut self, _: &Events) -> Result<(), CallError> {
         Ok(())
     }
 }

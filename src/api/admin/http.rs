@@ -20,7 +20,8 @@ use crate::api::context::Asked;
 use crate::api::{Code, Status};
 use crate::config::server::Shown;
 use crate::config::units::Span;
-use crate::plugin::report::{Attach, LogLine, Summary};
+use crate::scheduling::report::{Attach, Summary};
+use crate::wasm::journal::LogLine;
 
 /// The longest that a request for more of a log is held.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -33,7 +33,7 @@ pub use routes::routes;
 use super::Api;
 pub use super::Caller;
 use crate::config::server::Shown;
-use crate::plugin::report::Plugins;
+use crate::scheduling::report::Plugins;
 
 /// The most bytes a component may have: the largest that language tool chains make have a third of it.
 pub const LARGEST_COMPONENT: usize = 128 << 20;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::status::{Report, Server, Version};
 use super::told;
 use crate::config::units::human;
-use crate::plugin::report::{Attached, State, Summary};
+use crate::scheduling::report::{Attached, State, Summary};
 
 const STYLE: &str = "body{font:14px/1.5 ui-monospace,monospace;margin:2em;color:#222;background:#fff}\
     table{border-collapse:collapse;margin:.5em 0 1.5em}th,td{padding:.1em 1.2em .1em 0;text-align:left;white-space:nowrap}\

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{Admin, Caller, LARGEST_COMPONENT, refused};
 use crate::api::{Code, Phase, Status};
-use crate::plugin::report::{Attach, By, LogLine, PluginError, Plugins, Summary};
+use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::wasm::journal::LogLine;
 
 /// How often those who follow a log look whether there is more of it.
 const LOOK: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
 //! From why something was not done to codes and reasons.
 
 use crate::api::{Code, Status};
-use crate::plugin::report::PluginError;
+use crate::scheduling::report::PluginError;
 
 pub(super) fn status(error: PluginError) -> Status {
     match error {

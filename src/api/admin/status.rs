@@ -10,7 +10,7 @@ use super::audit::Change;
 use super::rates::Since;
 use crate::api::{Phase, Status};
 use crate::model::{Counted, VersionOverview};
-use crate::plugin::report::{State, Summary};
+use crate::scheduling::report::{State, Summary};
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -197,7 +197,7 @@ fn of_model(version: &Version) -> Option<String> {
 
 fn of_plugin(plugin: &Summary) -> Vec<String> {
     let name = &plugin.name;
-    let of = |attached: &crate::plugin::report::Attached| {
+    let of = |attached: &crate::scheduling::report::Attached| {
         let state = match attached.state {
             State::Parked => "parked",
             State::Recovering => "being started anew",

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Failed, file, machine, remote};
 use crate::author::trial::{Terms, Trial};
 use crate::author::{Machine, Problem};
-use crate::plugin::guest::Source;
+use crate::scheduling::guest::Source;
 
 pub(super) fn command() -> Command {
     let about =

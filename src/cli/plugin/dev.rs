@@ -14,7 +14,7 @@ use crate::author::{self, Project};
 use crate::cli::remote::client::{Body, Client, segment};
 use crate::cli::remote::component;
 use crate::config::units::Span;
-use crate::plugin::report::Summary;
+use crate::scheduling::report::Summary;
 
 /// How often the sources are looked at.
 const LOOK: Duration = Duration::from_millis(300);

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{Failed, failed, file, machine, remote};
 use crate::author::trial::Trial;
-use crate::plugin::guest::Source;
-use crate::plugin::manifest;
+use crate::scheduling::guest::Source;
+use crate::scheduling::manifest;
 
 pub(super) fn command() -> Command {
     let about = "Show what a component says of itself";

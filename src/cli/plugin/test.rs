@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::{Failed, failed, file, remote};
 use crate::cli::equip::cache;
-use crate::plugin::guest::Limits;
 use crate::simulate::file::File;
 use crate::simulate::{Contender, Costs, Experiment, Plug, Problem, Report};
+use crate::wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
     let cases = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf)).num_args(1..);

@@ -11,7 +11,8 @@ use super::table::{pair, rate, table};
 use super::{args, component, print, text, wants_json};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
-use crate::plugin::report::{Attached, LogLine, State, Summary};
+use crate::scheduling::report::{Attached, State, Summary};
+use crate::wasm::journal::LogLine;
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 

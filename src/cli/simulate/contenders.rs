@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::files::{file_name, unreadable};
 use crate::cli::equip::cache;
-use crate::plugin::guest::Limits;
 use crate::simulate::{Contender, Plug, Problem, Serving, Workload};
+use crate::wasm::limits::Limits;
 
 /// The contender of this name; a plug-in is tried out.
 pub(super) fn contender(

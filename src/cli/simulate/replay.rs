@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::Failed;
 use super::files::file_name;
 use crate::cli::equip::cache;
-use crate::plugin::guest::{Services, Source as _, Struck};
-use crate::plugin::round_file::{Again, Answer, Question, RoundFile};
-use crate::plugin::{Component, Engine, Grants, Mode, word};
+use crate::scheduling::guest::{CallError, Services, Source as _};
+use crate::scheduling::round_file::{Again, Answer, Question, RoundFile};
+use crate::scheduling::{Component, Grants, word};
+use crate::wasm::engine::{Engine, Mode};
 
 /// Indices of a list that are shown.
 const SHOWN: usize = 16;
@@ -24,7 +25,7 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
         component.instance(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
     match round.put(&mut guest) {
         Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
-        Again::Struck(struck) => Err(still(&struck)),
+        Again::Failed(struck) => Err(still(&struck)),
         Again::Answered(answer, Err(struck)) => {
             println!("now   {}", sentence(&answer, &round.question));
             Err(still(&struck))
@@ -36,7 +37,7 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     }
 }
 
-fn still(struck: &Struck) -> Failed {
+fn still(struck: &CallError) -> Failed {
     Failed::Failed(format!("still at fault: {}: {}", word(struck.fault), struck.what))
 }
 
@@ -119,9 +120,10 @@ mod tests {
     use sequor_core::{Asked, Columns, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said};
 
     use super::*;
-    use crate::plugin::guest::{Limits, Manifest, ModelFacts};
-    use crate::plugin::in_text::Guest;
-    use crate::plugin::round_file::Wrong;
+    use crate::scheduling::guest::{Manifest, ModelFacts};
+    use crate::scheduling::round_file::Wrong;
+    use crate::scheduling::wat_fixture::Guest;
+    use crate::wasm::limits::Limits;
 
     /// Three candidates, of which index 97 was fired.
     fn recorded() -> RoundFile {

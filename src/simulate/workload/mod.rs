@@ -24,7 +24,7 @@ use features::Features;
 
 use super::Costs;
 use super::serving::Wishes;
-use crate::plugin::guest::ModelFacts;
+use crate::scheduling::guest::ModelFacts;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

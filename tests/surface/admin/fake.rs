@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sequor::plugin::report::{Attach, Attached, By, LastFault, LogLine, PluginError, Plugins, State, Summary};
+use sequor::scheduling::report::{Attach, Attached, By, LastFault, PluginError, Plugins, State, Summary};
+use sequor::wasm::journal::LogLine;
 
 #[derive(Debug, Default)]
 pub(super) struct Fake(Mutex<BTreeMap<String, One>>);

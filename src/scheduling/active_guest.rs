@@ -1,0 +1,168 @@
+//! The guest that answers, behind a lock of its own, with its place in the event feed. A binding has at most one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use sequor_core::{Hooks, Round, Said};
+
+use super::guest::{CallError, Events, Guest};
+use super::port::Reader;
+use super::recent;
+use crate::wasm::limits::is_full;
+
+/// Events a guest is told in one call.
+pub(super) const AT_ONCE: usize = 512;
+/// A guest that has its active and does not get on is most likely not on a processor just now: so long is waited beyond what a call may take.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct ActiveGuest {
+    /// What the core fills in for it; a round made for others is not for it.
+    hooks: Hooks,
+    /// Bytes of its memory once it was ready: more than that is what it has gathered.
+    pub(super) at_start: u64,
+    /// Bytes it may have.
+    pub(super) memory_limit: u64,
+    /// As of its last call.
+    memory: AtomicU64,
+    /// How often something was lost before it came; `None` if it is told nothing.
+    losses: Option<u64>,
+    /// Since when it is called for something that may take longer than a request waits for.
+    at_leisure: Mutex<Option<Instant>>,
+    cell: Mutex<GuestCell>,
+}
+
+#[derive(Debug)]
+pub(super) struct GuestCell {
+    /// Gone once it has failed.
+    guest: Option<Box<dyn Guest>>,
+    /// Where what it is told comes from, if it wants to be told.
+    reader: Option<Reader>,
+    events: Events,
+    keys: usize,
+}
+
+impl GuestCell {
+    pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> GuestCell {
+        GuestCell { guest: Some(guest), reader: None, events: Events::default(), keys }
+    }
+
+    pub(super) fn into_active(self, hooks: Hooks) -> ActiveGuest {
+        let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
+        let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
+        let memory = AtomicU64::new(at_start);
+        let at_leisure = Mutex::new(None);
+        ActiveGuest { hooks, at_start, memory_limit, memory, losses, at_leisure, cell: Mutex::new(self) }
+    }
+
+    pub(super) fn reads(&mut self, reader: Reader) {
+        self.reader = Some(reader);
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        self.guest.as_ref().map_or(0, |guest| guest.memory())
+    }
+
+    /// Calls the guest; after a failure that ruins it, it is gone. `None`: it was gone before.
+    pub(super) fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut dyn Guest) -> Result<T, CallError>,
+    ) -> Option<Result<T, CallError>> {
+        let result = call(self.guest.as_deref_mut()?);
+        if result.is_err() {
+            self.guest = None;
+        }
+        Some(result)
+    }
+
+    /// Tells it these, and counts none of them.
+    pub(super) fn tell(&mut self, events: &Events) -> Option<Result<(), CallError>> {
+        self.call(|guest| guest.observe(events))
+    }
+
+    /// Tells it what has happened since it was told last, and says whether anything has.
+    pub(super) fn catch_up(&mut self) -> Option<Result<bool, CallError>> {
+        let mut any = false;
+        loop {
+            let mut events = std::mem::take(&mut self.events);
+            events.clear();
+            if let Some(reader) = &self.reader {
+                reader.read(self.keys, AT_ONCE, &mut events);
+            }
+            let told = if events.is_empty() { Some(Ok(())) } else { self.tell(&events) };
+            any |= !events.is_empty();
+            let through = events.len() < AT_ONCE;
+            self.events = events;
+            match told {
+                Some(Ok(())) if !through => {}
+                told => return told.map(|told| told.map(|()| any)),
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<Said, CallError>> {
+        self.call(|guest| recent::ask(guest, round))
+    }
+}
+
+impl ActiveGuest {
+    pub(super) fn hooks(&self) -> Hooks {
+        self.hooks
+    }
+
+    /// Whether a round that was made for these hooks shows it what it wants. That more is told than it wants to know is nothing to it.
+    pub(super) fn fits(&self, made_for: Hooks) -> bool {
+        self.hooks == Hooks { observe: self.hooks.observe, ..made_for }
+    }
+
+    /// Whether it has missed something, where something was lost so often.
+    pub(super) fn has_missed(&self, losses: u64) -> bool {
+        self.losses.is_some_and(|before| before != losses)
+    }
+
+    /// Whether somebody calls it just now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.cell.is_locked()
+    }
+
+    /// The cell, if nobody else calls it within the time that a call may take, and some.
+    pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, GuestCell>> {
+        self.cell.try_lock().or_else(|| self.cell.try_lock_for(self.patience(within)))
+    }
+
+    /// How long a request waits. A call at leisure costs all that come while it lasts one such wait together: those who come later do without
+    /// at once. Most such calls are short, and only seem long where the one that makes it is not on a processor.
+    pub(super) fn patience(&self, within: Duration) -> Duration {
+        let elapsed = self.at_leisure.lock().map_or(Duration::ZERO, |began| began.elapsed());
+        (within + PATIENCE).saturating_sub(elapsed)
+    }
+
+    pub(super) fn remember(&self, memory: u64) {
+        self.memory.store(memory, Ordering::Relaxed);
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether with so much memory it has gathered three quarters of what it may.
+    pub(super) fn is_full(&self, memory: u64) -> bool {
+        is_full(self.at_start, self.memory_limit, memory)
+    }
+
+    /// Calls the cell for something that may take long.
+    pub(super) fn at_leisure<T>(&self, call: impl FnOnce(&mut GuestCell) -> T) -> T {
+        let mut cell = self.cell.lock();
+        *self.at_leisure.lock() = Some(Instant::now());
+        let called = call(&mut cell);
+        *self.at_leisure.lock() = None;
+        called
+    }
+
+    /// The cell, as a call that takes long has it.
+    #[cfg(test)]
+    pub(super) fn wait(&self) -> MutexGuard<'_, GuestCell> {
+        self.cell.lock()
+    }
+}

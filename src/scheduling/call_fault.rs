@@ -1,0 +1,141 @@
+//! What a call that gave no answer died of, in the core's words and in words for its author: what the guest said last, or what the machine
+//! says, and the function it happened in.
+
+use std::fmt::{self, Write as _};
+
+use sequor_core::Fault;
+use wasmtime::{Trap, WasmBacktrace};
+
+use super::guest::CallError;
+use super::host::HostState;
+use crate::config::units::human;
+
+/// Which call it was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) hook: &'static str,
+    /// Of how many, where it is of several: candidates, events.
+    pub(super) of: Option<(u32, &'static str)>,
+}
+
+/// Bytes of a function's name, at most.
+const NAME: usize = 1024;
+/// Functions of a language's own library, in which an author's fault only comes to light.
+const LIBRARY: [&str; 12] = [
+    "core::",
+    "std::",
+    "alloc::",
+    "<core::",
+    "<std::",
+    "<alloc::",
+    "__rust",
+    "rust_panic",
+    "_rust",
+    "wit_bindgen",
+    "dlmalloc",
+    "abort",
+];
+
+pub(super) fn fault_of(error: &wasmtime::Error, held: &HostState, limit: &str, asked: Call) -> CallError {
+    let place = error.downcast_ref::<WasmBacktrace>().and_then(place);
+    let at = place.map_or_else(String::new, |place| format!(" ({place})"));
+    let trap = error.downcast_ref::<Trap>().copied();
+    match (trap, held.memory.refused) {
+        (Some(Trap::Interrupt | Trap::OutOfFuel), _) => {
+            let of = asked.of.map_or_else(String::new, |(n, what)| format!(" ({n} {what})"));
+            CallError { fault: Fault::Time, what: format!("time limit {limit} in {}{of}{at}", asked.hook) }
+        }
+        (_, Some(wanted)) => {
+            let limit = human(held.memory.limit());
+            CallError {
+                fault: Fault::Memory,
+                what: format!("memory limit {limit} in {}: asked for {}{at}", asked.hook, human(wanted)),
+            }
+        }
+        (trap, None) => {
+            let what = match (&held.cried, trap) {
+                // What it cried names the place already, if it knows it.
+                (Some(cried), _) => in_a_line(cried),
+                (None, Some(trap)) => format!("{}{at}", plain(trap)),
+                (None, None) if is_too_much(error) => format!("it handed over too much at once{at}"),
+                (None, None) => format!("{}{at}", error.root_cause()),
+            };
+            CallError { fault: Fault::Trap, what: format!("{what}, in {}", asked.hook) }
+        }
+    }
+}
+
+/// More than `instance` lets it hand over. wasmtime has no type for this error that others can name.
+fn is_too_much(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().starts_with("too much data is being copied between the host and the guest")
+}
+
+/// A fault is a sentence among others, in tables and logs.
+fn in_a_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// A trap as its author would say it.
+fn plain(trap: Trap) -> String {
+    match trap {
+        Trap::UnreachableCodeReached => "it gave up (unreachable)".to_owned(),
+        Trap::MemoryOutOfBounds => "memory out of bounds".to_owned(),
+        Trap::StackOverflow => "stack overflow".to_owned(),
+        Trap::CannotEnterComponent => "it had fallen before".to_owned(),
+        other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
+    }
+}
+
+/// The innermost function that is the author's own.
+fn place(backtrace: &WasmBacktrace) -> Option<String> {
+    let names: Vec<String> = backtrace.frames().iter().filter_map(|frame| frame.func_name()).map(demangled).collect();
+    let own = names.iter().find(|name| !LIBRARY.iter().any(|begin| name.starts_with(begin)));
+    Some(format!("in {}", own.or(names.first())?))
+}
+
+/// A function's name without what the linker needed of it.
+fn demangled(name: &str) -> String {
+    let mut written = Name::default();
+    // An error only says that it is cut.
+    let _ = write!(written, "{:#}", rustc_demangle::demangle(name));
+    let name = written.0;
+    let end = name.rfind("::h").filter(|at| name.len() == at + 19).unwrap_or(name.len());
+    name.get(..end).unwrap_or(&name).to_owned()
+}
+
+/// A name up to [`NAME`]. Some hundred bytes of a mangled one can stand for a megabyte.
+#[derive(Default)]
+struct Name(String);
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let room = NAME - self.0.len();
+        if part.len() <= room {
+            self.0.push_str(part);
+            return Ok(());
+        }
+        self.0.push_str(part.get(..part.floor_char_boundary(room)).unwrap_or_default());
+        Err(fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_author() {
+        assert_eq!(demangled("guest::plan::h0123456789abcdef"), "guest::plan");
+        assert_eq!(demangled("guest::plan"), "guest::plan");
+        let linked =
+            "_ZN72_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..scheduler..Scheduler$GT$4plan17he3d9518ed9ef6a31E";
+        assert_eq!(demangled(linked), "<hostile::Hostile as sequor_plugin::scheduler::Scheduler>::plan");
+        let cried = "panicked at src/lib.rs:36:23:\n  told to\n";
+        assert_eq!(in_a_line(cried), "panicked at src/lib.rs:36:23: told to");
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(demangled(&"ä".repeat(50_000)).len(), NAME);
+    }
+}

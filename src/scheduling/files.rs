@@ -1,0 +1,153 @@
+//! The plug-in folder as the registry knows it: NAME.wasm becomes a plug-in when it is first asked for, and one that has changed takes the place
+//! of what serves.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::guest::Source;
+use super::registry::{Print, Registry, Version, short};
+use super::report::{By, PluginError};
+use super::startup::Parked;
+use crate::wasm::journal::Level;
+
+impl Registry {
+    /// The current version, from the plug-in folder if it was not asked for before.
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
+        if let Ok(source) = self.with(name, |p| Arc::clone(p.source())) {
+            return Ok(source);
+        }
+        let path = self.file(name).ok_or_else(|| self.absent(name))?;
+        // As it was before it was read: what is written later is news.
+        let print = self.print(name);
+        let component = fs_err::read(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => self.absent(name),
+            _ => PluginError::Internal(e.to_string()),
+        })?;
+        // Not under the lock of who changes something: models are loaded while that waits for them.
+        let version = self.make(name, component)?;
+        Ok(self.take_in(name, version, print, By("plugins.dir")))
+    }
+
+    /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
+    pub fn keep(&self, name: &str) -> Result<(), PluginError> {
+        let current = self.with(name, |p| p.current.clone())?;
+        self.lay(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
+    }
+
+    /// Has the plug-in folder and the files of models say of a plug-in that this version of it decides, for the next start. If one of them
+    /// cannot, all are as they were. The models whose file is another now.
+    pub(super) fn set_down(&self, name: &str, old: &Version, new: &Version) -> Result<Vec<String>, String> {
+        // What came over the wire to a server without a folder was not there after the next start before, either.
+        if self.file(name).is_none() {
+            return Ok(Vec::new());
+        }
+        self.lay(name, new)?;
+        let pinned = self.0.named.get().map_or(Ok(Vec::new()), |files| files.pin(name, new.source.sha256()));
+        pinned.inspect_err(|_| {
+            if let Err(why) = self.lay(name, old) {
+                tracing::error!(plugin = name, "{why}");
+            }
+        })
+    }
+
+    /// Sees to it that this version is the file of the plug-in folder; or says why the next start would not find it.
+    fn lay(&self, name: &str, version: &Version) -> Result<(), String> {
+        let Some(path) = self.file(name) else {
+            return Err(format!(
+                "the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
+            ));
+        };
+        if fs_err::read(&path).is_ok_and(|there| version.component.is(&there)) {
+            return Ok(());
+        }
+        version.component.read().and_then(|component| write(&path, &component)).map_err(|e| {
+            let path = path.display();
+            format!(
+                "the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put the file there"
+            )
+        })?;
+        let print = self.print(name);
+        self.edit(name, |plugin| plugin.print = print);
+        Ok(())
+    }
+
+    /// Where the plug-in folder has it.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        let is_name = crate::config::model::is_plugin_name(name);
+        self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
+    }
+
+    pub(super) fn print(&self, name: &str) -> Option<Print> {
+        let file = fs_err::metadata(self.file(name)?).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    }
+
+    /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version, unless a model's file names
+    /// another hash; then it waits for that to change. A bad one is logged.
+    pub fn look(&self) {
+        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
+        for name in names {
+            let print = self.print(&name);
+            let (changed, awaits) = {
+                let mut plugins = self.0.plugins.lock();
+                let Some(plugin) = plugins.get_mut(&name) else { continue };
+                (std::mem::replace(&mut plugin.print, print) != print, plugin.awaits.clone())
+            };
+            let is_awaited = || awaits.is_some_and(|sha256| self.other_pin(&name, &sha256).is_none());
+            if print.is_some() && (changed || is_awaited()) {
+                self.look_at(&name);
+            }
+        }
+    }
+
+    fn look_at(&self, name: &str) {
+        let Some(file) = self.file(name) else { return };
+        // Read under that lock, or an older file could take the place of what somebody else has just put there.
+        let _changing = self.0.changing.lock();
+        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
+        // Nobody said that one which is parked shall decide again.
+        let taken = read.and_then(|component| {
+            self.replace_if(name, component, By("plugins.dir"), Parked::Stays, |new| self.unpinned(name, new))
+        });
+        if let Err(error) = taken {
+            let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
+        }
+    }
+
+    /// A file of a model that names another hash of this plug-in.
+    fn other_pin(&self, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
+        self.0.named.get()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
+    }
+
+    /// That no model's file names another hash than this version's; else it waits until none does.
+    fn unpinned(&self, name: &str, new: &Version) -> Result<(), PluginError> {
+        let is = new.source.sha256();
+        let other = self.other_pin(name, is);
+        self.edit(name, |plugin| plugin.awaits = other.as_ref().map(|_| is.to_owned()));
+        let Some((file, pinned)) = other else { return Ok(()) };
+        let serves = self.with(name, |p| p.source().sha256().to_owned())?;
+        // An operator may have let yet another decide until the server ends.
+        let (goes_on, changes) = match serves == pinned {
+            true => (", which goes on serving".to_owned(), "changes both"),
+            false => (format!("; {} goes on serving", short(&serves)), "lets it decide until the server ends"),
+        };
+        let (is, pinned, file) = (short(is), short(&pinned), file.display());
+        Err(PluginError::Conflict(format!(
+            "not replaced: {name}.wasm of plugins.dir has changed ({is}), and {file} names {pinned}{goes_on}. sequor plugin replace \
+             {name} --from FILE {changes}"
+        )))
+    }
+}
+
+/// Whole or not at all, and it outlasts the machine.
+fn write(path: &Path, component: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let readable = std::fs::Permissions::from_mode(0o644);
+    let mut new = tempfile::Builder::new().prefix(".").suffix(".new").permissions(readable).tempfile_in(folder)?;
+    new.write_all(component)?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|e| e.error)?;
+    std::fs::File::open(folder)?.sync_all()
+}

@@ -1,0 +1,143 @@
+//! What an operator may give plug-ins beyond their contract, by name: `clock`, `random`, `sequence-text`. The first two are functions of WASI that
+//! languages with a run time of their own ask for.
+
+use std::time::Duration;
+
+use wasmtime::component::{ComponentType, HasSelf, Lift, Linker, Lower};
+
+use super::contract::sequor::plugin::identity;
+use super::host::HostState;
+use crate::config::fault::did_you_mean;
+
+/// The version of WASI whose functions are given. Components of 0.2 ask for any of its patches.
+const WASI: &str = "0.2.0";
+
+const CLOCK: &str = "clock";
+const RANDOM: &str = "random";
+const SEQUENCE_TEXT: &str = "sequence-text";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Grants {
+    /// The time of day, and a clock that never goes back.
+    pub clock: bool,
+    /// Random numbers.
+    pub random: bool,
+    /// The clients' ids of sequences.
+    pub sequence_text: bool,
+}
+
+impl Grants {
+    /// By their names; or the name that is none.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Grants, String> {
+        let mut grants = Grants::default();
+        for name in names {
+            match name {
+                CLOCK => grants.clock = true,
+                RANDOM => grants.random = true,
+                SEQUENCE_TEXT => grants.sequence_text = true,
+                _ => {
+                    let near = did_you_mean(name, [CLOCK, RANDOM, SEQUENCE_TEXT]);
+                    return Err(format!("\"{name}\" is nothing that can be granted{near}"));
+                }
+            }
+        }
+        Ok(grants)
+    }
+
+    /// The grant that would give this interface (its name without a version), if one would, and how people call what it gives.
+    pub(super) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
+        match interface {
+            "sequor:plugin/identity" => Some((SEQUENCE_TEXT, "ids of sequences")),
+            "wasi:clocks/monotonic-clock" | "wasi:clocks/wall-clock" => Some((CLOCK, "clocks")),
+            "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => {
+                Some((RANDOM, "random numbers"))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn has(self, grant: &str) -> bool {
+        match grant {
+            CLOCK => self.clock,
+            RANDOM => self.random,
+            _ => grant == SEQUENCE_TEXT && self.sequence_text,
+        }
+    }
+
+    /// The functions of a granted WASI interface that there are. Whatever else stands in it waits, and plug-ins do not wait.
+    pub(super) fn gives(interface: &str, function: &str) -> bool {
+        match interface {
+            "wasi:clocks/monotonic-clock" => matches!(function, "now" | "resolution" | "instant" | "duration"),
+            "wasi:clocks/wall-clock" => matches!(function, "now" | "resolution" | "datetime"),
+            _ => true,
+        }
+    }
+
+    pub(super) fn link(self, linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+        if self.sequence_text {
+            identity::add_to_linker::<_, HasSelf<HostState>>(linker, |held| held)?;
+        }
+        if self.clock {
+            link_clocks(linker)?;
+        }
+        if self.random {
+            link_random(linker)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, ComponentType, Lift, Lower)]
+#[component(record)]
+struct Datetime {
+    seconds: u64,
+    nanoseconds: u32,
+}
+
+impl From<Duration> for Datetime {
+    fn from(since_1970: Duration) -> Self {
+        Datetime { seconds: since_1970.as_secs(), nanoseconds: since_1970.subsec_nanos() }
+    }
+}
+
+fn link_clocks(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+    let mut clock = linker.instance(&format!("wasi:clocks/monotonic-clock@{WASI}"))?;
+    clock.func_wrap("now", |held, ()| {
+        Ok((u64::try_from(held.data().clock_random.monotonic().as_nanos()).unwrap_or(u64::MAX),))
+    })?;
+    clock.func_wrap("resolution", |_, ()| Ok((1u64,)))?;
+    let mut clock = linker.instance(&format!("wasi:clocks/wall-clock@{WASI}"))?;
+    clock.func_wrap("now", |held, ()| Ok((Datetime::from(held.data().clock_random.wall()),)))?;
+    clock.func_wrap("resolution", |_, ()| Ok((Datetime { seconds: 0, nanoseconds: 1 },)))
+}
+
+fn link_random(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+    for (interface, bytes, number) in [
+        ("random", "get-random-bytes", "get-random-u64"),
+        ("insecure", "get-insecure-random-bytes", "get-insecure-random-u64"),
+    ] {
+        let mut random = linker.instance(&format!("wasi:random/{interface}@{WASI}"))?;
+        random.func_wrap(bytes, |mut held, (count,): (u64,)| Ok((held.data_mut().clock_random.bytes(count)?,)))?;
+        random.func_wrap(number, |mut held, ()| Ok((held.data_mut().clock_random.number(),)))?;
+    }
+    let mut seed = linker.instance(&format!("wasi:random/insecure-seed@{WASI}"))?;
+    seed.func_wrap("insecure-seed", |mut held, ()| {
+        let random = &mut held.data_mut().clock_random;
+        Ok(((random.number(), random.number()),))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_go_by_their_names() {
+        let all = Grants { clock: true, random: true, sequence_text: true };
+        assert_eq!(Grants::parse(["clock", "random", "sequence-text"]), Ok(all));
+        assert_eq!(
+            Grants::parse(["clocks"]).unwrap_err(),
+            "\"clocks\" is nothing that can be granted; did you mean \"clock\"?"
+        );
+    }
+}

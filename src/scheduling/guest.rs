@@ -1,0 +1,160 @@
+//! What a running plug-in is to the rest of the house: a [`Source`] makes [`Guest`]s, a guest answers questions, [`Services`] is what it may ask
+//! for itself. Nothing here knows of WebAssembly: a component, its native twin and a test's stand-in look the same.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
+
+use crate::wasm::limits::Limits;
+use crate::wasm::line_budget::LineBudget;
+
+/// What a guest is told, once, of the load it decides for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    pub name: String,
+    pub version: u64,
+    /// What decides without it: `stateless`, `direct` or `oldest`.
+    pub strategy: &'static str,
+    pub max_batch: u32,
+    pub instances: u32,
+    /// Sequences an instance holds at a time; 0 for stateless models.
+    pub slots: u32,
+    /// Names of the numeric features, in the order of their columns.
+    pub numbers: Vec<String>,
+    /// Names of the key features, in the order of their columns.
+    pub keys: Vec<String>,
+}
+
+/// Events in columns, as the contract's `events`: entry `i` of each is of event `i`; `keys` row by row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Events {
+    pub kind: Vec<u32>,
+    pub sequence: Vec<u64>,
+    pub amount: Vec<u64>,
+    pub keys: Vec<u64>,
+}
+
+impl Events {
+    /// Appends what happened; `keys` is the number of key features of the model.
+    pub fn add(&mut self, one: &Observed, keys: usize) {
+        let (kind, amount) = match one.what {
+            What::Began { steps } => (1, steps),
+            What::Slotted { waited } => (2, u64::try_from(waited.as_micros()).unwrap_or(u64::MAX)),
+            What::Done { rows } => (3, u64::from(rows)),
+            What::Failed { rows } => (4, u64::from(rows)),
+            What::Ended(why) => (5, code(why)),
+        };
+        self.kind.push(kind);
+        self.sequence.push(one.seq);
+        self.amount.push(amount);
+        self.keys.extend(one.keys.iter().take(keys));
+    }
+
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// Empties every column, keeping its memory.
+    pub fn clear(&mut self) {
+        let Events { kind, sequence, amount, keys } = self;
+        kind.clear();
+        [sequence, amount, keys].into_iter().for_each(Vec::clear);
+    }
+}
+
+/// The contract's number for why a sequence ended.
+fn code(why: Why) -> u64 {
+    match why {
+        Why::End => 1,
+        Why::Idle => 2,
+        Why::Restarted => 3,
+        Why::Cancelled => 4,
+        Why::Evicted => 5,
+        Why::Drained => 6,
+        Why::Fenced => 7,
+        Why::Unsealed => 8,
+        Why::Admin => 9,
+        Why::Rejected => 10,
+        Why::Failed => 11,
+    }
+}
+
+/// Why a call gave no answer: whose fault in the core's words, and what happened in words for its author (message, file and line).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct CallError {
+    pub fault: Fault,
+    pub what: String,
+}
+
+/// A live instance of a plug-in. One call at a time; after a [`CallError`] whose fault is `Trap`, `Time` or `Memory` it is of no use any more.
+pub trait Guest: Send + fmt::Debug {
+    /// An error is the guest's own sentence.
+    fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError>;
+
+    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError>;
+
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, CallError>;
+
+    fn observe(&mut self, events: &Events) -> Result<(), CallError>;
+
+    /// Without more it has nothing to hand on.
+    fn save(&mut self) -> Result<Vec<u8>, CallError> {
+        Ok(Vec::new())
+    }
+
+    /// An error is the guest's own sentence.
+    fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, CallError> {
+        let _ = saved;
+        Ok(Ok(()))
+    }
+
+    /// Bytes of its linear memories; 0 of one that has none.
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    /// Bytes they may have.
+    fn memory_limit(&self) -> u64 {
+        0
+    }
+}
+
+/// What a guest may ask for.
+pub trait Services: Send + Sync + fmt::Debug {
+    /// What it may write, with all others whose lines are the same plug-in's. Without more it stands alone.
+    fn line_budget(&self) -> Arc<LineBudget> {
+        Arc::default()
+    }
+
+    fn log(&self, level: u32, message: &str);
+    fn metric_add(&self, name: &str, value: f64);
+    fn key_text(&self, key: u64) -> Option<String>;
+    fn sequence_text(&self, sequence: u64) -> Option<String>;
+}
+
+/// One version of a plug-in, ready to be started any number of times.
+pub trait Source: Send + Sync + fmt::Debug {
+    fn manifest(&self) -> &Manifest;
+
+    /// SHA-256 of the file, in hex.
+    fn sha256(&self) -> &str;
+
+    fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError>;
+}
+
+/// What a plug-in says of itself (its plugin.toml, carried in the component). One that says nothing wants every hook and column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub name: String,
+    pub version: String,
+    /// The hooks it wants called, and the columns it wants filled.
+    pub hooks: Hooks,
+    /// Names of the features it needs.
+    pub features: Vec<String>,
+}

@@ -1,0 +1,55 @@
+//! What a guest may ask for, as a binding gives it.
+
+use std::sync::Arc;
+
+use super::binding::SchedulerBinding;
+use super::guest::Services;
+use super::key_interner::KeyInterner;
+use super::scheduler_host::SchedulerHost;
+use crate::telemetry::PluginMetrics;
+use crate::wasm::journal::{Journal, Level};
+use crate::wasm::line_budget::LineBudget;
+
+#[derive(Debug)]
+pub(super) struct GuestServices {
+    journal: Arc<Journal>,
+    metrics: Arc<PluginMetrics>,
+    driver: Arc<dyn SchedulerHost>,
+    texts: Arc<KeyInterner>,
+}
+
+impl GuestServices {
+    pub(super) fn new(of: &SchedulerBinding) -> GuestServices {
+        GuestServices {
+            journal: Arc::clone(&of.journal),
+            metrics: Arc::clone(&of.metrics),
+            driver: Arc::clone(of.port.driver()),
+            texts: Arc::clone(&of.texts),
+        }
+    }
+}
+
+impl Services for GuestServices {
+    fn line_budget(&self) -> Arc<LineBudget> {
+        Arc::clone(self.journal.line_budget())
+    }
+
+    fn log(&self, level: u32, message: &str) {
+        self.journal.write(Level::of(level), message);
+    }
+
+    fn metric_add(&self, name: &str, value: f64) {
+        if self.journal.count(name, value) {
+            self.metrics.count(name, value);
+        }
+    }
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        self.texts.text(key)
+    }
+
+    // Whether a guest may ask this is settled by its imports and grants.
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        self.driver.sequence_text(sequence)
+    }
+}

@@ -1,0 +1,195 @@
+//! Whether a plug-in decides at a load: strikes, back-off, parking. Pure: it is told the time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sequor_core::Time;
+
+use super::report::State;
+
+/// Strikes count together within this time.
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
+/// New instances that one which grows is given within that time. One that needs more grows until it falls, which is a strike.
+const RECYCLES: usize = 3;
+/// Before the first new instance; doubled with every strike that counts.
+const FIRST: Duration = Duration::from_millis(100);
+
+// The arrows are those of `report::State`.
+#[derive(Debug)]
+pub(super) struct Health {
+    at: At,
+    /// Of a binding that is asked and not heeded.
+    shadow: bool,
+    strikes: VecDeque<Time>,
+    /// So many within the window park it.
+    most: usize,
+    /// When a new instance was made because one had grown.
+    recycled: VecDeque<Time>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Serving,
+    /// A new instance is due at this time.
+    Recovering(Time),
+    Parked,
+}
+
+/// What a strike has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The instance goes on.
+    GoesOn,
+    /// A new instance is to be made at this time.
+    Recovers(Time),
+    Parks,
+}
+
+impl Health {
+    /// Nothing serves yet, and something may be made at once.
+    pub(super) fn new(shadow: bool, most: u32) -> Health {
+        let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
+        Health { at: At::Recovering(Time::ZERO), shadow, strikes: VecDeque::new(), most, recycled: VecDeque::new() }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match (self.at, self.shadow) {
+            (At::Serving, false) => State::Active,
+            (At::Serving, true) => State::Shadow,
+            (At::Recovering(_), _) => State::Recovering,
+            (At::Parked, _) => State::Parked,
+        }
+    }
+
+    /// Strikes that count at this time.
+    pub(super) fn strikes(&self, now: Time) -> u32 {
+        let counts = self.strikes.iter().filter(|at| now - **at < WINDOW).count();
+        u32::try_from(counts).unwrap_or(u32::MAX)
+    }
+
+    /// A strike. `lost`: the instance is of no use any more.
+    pub(super) fn struck(&mut self, now: Time, lost: bool) -> Verdict {
+        self.strikes.retain(|at| now - *at < WINDOW);
+        self.strikes.push_back(now);
+        if self.at == At::Parked || self.strikes.len() >= self.most {
+            self.at = At::Parked;
+            return Verdict::Parks;
+        }
+        if !lost {
+            return Verdict::GoesOn;
+        }
+        let doubled = u32::try_from(self.strikes.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+        let due = now + FIRST * 2u32.pow(doubled);
+        self.at = At::Recovering(due);
+        Verdict::Recovers(due)
+    }
+
+    /// Nobody's fault, but a new instance is needed.
+    pub(super) fn renew(&mut self, now: Time) {
+        if self.at == At::Serving {
+            self.at = At::Recovering(now);
+        }
+    }
+
+    /// When a new instance is due, if one is.
+    pub(super) fn due(&self) -> Option<Time> {
+        match self.at {
+            At::Recovering(due) => Some(due),
+            At::Serving | At::Parked => None,
+        }
+    }
+
+    /// An instance serves. False if it was parked meanwhile.
+    pub(super) fn serves(&mut self) -> bool {
+        let wanted = self.at != At::Parked;
+        if wanted {
+            self.at = At::Serving;
+        }
+        wanted
+    }
+
+    pub(super) fn park(&mut self) {
+        self.at = At::Parked;
+    }
+
+    /// What was is forgiven.
+    pub(super) fn unpark(&mut self, now: Time) {
+        if self.at == At::Parked {
+            self.forgive(now, true);
+        }
+    }
+
+    /// What was is nothing against the version that comes; whether it is parked is, unless it `unparks`.
+    pub(super) fn forgive(&mut self, now: Time, unparks: bool) {
+        self.strikes.clear();
+        self.recycled.clear();
+        if unparks && self.at == At::Parked {
+            self.at = At::Recovering(now);
+        }
+    }
+
+    /// When one that has grown is given a new instance next.
+    pub(super) fn recycles_at(&self, now: Time) -> Time {
+        let nth = self.recycled.len().checked_sub(RECYCLES).and_then(|nth| self.recycled.get(nth));
+        nth.map_or(now, |nth| now.max(*nth + WINDOW))
+    }
+
+    pub(super) fn recycled(&mut self, now: Time) {
+        if self.recycled.len() >= RECYCLES {
+            self.recycled.pop_front();
+        }
+        self.recycled.push_back(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn ms(due: Time, now: Time) -> u128 {
+        (due - now).as_millis()
+    }
+
+    #[test]
+    fn strikes_back_off_and_the_third_within_a_minute_parks() {
+        let mut health = Health::new(false, 3);
+        assert_eq!(health.state(), State::Recovering);
+        health.serves();
+        assert_eq!(health.state(), State::Active);
+        let Verdict::Recovers(due) = health.struck(Time(S), true) else { panic!() };
+        assert_eq!((ms(due, Time(S)), health.state(), health.due()), (100, State::Recovering, Some(due)));
+        health.serves();
+        let Verdict::Recovers(due) = health.struck(Time(2 * S), true) else { panic!() };
+        assert_eq!(ms(due, Time(2 * S)), 200);
+        assert_eq!(health.struck(Time(3 * S), true), Verdict::Parks, "while it recovers, too");
+        assert_eq!((health.state(), health.due(), health.serves()), (State::Parked, None, false));
+        health.unpark(Time(4 * S));
+        assert_eq!((health.state(), health.strikes(Time(4 * S))), (State::Recovering, 0));
+    }
+
+    #[test]
+    fn what_was_more_than_a_minute_ago_does_not_count() {
+        let mut health = Health::new(false, 3);
+        health.serves();
+        for n in 0..10 {
+            assert_eq!(health.struck(Time(n * 31 * S), false), Verdict::GoesOn, "{n}");
+        }
+        assert_eq!((health.state(), health.strikes(Time(9 * 31 * S))), (State::Active, 2));
+    }
+
+    #[test]
+    fn a_shadow_stays_one() {
+        let mut health = Health::new(true, 2);
+        health.serves();
+        health.struck(Time(0), true);
+        health.serves();
+        assert_eq!(health.state(), State::Shadow);
+        health.renew(Time(5));
+        assert_eq!((health.state(), health.due()), (State::Recovering, Some(Time(5))));
+        health.park();
+        health.renew(Time(6));
+        assert_eq!(health.state(), State::Parked);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the host does for a guest that asks: the functions of the contract's `host` and `identity`, each within its bounds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wasmtime::Result;
+
+use super::contract::sequor::plugin::{host, identity, types};
+use super::guest::Services;
+use crate::wasm::budget::{Memory, Timer};
+use crate::wasm::clock_random::ClockAndRandom;
+use crate::wasm::journal::{COUNTERS, is_counter};
+use crate::wasm::limits::Limits;
+use crate::wasm::line_budget::{LINES, Line, LineBudget};
+
+/// Bytes of a line, at most.
+const LINE: usize = 4096;
+/// The level of an error.
+const ERROR: u32 = 0;
+
+/// What the host keeps for one instance.
+#[derive(Debug)]
+pub(super) struct HostState {
+    services: Arc<dyn Services>,
+    pub(super) timer: Timer,
+    pub(super) memory: Memory,
+    /// The last error it logged during this call: what it says of itself if it then falls.
+    pub(super) cried: Option<String>,
+    pub(super) clock_random: ClockAndRandom,
+    lines: Arc<LineBudget>,
+    counters: BTreeSet<String>,
+}
+
+impl HostState {
+    pub(super) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> HostState {
+        let memory = Memory::new(limits.memory);
+        let (lines, counters) = (services.line_budget(), BTreeSet::new());
+        HostState { services, timer: Timer::default(), memory, cried: None, clock_random, lines, counters }
+    }
+
+    /// Whether a line may still be written in this second, which `now` lies in.
+    fn may_write(&self, now: Duration) -> bool {
+        match self.lines.take(now) {
+            Line::Dropped => return false,
+            Line::Written(0) => {}
+            Line::Written(n) => {
+                self.services.log(1, &format!("{n} lines were dropped: more than {LINES} in a second"));
+            }
+        }
+        true
+    }
+
+    fn counts(&mut self, name: &str) -> bool {
+        if self.counters.contains(name) {
+            return true;
+        }
+        let good = is_counter(name) && self.counters.len() < COUNTERS;
+        if good {
+            self.counters.insert(name.to_owned());
+        }
+        good
+    }
+}
+
+impl host::Host for HostState {
+    fn log(&mut self, level: u32, message: String) -> Result<()> {
+        self.timer.look()?;
+        let message = cut(message);
+        if self.may_write(self.clock_random.wall()) {
+            self.services.log(level, &message);
+        }
+        if level == ERROR {
+            self.cried = Some(message);
+        }
+        Ok(())
+    }
+
+    fn metric_add(&mut self, name: String, value: f64) -> Result<()> {
+        self.timer.look()?;
+        if value.is_finite() && value >= 0.0 && self.counts(&name) {
+            self.services.metric_add(&name, value);
+        }
+        Ok(())
+    }
+
+    fn key_text(&mut self, key: u64) -> Result<Option<String>> {
+        self.timer.look()?;
+        Ok(self.services.key_text(key))
+    }
+}
+
+impl identity::Host for HostState {
+    fn sequence_text(&mut self, of: u64) -> Result<Option<String>> {
+        self.timer.look()?;
+        Ok(self.services.sequence_text(of))
+    }
+}
+
+impl types::Host for HostState {}
+
+/// At most [`LINE`] bytes, and whole characters.
+pub(super) fn cut(mut message: String) -> String {
+    if message.len() > LINE {
+        let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use host::Host;
+
+    use super::*;
+    use crate::scheduling::wat_fixture::Heard;
+
+    fn held() -> (HostState, Arc<Heard>) {
+        let heard = Arc::new(Heard::default());
+        (HostState::new(heard.clone(), Limits::default(), ClockAndRandom::default()), heard)
+    }
+
+    #[test]
+    fn lines_are_cut_between_characters() {
+        let (mut held, heard) = held();
+        held.log(2, "ä".repeat(3000)).unwrap();
+        held.log(2, format!("a{}", "ä".repeat(3000))).unwrap();
+        let lines = heard.lines.lock();
+        assert_eq!((lines[0].1.len(), lines[1].1.len()), (4096, 4095));
+    }
+
+    #[test]
+    fn a_flood_is_dropped_and_counted() {
+        let (held, heard) = held();
+        let begin = Duration::from_secs(5);
+        assert_eq!((0..250).filter(|_| held.may_write(begin)).count(), 100);
+        assert!(held.may_write(begin + Duration::from_secs(1)));
+        assert_eq!(
+            heard.lines.lock().as_slice(),
+            [(1, "150 lines were dropped: more than 100 in a second".to_owned())]
+        );
+    }
+
+    #[test]
+    fn instances_of_a_plug_in_share_its_lines() {
+        #[derive(Debug, Default)]
+        struct Shared(Arc<LineBudget>);
+        impl Services for Shared {
+            fn line_budget(&self) -> Arc<LineBudget> {
+                Arc::clone(&self.0)
+            }
+            fn log(&self, _: u32, _: &str) {}
+            fn metric_add(&self, _: &str, _: f64) {}
+            fn key_text(&self, _: u64) -> Option<String> {
+                None
+            }
+            fn sequence_text(&self, _: u64) -> Option<String> {
+                None
+            }
+        }
+        let services = Arc::new(Shared::default());
+        let instance = || HostState::new(services.clone(), Limits::default(), ClockAndRandom::default());
+        let now = Duration::from_secs(5);
+        let counts = [instance(), instance()].map(|held| (0..80).filter(|_| held.may_write(now)).count());
+        assert_eq!(counts, [80, 20]);
+    }
+
+    #[test]
+    fn only_errors_are_cries() {
+        let (mut held, _) = held();
+        held.log(1, "careful".to_owned()).unwrap();
+        assert_eq!(held.cried, None);
+        held.log(0, "oh".to_owned()).unwrap();
+        assert_eq!(held.cried.as_deref(), Some("oh"));
+    }
+
+    #[test]
+    fn counters_keep_to_the_rules() {
+        let (mut held, heard) = held();
+        for (name, value) in
+            [("a", 1.0), ("a", 2.5), ("a", -1.0), ("a", f64::NAN), ("A", 1.0), ("1a", 1.0), ("", 1.0), ("a-b", 1.0)]
+        {
+            held.metric_add(name.to_owned(), value).unwrap();
+        }
+        held.metric_add("x".repeat(64), 1.0).unwrap();
+        held.metric_add("x".repeat(63), 1.0).unwrap();
+        for n in 0..40 {
+            held.metric_add(format!("n{n}"), 1.0).unwrap();
+        }
+        let counts = heard.counts.lock();
+        assert_eq!(
+            (counts.len(), counts["a"], counts.contains_key("n29"), counts.contains_key("n30")),
+            (32, 3.5, true, false)
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! What a component asks for, held against what its world and the operator's grants give. Everything that is refused is named at once.
+
+use super::contract;
+use super::grants::Grants;
+use super::refused::Refused;
+use crate::wasm::outline::{Interface, Outline};
+
+/// The interfaces it imports; or a sentence that names all that it may not.
+pub(super) fn check(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, Refused> {
+    let (mut names, mut refused, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
+    for import in &outline.imports {
+        let name = &import.name;
+        names.push(name.clone());
+        let (interface, version) = contract::parts(name);
+        let of_contract = interface.starts_with(contract::PACKAGE);
+        if of_contract && !contract::is_served(version) {
+            return Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() });
+        }
+        if matches!(interface, "sequor:plugin/types" | "sequor:plugin/host") {
+            continue;
+        }
+        match Grants::of(interface) {
+            Some((grant, what)) if !grants.has(grant) => {
+                refused.push(name.clone());
+                if !withheld.contains(&(grant, what)) {
+                    withheld.push((grant, what));
+                }
+            }
+            Some(_) => refused.extend(beyond(import, interface)),
+            None => refused.push(name.clone()),
+        }
+    }
+    if refused.is_empty() { Ok(names) } else { Err(Refused::Imports(sentence(file, &refused, &withheld))) }
+}
+
+/// What stands in a granted interface and is not given.
+fn beyond(import: &Interface, interface: &str) -> Vec<String> {
+    let Interface { name, holds } = import;
+    let Some(holds) = holds else { return vec![name.clone()] };
+    holds.iter().filter(|item| !Grants::gives(interface, item)).map(|item| format!("{name}#{item}")).collect()
+}
+
+/// ``x.wasm asks for A and B; world scheduler 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``
+fn sentence(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String {
+    let mut text = format!("{file} asks for {}; ", listed(refused));
+    text += &format!(
+        "world {} {} {}.",
+        contract::WORLD,
+        contract::VERSION,
+        match refused.len() {
+            1 => "does not give it",
+            2 => "gives neither",
+            _ => "gives none of them",
+        }
+    );
+    let mut can: Vec<String> =
+        withheld.iter().map(|(grant, what)| format!("{what} can be granted (grants = [\"{grant}\"])")).collect();
+    let never = never(refused);
+    if !never.is_empty() {
+        can.push(format!("{} never", listed(&never)));
+    }
+    text += &format!(" {}.", capital(&can.join("; ")));
+    if withheld.iter().any(|(grant, _)| *grant == "clock") {
+        text += " `now-us` of a round may be what you need.";
+    }
+    if never.iter().any(|what| what != "waiting") && refused.iter().any(|name| name.starts_with("wasi:")) {
+        text += " Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with disableFeatures; `sequor plugin build` does.";
+    }
+    text
+}
+
+/// What no operator can give, as people call it: `wasi:sockets/tcp@0.2.9` is sockets.
+fn never(refused: &[String]) -> Vec<String> {
+    let mut never: Vec<String> = Vec::new();
+    for name in refused {
+        let (interface, rest) = contract::parts(name);
+        let what = match interface.split_once('/') {
+            _ if rest.contains('#') => "waiting",
+            _ if Grants::of(interface).is_some() => continue,
+            Some((package, _)) => package.strip_prefix("wasi:").unwrap_or(interface),
+            None => interface,
+        };
+        if !never.iter().any(|known| known == what) {
+            never.push(what.to_owned());
+        }
+    }
+    never
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => names.join(""),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_names_all_and_says_what_can_be_done() {
+        let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let refused = names(&["wasi:sockets/tcp@0.2.9", "wasi:clocks/monotonic-clock@0.2.9"]);
+        assert_eq!(
+            sentence("fair-share.wasm", &refused, &[("clock", "clocks")]),
+            "fair-share.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
+             Clocks can be granted (grants = [\"clock\"]); sockets never. `now-us` of a round may be what you need. \
+             Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with \
+             disableFeatures; `sequor plugin build` does."
+        );
+        assert_eq!(
+            sentence("x.wasm", &names(&["sequor:plugin/identity@0.1.0"]), &[("sequence-text", "ids of sequences")]),
+            "x.wasm asks for sequor:plugin/identity@0.1.0; world scheduler 0.1.0 does not give it. \
+             Ids of sequences can be granted (grants = [\"sequence-text\"])."
+        );
+        assert_eq!(
+            sentence("x.wasm", &names(&["wasi:clocks/monotonic-clock@0.2.0#subscribe-duration"]), &[]),
+            "x.wasm asks for wasi:clocks/monotonic-clock@0.2.0#subscribe-duration; world scheduler 0.1.0 does not give it. Waiting never."
+        );
+    }
+}

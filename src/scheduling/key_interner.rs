@@ -1,0 +1,144 @@
+//! Key features: texts as 64-bit FNV-1a, the same in every process; and the last texts that were met, so that a plug-in may ask for one.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+
+/// KeyInterner remembered, and bytes of them.
+const MOST: usize = 1 << 16;
+const MOST_BYTES: usize = 8 << 20;
+/// Bytes of a text that is remembered. A longer one has a key as any other, and is no name that a plug-in could want to show.
+const LONGEST: usize = 4096;
+/// KeyInterner that are spared at a time because they were met again, so that nobody waits while all are looked at.
+const SPARED: usize = 8;
+
+/// The 64-bit FNV-1a of a text in UTF-8. 0 is kept for "no such text".
+pub fn key(text: &str) -> u64 {
+    let hash =
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    if hash == 0 { 1 } else { hash }
+}
+
+/// The last texts that became keys.
+#[derive(Debug, Default)]
+pub struct KeyInterner(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_key: HashMap<u64, Text>,
+    order: VecDeque<u64>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Text {
+    text: Box<str>,
+    /// It was met since it was put at the end of the order.
+    again: bool,
+}
+
+impl KeyInterner {
+    /// The key of a text, which is remembered.
+    pub fn key(&self, text: &str) -> u64 {
+        let key = key(text);
+        if text.len() <= LONGEST {
+            self.0.lock().meet(key, text);
+        }
+        key
+    }
+
+    pub fn text(&self, key: u64) -> Option<String> {
+        self.0.lock().by_key.get(&key).map(|known| known.text.to_string())
+    }
+}
+
+impl Known {
+    fn meet(&mut self, key: u64, text: &str) {
+        match self.by_key.entry(key) {
+            Entry::Vacant(place) => place.insert(Text { text: text.into(), again: false }),
+            Entry::Occupied(place) => {
+                place.into_mut().again = true;
+                return;
+            }
+        };
+        self.order.push_back(key);
+        self.bytes += text.len();
+        while self.order.len() > MOST || self.bytes > MOST_BYTES {
+            self.forget_one();
+        }
+    }
+
+    /// One that was not met for long: the first in order but for those that were met again.
+    fn forget_one(&mut self) {
+        for tried in 0.. {
+            let Some(first) = self.order.pop_front() else { return };
+            match self.by_key.get_mut(&first) {
+                Some(known) if known.again && tried < SPARED => {
+                    known.again = false;
+                    self.order.push_back(first);
+                }
+                _ => {
+                    self.bytes -= self.by_key.remove(&first).map_or(0, |known| known.text.len());
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_fnv_1a() {
+        assert_eq!(
+            (key(""), key("a"), key("foobar")),
+            (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8)
+        );
+    }
+
+    #[test]
+    fn the_last_texts_are_remembered() {
+        let texts = KeyInterner::default();
+        let first = texts.key("first");
+        assert_eq!(texts.text(first).as_deref(), Some("first"));
+        for n in 0..MOST {
+            texts.key(&n.to_string());
+        }
+        assert_eq!((texts.text(first), texts.text(key("7")).as_deref()), (None, Some("7")));
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_there_is_room_for() {
+        let texts = KeyInterner::default();
+        let long = "x".repeat(LONGEST + 1);
+        assert_eq!((texts.key(&long), texts.text(key(&long))), (key(&long), None));
+        let nth = |n: usize| format!("{n:LONGEST$}");
+        let fit = MOST_BYTES / LONGEST;
+        for n in 0..fit + 3 {
+            texts.key(&nth(n));
+        }
+        let known = |n| texts.text(key(&nth(n))).is_some();
+        assert_eq!((known(2), known(3), known(fit + 2)), (false, true, true));
+        let known = texts.0.lock();
+        assert_eq!((known.bytes, known.order.len()), (MOST_BYTES, fit));
+    }
+
+    #[test]
+    fn what_is_met_again_stays() {
+        let texts = KeyInterner::default();
+        for n in 0..2 * MOST {
+            texts.key("everyday");
+            texts.key(&n.to_string());
+        }
+        assert_eq!(texts.text(key("everyday")).as_deref(), Some("everyday"));
+        // However many were met again, somebody goes.
+        for n in MOST..2 * MOST {
+            texts.key(&n.to_string());
+        }
+        texts.key("new");
+        assert_eq!(texts.0.lock().order.len(), MOST);
+    }
+}

@@ -1,0 +1,98 @@
+//! Plug-ins that decide: which requests run together and when, and which sequences get a slot. Requests, slots and states never come here.
+//!
+//! # Layout
+//!
+//! - [`guest`]: a running plug-in as the rest of the server sees it, whatever runs it: the traits, and the words they speak.
+//! - [`report`]: what operators ask of plug-ins, and what they see.
+//! - `binding`: a plug-in at one load, on the request path · `active_guest`: the guest that answers · `port`: one load, as plug-ins reach it
+//!   (`scheduler_host`: what they need of the server) · `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was
+//!   wrong with an answer · `meter`, `status`: what is counted, and shown.
+//! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
+//!   dry run.
+//! - `registry`: plug-ins by name, and their bindings · `versions`: replaces one version by another · `maintenance`: the thread that supervises ·
+//!   `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
+//! - `guest_services`: what a guest may ask the server for · [`key_interner`]: keys and the texts behind them.
+//! - [`component`]: one version, compiled and checked against `contract` (`imports`, [`grants`], `refused`, [`manifest`]) · [`loader`]: from files to
+//!   plug-ins · [`instance`]: a running component (`source` starts it, `host` answers its calls, `question` writes a round into its memory,
+//!   `call_fault` explains a failed call).
+//! - [`round_file`]: a round that went wrong, to be replayed (`round_folder`: where it is kept, `columns_json`: its columns).
+//!
+//! # Locks
+//!
+//! A thread that holds one of these locks takes none above it. Locks that are not listed protect one read or write, and nothing is taken under them.
+//!
+//! | lock | held by | for |
+//! |---|---|---|
+//! | `changing` | an operator's change of plug-ins or bindings; not `park` | one change, including its compilation and dry run |
+//! | a model's gate | a thread that loads or attaches | one load, including its first guest |
+//! | `making` of a binding | a thread that starts a guest or puts it in place; not `park` | one start, including the events sent to the new guest |
+//! | the cell of an active guest | a thread that calls the guest | one call |
+//! | `calls` of a port | a thread that changes the core's hooks | one `Attach` of the core |
+//! | a model's table | requests, and the core's `Attach` | microseconds |
+//! | `health` | a thread that strikes, parks, or replaces the active guest | one read and one write |
+//!
+//! A guest that runs reaches the table for the text of an id, and nothing else.
+//!
+//! # Counters
+//!
+//! - A **strike**: the binding counts it against the guest that answered, when an answer is wrong or a call fails.
+//! - A **fallback**: the core counts it, because only the core knows whether a round still stood when its answer came.
+//! - **Stale** picks: the core counts them, because it knows what changed since it asked. No strike follows.
+
+mod active_guest;
+mod binding;
+mod call_fault;
+mod columns_json;
+pub mod component;
+mod contract;
+mod files;
+pub mod grants;
+pub mod guest;
+mod guest_services;
+mod health;
+mod host;
+mod imports;
+mod inbox;
+pub mod instance;
+mod invalid_answer;
+pub mod key_interner;
+pub mod loader;
+mod maintenance;
+pub mod manifest;
+mod meter;
+mod model_files;
+mod port;
+mod question;
+mod recent;
+mod refused;
+mod registry;
+pub mod report;
+pub mod round_file;
+mod round_folder;
+mod scheduler_host;
+mod source;
+#[cfg(test)]
+pub(crate) mod stand_in;
+mod startup;
+mod status;
+mod supervision;
+#[cfg(test)]
+mod tests;
+mod versions;
+#[cfg(test)]
+pub(crate) mod wat_fixture;
+mod watch;
+
+pub use binding::{Answer, BindingOptions, SchedulerBinding, Shadow};
+pub use component::Component;
+pub use contract::{VERSION, WORLD};
+pub use grants::Grants;
+pub use invalid_answer::{sentence, word};
+pub use loader::Loader;
+pub use model_files::ModelFiles;
+pub use port::SchedulerPort;
+pub use refused::Refused;
+pub use registry::{MakeSource, Registry, Rules};
+pub use scheduler_host::{Alarm, Clock, SchedulerHost};
+pub use startup::{Ready, Unfit};
+pub use status::Shared;

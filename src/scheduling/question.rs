@@ -1,0 +1,264 @@
+//! Questions as they lie in a guest's memory. The code that is made of the contract writes a record field by field, and looks up the guest's
+//! memory for each: for the 22 fields of a question that took longer than what most guests make of it. Here a record is put together first and
+//! written whole, and times become microseconds on their way. Nothing else is different: each list is allocated by the guest, as ever.
+//!
+//! This is the one place that leans on what wasmtime keeps to itself (`__internal`): another version may ask for other words, and says so when it
+//! is compiled. To do without, call `Guest::call_plan` and `call_admit` of the generated code.
+
+use std::mem::MaybeUninit;
+
+use sequor_core::Columns;
+use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
+use wasmtime::component::{ComponentExportIndex, ComponentType, Func, Instance, Lower, TypedFunc};
+use wasmtime::{Error, Result, Store};
+
+use super::contract::{SCHEDULER, scheduler};
+use super::host::HostState;
+
+/// The functions of a component that questions are put to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exports {
+    plan: ComponentExportIndex,
+    admit: ComponentExportIndex,
+}
+
+/// The functions of an instance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Functions {
+    plan: Func,
+    admit: Func,
+}
+
+type Plan<'a> = (Round<'a>, Table<'a>);
+type Admit<'a> = (Round<'a>, Table<'a>, &'a [u32], Table<'a>);
+type Planned = (Option<scheduler::Decision>,);
+type Admitted = (Vec<scheduler::Admission>,);
+
+impl Exports {
+    pub(super) fn of(component: &wasmtime::component::Component) -> Result<Exports> {
+        let scheduler = component.get_export_index(None, SCHEDULER);
+        let function = |name| component.get_export_index(scheduler.as_ref(), name).ok_or_else(|| missing(name));
+        Ok(Exports { plan: function("plan")?, admit: function("admit")? })
+    }
+}
+
+impl Functions {
+    pub(super) fn of(instance: Instance, exports: &Exports, store: &mut Store<HostState>) -> Result<Functions> {
+        let mut function = |name, index| instance.get_func(&mut *store, index).ok_or_else(|| missing(name));
+        let functions = Functions { plan: function("plan", exports.plan)?, admit: function("admit", exports.admit)? };
+        // What the calls below take for granted.
+        functions.plan.typed::<Plan<'static>, Planned>(&*store)?;
+        functions.admit.typed::<Admit<'static>, Admitted>(&*store)?;
+        Ok(functions)
+    }
+
+    pub(super) fn plan(
+        &self,
+        store: &mut Store<HostState>,
+        instance: u32,
+        see: &Columns,
+    ) -> Result<Option<scheduler::Decision>> {
+        // SAFETY: it was held against these types when it was made.
+        let plan = unsafe { TypedFunc::<Plan<'_>, Planned>::new_unchecked(self.plan) };
+        Ok(plan.call(store, (Round { instance, see }, Table(see)))?.0)
+    }
+
+    pub(super) fn admit(
+        &self,
+        store: &mut Store<HostState>,
+        see: &Columns,
+        room: &[u32],
+        victims: &Columns,
+    ) -> Result<Vec<scheduler::Admission>> {
+        // SAFETY: it was held against these types when it was made.
+        let admit = unsafe { TypedFunc::<Admit<'_>, Admitted>::new_unchecked(self.admit) };
+        Ok(admit.call(store, (Round { instance: 0, see }, Table(see), room, Table(victims)))?.0)
+    }
+}
+
+/// `round` of the contract.
+struct Round<'a> {
+    instance: u32,
+    see: &'a Columns,
+}
+
+/// `columns` of the contract.
+struct Table<'a>(&'a Columns);
+
+// SAFETY: it is what the generated type is, in every respect.
+unsafe impl ComponentType for Round<'_> {
+    type Lower = <scheduler::Round as ComponentType>::Lower;
+    const ABI: CanonicalAbiInfo = <scheduler::Round as ComponentType>::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        <scheduler::Round as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: it is what the generated type is, in every respect.
+unsafe impl ComponentType for Table<'_> {
+    type Lower = <scheduler::Columns<'static> as ComponentType>::Lower;
+    const ABI: CanonicalAbiInfo = <scheduler::Columns<'static> as ComponentType>::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        <scheduler::Columns<'static> as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: it is only ever written to memory, which is checked at every step, in the order and with the gaps that the canonical ABI has.
+unsafe impl Lower for Round<'_> {
+    fn linear_lower_to_flat<T>(
+        &self,
+        _: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        _: &mut MaybeUninit<Self::Lower>,
+    ) -> Result<()> {
+        Err(not_flat())
+    }
+
+    fn linear_lower_to_memory<T>(&self, cx: &mut LowerContext<'_, T>, _: InterfaceType, offset: usize) -> Result<()> {
+        let Round { instance, see } = self;
+        let mut record = Record::<{ <scheduler::Round as ComponentType>::SIZE32 }>::new();
+        record.put(in_micros(see.now).to_le_bytes());
+        for number in [*instance, see.max_batch, see.free_instances, see.live, see.backlog, see.not_shown] {
+            record.put(number.to_le_bytes());
+        }
+        record.write(cx, offset)
+    }
+}
+
+// SAFETY: as of `Round`.
+unsafe impl Lower for Table<'_> {
+    fn linear_lower_to_flat<T>(
+        &self,
+        _: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        _: &mut MaybeUninit<Self::Lower>,
+    ) -> Result<()> {
+        Err(not_flat())
+    }
+
+    fn linear_lower_to_memory<T>(&self, cx: &mut LowerContext<'_, T>, _: InterfaceType, offset: usize) -> Result<()> {
+        let see = self.0;
+        let mut record = Record::<{ <scheduler::Columns<'static> as ComponentType>::SIZE32 }>::new();
+        record.put(see.len.to_le_bytes());
+        record.column(cx, &see.seq, u64::to_le_bytes)?;
+        record.column(cx, &see.step, u64::to_le_bytes)?;
+        record.column(cx, &see.slot, u32::to_le_bytes)?;
+        for times in [&see.arrival, &see.ready, &see.deadline] {
+            record.column(cx, times, |t| in_micros(t).to_le_bytes())?;
+        }
+        record.column(cx, &see.priority, u32::to_le_bytes)?;
+        record.column(cx, &see.shape, u64::to_le_bytes)?;
+        record.column(cx, &see.flags, u8::to_le_bytes)?;
+        record.column(cx, &see.rows, u32::to_le_bytes)?;
+        record.column(cx, &see.bytes, u64::to_le_bytes)?;
+        record.column(cx, &see.state_bytes, u64::to_le_bytes)?;
+        record.column(cx, &see.numbers, f64::to_le_bytes)?;
+        record.column(cx, &see.keys, u64::to_le_bytes)?;
+        record.write(cx, offset)
+    }
+}
+
+/// A record of the contract, put together from its first byte on. What a missing column leaves out is 0.
+struct Record<const SIZE: usize> {
+    bytes: [u8; SIZE],
+    at: usize,
+}
+
+impl<const SIZE: usize> Record<SIZE> {
+    fn new() -> Self {
+        Record { bytes: [0; SIZE], at: 0 }
+    }
+
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some(to) = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *to = bytes;
+        }
+        self.at += N;
+    }
+
+    /// An optional list of numbers; one that holds nothing is none, and costs nothing.
+    fn column<C, N: Copy, const BYTES: usize>(
+        &mut self,
+        cx: &mut LowerContext<'_, C>,
+        numbers: &[N],
+        bytes: impl Fn(N) -> [u8; BYTES],
+    ) -> Result<()> {
+        if numbers.is_empty() {
+            self.at += 12;
+            return Ok(());
+        }
+        let first = list(cx, numbers, bytes)?;
+        self.put(1u32.to_le_bytes());
+        self.put(first.to_le_bytes());
+        self.put(u32::try_from(numbers.len()).unwrap_or(u32::MAX).to_le_bytes());
+        Ok(())
+    }
+
+    fn write<C>(&self, cx: &mut LowerContext<'_, C>, offset: usize) -> Result<()> {
+        if self.at != SIZE {
+            return Err(Error::msg("a question is not what the contract says"));
+        }
+        let to = cx.as_slice_mut().get_mut(offset..).and_then(<[u8]>::first_chunk_mut).ok_or_else(beyond)?;
+        *to = self.bytes;
+        Ok(())
+    }
+}
+
+/// Numbers where the guest has room for them, and where that is. They are aligned to their size.
+fn list<C, N: Copy, const BYTES: usize>(
+    cx: &mut LowerContext<'_, C>,
+    numbers: &[N],
+    bytes: impl Fn(N) -> [u8; BYTES],
+) -> Result<u32> {
+    let len = numbers.len() * BYTES;
+    let first = cx.realloc(0, 0, u32::try_from(BYTES)?, len)?;
+    let room = cx.as_slice_mut().get_mut(first..).and_then(|room| room.get_mut(..len)).ok_or_else(beyond)?;
+    for (to, number) in room.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *to = bytes(*number);
+    }
+    Ok(u32::try_from(first)?)
+}
+
+fn missing(name: &str) -> Error {
+    Error::msg(format!("{SCHEDULER} has no function {name}"))
+}
+
+fn not_flat() -> Error {
+    Error::msg("a question has too many numbers to be handed over one by one")
+}
+
+fn beyond() -> Error {
+    Error::msg("the guest gave room beyond its memory")
+}
+
+/// "Never" stays never.
+fn in_micros(nanos: u64) -> u64 {
+    if nanos == u64::MAX { u64::MAX } else { nanos / 1000 }
+}
+
+pub(super) fn in_nanos(micros: u64) -> u64 {
+    micros.saturating_mul(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_is_never_in_every_unit() {
+        assert_eq!([in_micros(u64::MAX), in_micros(1_999), in_nanos(in_micros(u64::MAX))], [u64::MAX, 1, u64::MAX]);
+        assert_eq!(in_nanos(7), 7_000);
+    }
+
+    #[test]
+    fn a_record_is_as_long_as_the_contract_says() {
+        let columns = <scheduler::Columns<'static> as ComponentType>::SIZE32;
+        assert_eq!((<scheduler::Round as ComponentType>::SIZE32, columns), (8 + 6 * 4, 4 + 14 * 12));
+        let mut record = Record::<8>::new();
+        record.put([1; 6]);
+        record.put([2; 4]);
+        assert_eq!((record.bytes, record.at), ([1, 1, 1, 1, 1, 1, 0, 0], 10), "what does not fit is not written");
+    }
+}

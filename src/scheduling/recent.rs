@@ -1,0 +1,55 @@
+//! The last questions of a load, on which a new version is tried before it decides anything.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sequor_core::{Asked, Hooks, Round, Said, Time};
+
+use super::guest::{CallError, Guest};
+
+const MOST: usize = 16;
+/// No more often than this, for a question is copied.
+const EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    rounds: VecDeque<Round>,
+    next: Time,
+}
+
+impl Recent {
+    /// Keeps a copy of this question, unless one was kept just now.
+    pub(super) fn keep(&mut self, now: Time, round: &mut Round) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + EVERY;
+        if self.rounds.len() >= MOST {
+            self.rounds.pop_front();
+        }
+        // What was answered is none of it.
+        let picks = std::mem::take(&mut round.picks);
+        let mut kept = round.clone();
+        round.picks = picks;
+        kept.news.clear();
+        self.rounds.push_back(kept);
+    }
+
+    /// Those that show whoever has these hooks all that it wants to see, oldest first.
+    pub(super) fn for_hooks(&self, hooks: Hooks) -> Vec<Round> {
+        let fits = |round: &&Round| {
+            let shown = round.hooks;
+            hooks.columns & !shown.columns == 0 && (hooks.numbers, hooks.keys) == (shown.numbers, shown.keys)
+        };
+        self.rounds.iter().filter(fits).cloned().collect()
+    }
+}
+
+/// Puts a question to a guest.
+pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round) -> Result<Said, CallError> {
+    round.picks.clear();
+    match &round.asked {
+        Asked::Plan(who) => Ok(Said::Plan(Ok(guest.plan(u32::from(who.n), &round.see, &mut round.picks)?))),
+        Asked::Admit { room, victims, .. } => Ok(Said::Admit(Ok(guest.admit(&round.see, room, victims)?))),
+    }
+}

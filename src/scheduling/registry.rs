@@ -1,0 +1,357 @@
+//! The plug-ins of a server by name, in their current version and the one before, and the bindings of each. What a model is, is not known
+//! here. One change after the other; each is one audit line.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use sequor_core::Time;
+
+use super::binding::{BindingOptions, SchedulerBinding};
+use super::guest::{ModelFacts, Source};
+use super::key_interner::KeyInterner;
+use super::maintenance::Maintenance;
+use super::model_files::ModelFiles;
+use super::port::SchedulerPort;
+use super::report::{By, PluginError, State, Summary};
+use super::scheduler_host::{Alarm as _, Clock};
+use super::startup::Ready;
+use super::status::Shared;
+use crate::telemetry::{Metrics, PluginMetrics};
+use crate::wasm::component_store::Stored;
+use crate::wasm::journal::Journal;
+use crate::wasm::journal::LogLine;
+use crate::wasm::limits::Limits;
+
+/// Makes a version of a plug-in from the bytes of its component.
+pub type MakeSource = dyn Fn(&str, &[u8]) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
+
+/// What the server says about all plug-ins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// The folder of NAME.wasm; without one, plug-ins come over the wire alone.
+    pub dir: Option<PathBuf>,
+    /// Whether a model's file must name the hash of its plug-in.
+    pub require_sha256: bool,
+    pub time: Duration,
+    /// As [`Limits::memory`] has it.
+    pub memory: Option<u64>,
+    pub strikes: u32,
+    /// Candidates a plug-in is shown at most.
+    pub max_candidates: u32,
+    /// Where questions that went wrong are written down; nowhere if there is none.
+    pub rounds: Option<PathBuf>,
+    /// Where the bytes of components lie while they are known; in memory if there is none.
+    pub components: Option<PathBuf>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let Limits { time, memory } = Limits::default();
+        let (dir, rounds, components) = (None, None, None);
+        Rules { dir, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds, components }
+    }
+}
+
+/// Cheap to clone; all clones are one registry.
+#[derive(Debug, Clone)]
+pub struct Registry(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) rules: Rules,
+    loader: Box<MakeSource>,
+    shared: Shared,
+    metrics: Metrics,
+    maintenance: Arc<Maintenance>,
+    pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
+    bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
+    /// HostState by whoever changes something.
+    pub(super) changing: Mutex<()>,
+    /// The files in which models name plug-ins, once somebody knows them.
+    pub(super) named: OnceLock<Box<dyn ModelFiles>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("rules", &self.rules).field("plugins", &self.plugins).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.maintenance.raise();
+    }
+}
+
+/// A version, and the component that it was made of.
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) component: Arc<Stored>,
+}
+
+#[derive(Debug)]
+pub(super) struct Plugin {
+    pub(super) current: Version,
+    pub(super) previous: Option<Version>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) metrics: Arc<PluginMetrics>,
+    /// Its file in the plug-in folder, as it was when it was looked at last.
+    pub(super) print: Option<Print>,
+    /// The hash of that file, if it is not taken because a model's file names another.
+    pub(super) awaits: Option<String>,
+}
+
+/// When a file was written, and its size.
+pub(super) type Print = (SystemTime, u64);
+
+/// A registry that goes once nobody else holds it.
+#[derive(Debug)]
+pub(super) struct WeakRegistry(Weak<Inner>);
+
+impl WeakRegistry {
+    pub(super) fn upgrade(&self) -> Option<Registry> {
+        self.0.upgrade().map(Registry)
+    }
+}
+
+impl Registry {
+    /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after bindings.
+    pub fn new(
+        rules: Rules,
+        loader: Box<MakeSource>,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        keeps: bool,
+    ) -> std::io::Result<Registry> {
+        let maintenance = Arc::new(Maintenance::default());
+        let shared = Shared {
+            clock,
+            alarm: maintenance.clone(),
+            texts: Arc::new(KeyInterner::default()),
+            rounds: rules.rounds.clone(),
+        };
+        let (plugins, bindings, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let named = OnceLock::new();
+        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, bindings, changing, named };
+        let inner = Arc::new(inner);
+        if keeps {
+            let weak = Arc::downgrade(&inner);
+            inner.maintenance.start(move || weak.upgrade().map(|inner| (inner.tend(), inner.shared.clock.now())))?;
+        }
+        Ok(Registry(inner))
+    }
+
+    /// Says where the files are in which models name plug-ins. To be called once.
+    pub fn knows_files(&self, named: Box<dyn ModelFiles>) {
+        let _ = self.0.named.set(named);
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    pub fn texts(&self) -> &Arc<KeyInterner> {
+        &self.0.shared.texts
+    }
+
+    /// Does what is due for every binding; when something is due next.
+    pub fn tend(&self) -> Option<Time> {
+        self.0.tend()
+    }
+
+    // === plug-ins ===
+
+    pub fn list(&self) -> Vec<Summary> {
+        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
+        names.iter().filter_map(|name| self.show(name).ok()).collect()
+    }
+
+    pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
+        let (manifest, sha256) =
+            self.with(name, |p| (p.source().manifest().clone(), p.source().sha256().to_owned()))?;
+        let attached = self.of(name).iter().map(|a| a.show()).collect();
+        Ok(Summary {
+            name: name.to_owned(),
+            version: manifest.version,
+            sha256,
+            world: "scheduler".to_owned(),
+            attached,
+        })
+    }
+
+    pub(super) fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.0))
+    }
+
+    /// At once: this waits for nobody who changes something, whose new version may have been made and is parked then.
+    pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        self.of(name).iter().for_each(|at| at.park());
+        self.audit("park", name, "", by, &sha256, &sha256);
+        self.show(name)
+    }
+
+    pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        for at in self.of(name).iter().filter(|at| at.state() == State::Parked) {
+            at.unpark()
+                .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
+        }
+        self.audit("unpark", name, "", by, &sha256, &sha256);
+        self.show(name)
+    }
+
+    pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
+        let _changing = self.0.changing.lock();
+        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        if let Some(at) = self.of(name).first() {
+            let model = at.model();
+            let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
+            return Err(PluginError::Conflict(what));
+        }
+        self.0.plugins.lock().remove(name);
+        self.audit("unload", name, "", by, &sha256, "");
+        Ok(())
+    }
+
+    pub fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
+        self.with(name, |p| p.journal.after(after))
+    }
+
+    // === bindings ===
+
+    /// A binding that decides nothing until it is settled.
+    pub fn bind(
+        &self,
+        name: &str,
+        facts: ModelFacts,
+        port: Arc<SchedulerPort>,
+        options: BindingOptions,
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
+        self.find(name)?;
+        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(p.source())))?;
+        Ok(Arc::new(SchedulerBinding::new(&self.0.shared, whom, facts, port, options)))
+    }
+
+    /// Lets a binding decide, in the place of another at its load if there was one, and looks after it from now on. `with` is done in the
+    /// instant in which the one is asked no more and the other is. Nothing of this can fail.
+    pub fn settle(
+        &self,
+        (binding, ready): (Arc<SchedulerBinding>, Ready),
+        old: Option<&Arc<SchedulerBinding>>,
+        with: &mut dyn FnMut(),
+    ) {
+        binding.succeed(ready, old.map(|old| &**old), with);
+        let mut all = self.0.bindings.lock();
+        all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
+        all.push(binding);
+        drop(all);
+        self.0.maintenance.raise();
+    }
+
+    /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.
+    pub fn dismiss(&self, binding: &Arc<SchedulerBinding>, with: &mut dyn FnMut()) {
+        binding.close(with);
+        self.0.bindings.lock().retain(|at| !Arc::ptr_eq(at, binding));
+    }
+
+    /// The bindings of a plug-in.
+    pub fn of(&self, name: &str) -> Vec<Arc<SchedulerBinding>> {
+        self.0.bindings.lock().iter().filter(|at| at.plugin() == name && at.is_there()).cloned().collect()
+    }
+
+    /// HostState while a binding changes, so that no version is put in its place meanwhile.
+    pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
+        let _changing = self.0.changing.lock();
+        change()
+    }
+
+    /// One line for each change: who, what, and from which hash to which.
+    pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
+        tracing::info!(target: "sequor::audit", by = by.0, what, plugin, model, before, after, "plug-in changed");
+    }
+
+    /// The same of a change that was refused, for this reason: nothing is otherwise than before, and this hash was tried.
+    pub fn audit_refused(
+        &self,
+        what: &str,
+        plugin: &str,
+        model: &str,
+        by: By<'_>,
+        (before, tried): (&str, &str),
+        why: &PluginError,
+    ) {
+        let why = why.to_string();
+        tracing::warn!(target: "sequor::audit", by = by.0, what, plugin, model, before, tried, why, "plug-in not changed");
+    }
+
+    pub fn absent(&self, name: &str) -> PluginError {
+        let hand_over = format!("sequor plugin load {name} --from {name}.wasm");
+        let at = self.file(name).map(|file| format!(": {} does not exist. Put it there, or", file.display()));
+        let at = at.unwrap_or_else(|| ". To".to_owned());
+        PluginError::Absent(format!("there is no plug-in \"{name}\"{at} hand it over: {hand_over}"))
+    }
+
+    // === inside ===
+
+    pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
+        self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
+    }
+
+    /// Nothing, if there is none of this name any more.
+    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut Plugin)) {
+        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
+            change(plugin);
+        }
+    }
+
+    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Version, PluginError> {
+        if !crate::config::model::is_plugin_name(name) {
+            let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
+            return Err(PluginError::Invalid(what));
+        }
+        let source = (self.0.loader)(name, &component)?;
+        Ok(Version { source, component: Arc::new(Stored::new(component, self.0.rules.components.as_deref())) })
+    }
+
+    /// Unless there is one of this name by now: whoever came first stays. The current version.
+    pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) -> Arc<dyn Source> {
+        let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
+        let source = Arc::clone(&version.source);
+        let plugin = Plugin { current: version, previous: None, journal, metrics, print, awaits: None };
+        match self.0.plugins.lock().entry(name.to_owned()) {
+            Entry::Occupied(there) => return Arc::clone(there.get().source()),
+            Entry::Vacant(place) => place.insert(plugin),
+        };
+        self.audit("load", name, "", by, "", source.sha256());
+        source
+    }
+}
+
+impl Plugin {
+    /// The current version, to be started.
+    pub(super) fn source(&self) -> &Arc<dyn Source> {
+        &self.current.source
+    }
+}
+
+impl Inner {
+    fn tend(&self) -> Option<Time> {
+        let all = {
+            let mut all = self.bindings.lock();
+            all.retain(|at| at.is_there());
+            all.clone()
+        };
+        all.iter().filter_map(|binding| binding.tend()).min()
+    }
+}
+
+/// A hash as people read it.
+pub(super) fn short(sha256: &str) -> &str {
+    sha256.get(..7).unwrap_or(sha256)
+}

@@ -1,0 +1,351 @@
+//! A question that went wrong, on disk, so that its author can put it again: what was asked, what was answered, what the core said of it. There
+//! are numbers in it, and neither tensors nor ids.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Round, Said, Time};
+use serde::{Deserialize, Serialize};
+
+use super::columns_json::ColumnsJson;
+use super::guest::{CallError, Guest, Manifest, ModelFacts};
+use super::invalid_answer;
+use super::round_folder;
+use crate::wasm::limits::Limits;
+
+/// The format's number.
+const FORMAT: u32 = 1;
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoundFile {
+    pub sequor_round: u32,
+    pub plugin: String,
+    pub version: String,
+    pub sha256: String,
+    pub model: Facts,
+    /// What it was configured with: JSON, a table.
+    pub config: String,
+    pub time_us: u64,
+    /// As [`Limits::memory`] has it.
+    pub memory: Option<u64>,
+    /// What was wrong: the host's word, and the sentence for its author.
+    pub fault: String,
+    pub what: String,
+    pub question: Question,
+    /// None if it gave none.
+    pub answer: Option<Answer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    pub name: String,
+    pub version: u64,
+    pub strategy: String,
+    pub max_batch: u32,
+    pub instances: u32,
+    pub slots: u32,
+    pub numbers: Vec<String>,
+    pub keys: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Question {
+    Plan { instance: u16, shown: ColumnsJson, standing: Vec<(u32, u64)> },
+    Admit { shown: ColumnsJson, standing: Vec<(u32, u64)>, room: Vec<u32>, victims: Box<ColumnsJson> },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// What the built-in policy does.
+    Default,
+    Wait {
+        until_ns: u64,
+        reject: Vec<u32>,
+        code: u32,
+    },
+    Fire {
+        fire: Vec<u32>,
+        reject: Vec<u32>,
+        code: u32,
+    },
+    Admit(Vec<Admitted>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Admitted {
+    Take(u16),
+    Evict(u32),
+    Defer,
+    Reject(u32),
+}
+
+/// What went wrong in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wrong<'a> {
+    pub fault: Fault,
+    pub what: &'a str,
+}
+
+/// What came of putting it again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Again {
+    /// The guest did not take its configuration.
+    Unconfigured(String),
+    /// It gave no answer.
+    Failed(CallError),
+    /// It answered, and the core says this of it.
+    Answered(Answer, Result<(), CallError>),
+}
+
+impl RoundFile {
+    /// Of a question and what was answered, if anything was. `config` and `limits` are those of the guest.
+    pub fn new(
+        round: &Round,
+        said: Option<&Said>,
+        wrong: Wrong<'_>,
+        of: (&Manifest, &str),
+        at: (&ModelFacts, &str, Limits),
+    ) -> RoundFile {
+        let ((manifest, sha256), (model, config, limits)) = (of, at);
+        RoundFile {
+            sequor_round: FORMAT,
+            plugin: manifest.name.clone(),
+            version: manifest.version.clone(),
+            sha256: sha256.to_owned(),
+            model: model.into(),
+            config: config.to_owned(),
+            time_us: u64::try_from(limits.time.as_micros()).unwrap_or(u64::MAX),
+            memory: limits.memory,
+            fault: invalid_answer::word(wrong.fault).to_owned(),
+            what: wrong.what.to_owned(),
+            question: Question::of(round),
+            answer: said.and_then(|said| Answer::of(said, round)),
+        }
+    }
+
+    /// Writes it into a folder, as the next of its component.
+    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
+        let component = self.sha256.get(..7).unwrap_or("unknown");
+        round_folder::write(folder, component, |to| Ok(serde_json::to_writer(to, self)?))
+    }
+
+    pub fn read(text: &str) -> Result<RoundFile, String> {
+        let file: RoundFile = serde_json::from_str(text).map_err(|e| format!("it is no recorded round: {e}"))?;
+        if file.sequor_round != FORMAT {
+            return Err(format!("it is a round of format {}; this program reads {FORMAT}", file.sequor_round));
+        }
+        Ok(file)
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits { time: Duration::from_micros(self.time_us), memory: self.memory }
+    }
+
+    /// Puts the question to a guest that was just started. It knows nothing of what the first one had observed.
+    pub fn put(&self, guest: &mut dyn Guest) -> Again {
+        match guest.configure(&self.config, &self.model.facts()) {
+            Ok(Ok(())) => {}
+            Ok(Err(what)) => return Again::Unconfigured(what),
+            Err(struck) => return Again::Failed(struck),
+        }
+        let mut round = self.question.round();
+        let said = match &round.asked {
+            Asked::Plan(who) => {
+                guest.plan(u32::from(who.n), &round.see, &mut round.picks).map(|said| Said::Plan(Ok(said)))
+            }
+            Asked::Admit { room, victims, .. } => {
+                guest.admit(&round.see, room, victims).map(|said| Said::Admit(Ok(said)))
+            }
+        };
+        let said = match said {
+            Ok(said) => said,
+            Err(struck) => return Again::Failed(struck),
+        };
+        let verdict = round
+            .check(&said)
+            .map_err(|fault| CallError { fault, what: invalid_answer::sentence(&round, &said, fault) });
+        Again::Answered(Answer::of(&said, &round).unwrap_or(Answer::Default), verdict)
+    }
+}
+
+impl Question {
+    fn of(round: &Round) -> Question {
+        let (shown, standing) = (ColumnsJson::of(&round.see), round.standing().collect());
+        match &round.asked {
+            Asked::Plan(who) => Question::Plan { instance: who.n, shown, standing },
+            Asked::Admit { room, victims, .. } => {
+                Question::Admit { shown, standing, room: room.clone(), victims: Box::new(ColumnsJson::of(victims)) }
+            }
+        }
+    }
+
+    fn round(&self) -> Round {
+        let load = Load(0);
+        let (asked, shown, standing) = match self {
+            Question::Plan { instance, shown, standing } => {
+                (Asked::Plan(Instance { load, n: *instance }), shown, standing)
+            }
+            Question::Admit { shown, standing, room, victims } => {
+                let victims = Box::new(victims.columns());
+                (Asked::Admit { load, room: room.clone(), victims }, shown, standing)
+            }
+        };
+        Round::again(asked, shown.columns(), Hooks::default(), standing.iter().copied())
+    }
+
+    /// What was shown.
+    pub fn shown(&self) -> &ColumnsJson {
+        match self {
+            Question::Plan { shown, .. } | Question::Admit { shown, .. } => shown,
+        }
+    }
+}
+
+impl Answer {
+    fn of(said: &Said, round: &Round) -> Option<Answer> {
+        let (picks, most) = (&round.picks, invalid_answer::worth_keeping(round.see.len));
+        let (reject, code) = (picks.reject.clone(), picks.code);
+        match said {
+            Said::Plan(Ok(Decision::Default)) => Some(Answer::Default),
+            Said::Plan(Ok(Decision::Wait(Time(until_ns)))) => Some(Answer::Wait { until_ns: *until_ns, reject, code }),
+            Said::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject, code }),
+            Said::Admit(Ok(answers)) => {
+                Some(Answer::Admit(answers.iter().take(most).copied().map(Admitted::from).collect()))
+            }
+            Said::Plan(Err(_)) | Said::Admit(Err(_)) => None,
+        }
+    }
+}
+
+impl From<Admission> for Admitted {
+    fn from(said: Admission) -> Self {
+        match said {
+            Admission::Take { instance } => Admitted::Take(instance),
+            Admission::Evict { victim } => Admitted::Evict(victim),
+            Admission::Defer => Admitted::Defer,
+            Admission::Reject(code) => Admitted::Reject(code),
+        }
+    }
+}
+
+impl From<&ModelFacts> for Facts {
+    fn from(of: &ModelFacts) -> Self {
+        let ModelFacts { name, version, strategy, max_batch, instances, slots, numbers, keys } = of.clone();
+        Facts { name, version, strategy: strategy.to_owned(), max_batch, instances, slots, numbers, keys }
+    }
+}
+
+impl Facts {
+    fn facts(&self) -> ModelFacts {
+        let Facts { name, version, strategy, max_batch, instances, slots, numbers, keys } = self.clone();
+        let strategy = ["stateless", "direct"].into_iter().find(|known| *known == strategy).unwrap_or("oldest");
+        ModelFacts { name, version, strategy, max_batch, instances, slots, numbers, keys }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sequor_core::{Columns, Picks};
+
+    use super::*;
+    use crate::scheduling::wat_fixture::{self, Heard};
+    use crate::scheduling::{Component, Grants};
+    use crate::wasm::engine::SERVING;
+
+    fn round(len: u32, standing: u32) -> Round {
+        let see = Columns {
+            len,
+            max_batch: 4,
+            deadline: vec![u64::MAX; len as usize],
+            numbers: vec![0.5, f64::NAN],
+            ..Columns::default()
+        };
+        let who = Instance { load: Load(3), n: 1 };
+        Round::again(Asked::Plan(who), see, Hooks::default(), (0..standing).map(|n| (1, u64::from(n / 2))))
+    }
+
+    fn file(round: &Round, said: Option<&Said>) -> RoundFile {
+        let manifest = Manifest {
+            name: "fair".to_owned(),
+            version: "1.2".to_owned(),
+            hooks: Hooks::default(),
+            features: Vec::new(),
+        };
+        let facts = ModelFacts { name: "vad".to_owned(), strategy: "direct", ..ModelFacts::default() };
+        let wrong = Wrong { fault: Fault::Index, what: "plan answered index 97 of 3 candidates" };
+        RoundFile::new(round, said, wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
+    }
+
+    #[test]
+    fn a_file_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut round = round(3, 3);
+        round.picks = Picks { fire: vec![97, 0], reject: vec![1], code: 9 };
+        let file = file(&round, Some(&Said::Plan(Ok(Decision::Fire))));
+        std::fs::write(folder.path().join("3f2a91c-2.json"), "{}").unwrap();
+        let path = file.write(folder.path()).unwrap();
+        assert_eq!(path.file_name().unwrap(), "3f2a91c-3.json");
+        let read = RoundFile::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(read, file);
+        assert_eq!(read.answer, Some(Answer::Fire { fire: vec![97, 0], reject: vec![1], code: 9 }));
+        assert_eq!(read.limits(), Limits::default());
+        let again = read.question.round();
+        assert_eq!(
+            (again.asked, again.see.deadline),
+            (Asked::Plan(Instance { load: Load(0), n: 1 }), round.see.deadline)
+        );
+        assert!(again.see.numbers[1].is_nan());
+        assert!(RoundFile::read("{}").unwrap_err().starts_with("it is no recorded round: "));
+    }
+
+    #[test]
+    fn of_a_long_admission_so_much_is_kept_as_shows_what_is_wrong_with_it() {
+        let victims = Box::new(Columns::default());
+        let asked = Asked::Admit { load: Load(0), room: vec![0], victims };
+        let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
+        let said = Said::Admit(Ok(vec![Admission::Defer; 100_000]));
+        let Some(Answer::Admit(kept)) = file(&round, Some(&said)).answer else { panic!() };
+        assert_eq!(kept.len(), 3);
+        assert_eq!(round.check(&said), Err(Fault::TooMany));
+    }
+
+    #[test]
+    fn an_admission_comes_back_too() {
+        let victims = Box::new(Columns { len: 2, ..Columns::default() });
+        let asked = Asked::Admit { load: Load(0), room: vec![0, 1], victims };
+        let round = Round::again(asked, Columns { len: 1, ..Columns::default() }, Hooks::default(), [(1, 0)]);
+        let said = Said::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
+        assert_eq!(round.check(&said), Ok(()));
+        let file = file(&round, Some(&said));
+        let again = RoundFile::read(&serde_json::to_string(&file).unwrap()).unwrap().question.round();
+        assert_eq!(again.check(&said), Ok(()));
+        assert_eq!(again.check(&Said::Admit(Ok(vec![Admission::Evict { victim: 2 }]))), Err(Fault::Index));
+    }
+
+    #[test]
+    fn put_again_it_is_answered_and_judged() {
+        let put = |guest: &wat_fixture::Guest<'_>, standing| {
+            let bytes = guest.component();
+            let component = Component::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
+            let mut instance = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+            file(&round(3, standing), None).put(&mut instance)
+        };
+        // The guest fires all three, and the third is of another shape.
+        let Again::Answered(answer, verdict) = put(&wat_fixture::Guest::default(), 3) else { panic!() };
+        assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![], code: 0 });
+        let told = verdict.unwrap_err();
+        assert_eq!((told.fault, told.what.contains("shape")), (Fault::Shapes, true));
+        let fell = put(&wat_fixture::Guest { plan: "unreachable", ..wat_fixture::Guest::default() }, 3);
+        assert!(matches!(fell, Again::Failed(CallError { fault: Fault::Trap, .. })), "{fell:?}");
+        let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
+        let refuses = put(&wat_fixture::Guest { configure: refuses, ..wat_fixture::Guest::default() }, 3);
+        assert_eq!(refuses, Again::Unconfigured(String::new()));
+    }
+}

@@ -1,0 +1,215 @@
+//! A plug-in without WebAssembly whose guests do what a test tells them.
+
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use parking_lot::Mutex;
+use sequor_core::*;
+
+use crate::scheduling::guest::{CallError, Events, Guest, Manifest, ModelFacts, Services, Source};
+use crate::wasm::limits::Limits;
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// What the guests of a version do, and what was seen of them.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) does: Does,
+    pub(crate) plans: u64,
+    /// Everything that was observed since the last start.
+    pub(crate) told: Events,
+    pub(crate) starts: u32,
+    pub(crate) restored: Option<Vec<u8>>,
+    pub(crate) memory: u64,
+    pub(crate) configure: Option<String>,
+    /// Features of the last question.
+    pub(crate) saw: (Vec<f64>, Vec<u64>),
+    /// `plan` and `save` go through it: whoever holds it holds them up.
+    pub(crate) gate: Option<Arc<Mutex<()>>>,
+    /// What becomes of a `restore` that is not simply taken: it says no, or (`Ok`) it traps.
+    pub(crate) restore: Option<Result<(), String>>,
+    /// The thread that asked for the last plan.
+    pub(crate) asked_by: Option<ThreadId>,
+    /// Plans there had been at each admission.
+    pub(crate) plans_at_admit: Vec<u64>,
+    pub(crate) meanwhile: Meanwhile,
+}
+
+/// What goes on while a guest says who gets a slot.
+#[derive(Clone, Default)]
+pub(crate) struct Meanwhile(pub(crate) Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Script {
+    fn gate(script: &Mutex<Script>) {
+        let gate = script.lock().gate.clone();
+        if let Some(gate) = gate {
+            drop(gate.lock());
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Does {
+    /// The oldest alone.
+    #[default]
+    First,
+    /// All, as one batch.
+    All,
+    Trap,
+    /// As an endless loop ends.
+    Time,
+    Memory,
+    Beyond,
+    Twice,
+    TooMany,
+    Default,
+    Wait,
+    /// All but the first, so that the first would wait for ever.
+    Starve,
+    TrapInObserve,
+    TrapInConfigure,
+    /// Takes a free slot for each.
+    Admit,
+    AdmitTrap,
+    AdmitBeyond,
+}
+
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) script: Arc<Mutex<Script>>,
+    manifest: Manifest,
+    sha256: String,
+}
+
+#[derive(Debug)]
+struct Puppet(Arc<Mutex<Script>>, u64);
+
+impl Version {
+    pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<Version> {
+        let manifest = Manifest { name: "puppet".to_owned(), version: "0.1.0".to_owned(), hooks, features: Vec::new() };
+        Arc::new(Version { script: Arc::default(), manifest, sha256: sha256.to_owned() })
+    }
+
+    pub(crate) fn needs(sha256: &str, hooks: Hooks, feature: &str) -> Arc<Version> {
+        let mut version = Arc::into_inner(Version::new(sha256, hooks)).unwrap();
+        version.manifest.features.push(feature.to_owned());
+        Arc::new(version)
+    }
+
+    pub(crate) fn does(&self, does: Does) {
+        self.script.lock().does = does;
+    }
+}
+
+impl Source for Version {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    fn start(&self, _: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError> {
+        let mut script = self.script.lock();
+        script.starts += 1;
+        script.told.clear();
+        script.restored = None;
+        drop(script);
+        Ok(Box::new(Puppet(Arc::clone(&self.script), limits.memory.unwrap_or(0))))
+    }
+}
+
+fn struck<T>(fault: Fault) -> Result<T, CallError> {
+    Err(CallError { fault, what: "index out of bounds, src/lib.rs:41".to_owned() })
+}
+
+impl Guest for Puppet {
+    fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
+        let script = self.0.lock();
+        match (&script.configure, script.does) {
+            (_, Does::TrapInConfigure) => struck(Fault::Trap),
+            (Some(why), _) => Ok(Err(why.clone())),
+            (None, _) => Ok(Ok(())),
+        }
+    }
+
+    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError> {
+        Script::gate(&self.0);
+        let mut script = self.0.lock();
+        script.plans += 1;
+        script.asked_by = Some(thread::current().id());
+        script.saw = (see.numbers.clone(), see.keys.clone());
+        match script.does {
+            Does::Trap => return struck(Fault::Trap),
+            Does::Time => return struck(Fault::Time),
+            Does::Memory => return struck(Fault::Memory),
+            Does::Beyond => picks.fire = vec![0, see.len + 3],
+            Does::Twice => picks.fire = vec![0, 0],
+            Does::TooMany => picks.fire = (0..=see.max_batch).collect(),
+            Does::Default => return Ok(Decision::Default),
+            Does::Wait => return Ok(Decision::Wait(Time(see.now + 50 * MS))),
+            Does::All => picks.fire = (0..see.len.min(see.max_batch)).collect(),
+            Does::Starve if see.len < 2 => return Ok(Decision::Wait(Time::NEVER)),
+            Does::Starve => picks.fire = vec![see.len - 1],
+            _ => picks.fire = vec![0],
+        }
+        Ok(Decision::Fire)
+    }
+
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
+        let mut script = self.0.lock();
+        let plans = script.plans;
+        script.plans_at_admit.push(plans);
+        let (does, meanwhile) = (script.does, script.meanwhile.clone());
+        drop(script);
+        meanwhile.0.inspect(|meanwhile| meanwhile());
+        match does {
+            Does::AdmitTrap => struck(Fault::Trap),
+            Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
+            _ => Ok(vec![Admission::Take { instance: 0 }; see.len as usize]),
+        }
+    }
+
+    fn observe(&mut self, events: &Events) -> Result<(), CallError> {
+        let mut script = self.0.lock();
+        if script.does == Does::TrapInObserve {
+            return struck(Fault::Trap);
+        }
+        let told = &mut script.told;
+        told.kind.extend(&events.kind);
+        told.sequence.extend(&events.sequence);
+        told.amount.extend(&events.amount);
+        told.keys.extend(&events.keys);
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<Vec<u8>, CallError> {
+        Script::gate(&self.0);
+        Ok(self.0.lock().plans.to_string().into_bytes())
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<Result<(), String>, CallError> {
+        let mut script = self.0.lock();
+        script.restored = Some(saved.to_owned());
+        match script.restore.clone() {
+            None => Ok(Ok(())),
+            Some(Ok(())) => struck(Fault::Trap),
+            Some(why) => Ok(why),
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        self.0.lock().memory
+    }
+
+    fn memory_limit(&self) -> u64 {
+        self.1
+    }
+}

@@ -1,0 +1,268 @@
+//! How a guest comes into its active, off the way of requests: started, configured, given what the last one saved, told who lives and what has
+//! happened since, all of which may fail; then one instant lets it decide. When that is done is said elsewhere (`tending`, `versions`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sequor_core::Hooks;
+use sequor_core::policy::columns;
+
+use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
+use super::binding::SchedulerBinding;
+use super::guest::{CallError, Events, Source};
+use super::guest_services::GuestServices;
+use super::invalid_answer;
+use super::port::Subscription;
+use super::report::State;
+use crate::telemetry::Hook;
+use crate::wasm::background::give_way;
+use crate::wasm::journal::Level;
+
+/// The hook that is given what another left.
+pub(super) const RESTORE: &str = "restore";
+
+/// Why a version does not come to decide.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("it needs the feature \"{feature}\", which the model's sequor.toml does not name{}", names(.has))]
+    Feature { feature: String, has: Vec<String> },
+    #[error("configure: \"{0}\"")]
+    Configure(String),
+    #[error("{hook}: {struck}")]
+    Failed { hook: &'static str, struck: CallError },
+    #[error("on a recorded round its {0}")]
+    Nonsense(String),
+    /// The load was unloaded meanwhile.
+    #[error("the model was unloaded meanwhile")]
+    Gone,
+}
+
+/// An instance that can decide, and is asked nothing yet. Without it everything stays as it is.
+#[derive(Debug)]
+pub struct Ready {
+    active: Arc<ActiveGuest>,
+    /// It is told what happens until it decides.
+    subscription: Option<Subscription>,
+    /// It would have nothing of what it was given.
+    pub(super) refused: bool,
+}
+
+/// What becomes of one that is parked when another version takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parked {
+    /// It stays so: nobody said that it shall decide.
+    Stays,
+    /// It decides again: an operator has put this version there.
+    Decides,
+}
+
+/// Who is to take the place of one that decides, or of one that was parked before.
+#[derive(Debug)]
+pub(super) struct Successor {
+    ready: Ready,
+    unparks: bool,
+}
+
+fn names(has: &[String]) -> String {
+    if has.is_empty() { " (it names none)".to_owned() } else { format!(" (it names {})", has.join(", ")) }
+}
+
+fn failed(hook: &'static str) -> impl Fn(CallError) -> Unfit {
+    move |struck| Unfit::Failed { hook, struck }
+}
+
+impl SchedulerBinding {
+    /// What the core is to call for with this version: what it wants, with the model's features.
+    pub(super) fn hooks_for(&self, source: &dyn Source) -> Hooks {
+        let wants = source.manifest().hooks;
+        let count = |names: &[String]| u8::try_from(names.len()).unwrap_or(u8::MAX);
+        Hooks {
+            // A shadow does not decide who gets a slot.
+            admit: wants.admit && !self.options.shadow,
+            columns: wants.columns & columns::ALL,
+            numbers: count(&self.facts.numbers),
+            keys: count(&self.facts.keys),
+            ..wants
+        }
+    }
+
+    /// The first instance, and it decides. An error changes nothing.
+    pub fn open(&self) -> Result<(), Unfit> {
+        let ready = self.prepare()?;
+        self.succeed(ready, None, &mut || {});
+        Ok(())
+    }
+
+    /// The first instance; it decides nothing yet.
+    pub fn prepare(&self) -> Result<Ready, Unfit> {
+        let _making = self.making.lock();
+        let source = Arc::clone(&self.source.lock());
+        self.made(source.as_ref(), None)
+    }
+
+    /// Lets it decide, in the place of whoever did; `with` is done in the same instant. From here on nothing can fail, and no round is lost.
+    pub fn succeed(&self, ready: Ready, old: Option<&SchedulerBinding>, with: &mut dyn FnMut()) {
+        let _making = self.making.lock();
+        // Whatever it was about to change of what the core calls for is done by now, or will not be.
+        let _old = old.map(|old| old.making.lock());
+        if let Some(old) = old {
+            old.closed.store(true, Ordering::Release);
+            // Whoever was about to ask it still may: its active goes with the last of them.
+            old.memory.set(0);
+        }
+        self.put_in_place(ready, with);
+    }
+
+    /// Puts another version in the place of the one that serves, which goes on if this fails.
+    pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+        self.dry_run(source.as_ref())?;
+        let ready = self.ready_for(source, Parked::Stays)?;
+        self.take_over(source, ready);
+        Ok(())
+    }
+
+    /// An instance of a version that was tried, given what the one that serves hands on; none where nobody is to decide.
+    pub(super) fn ready_for(&self, source: &Arc<dyn Source>, parked: Parked) -> Result<Option<Successor>, Unfit> {
+        let _making = self.making.lock();
+        let unparks = self.is_parked();
+        if unparks && parked == Parked::Stays {
+            return Ok(None);
+        }
+        let saved = self.save();
+        let ready = self.made(source.as_ref(), saved)?;
+        Ok(Some(Successor { ready, unparks }))
+    }
+
+    /// Lets that version decide from now on. What the one before did is nothing against it.
+    pub(super) fn take_over(&self, source: &Arc<dyn Source>, successor: Option<Successor>) {
+        let _making = self.making.lock();
+        *self.source.lock() = Arc::clone(source);
+        let Some(Successor { ready, unparks }) = successor else { return };
+        self.health.lock().forgive(self.clock.now(), unparks);
+        *self.last_fault.lock() = None;
+        self.put_in_place(ready, &mut || {});
+        if unparks {
+            // It is looked after again.
+            self.alarm.raise();
+        }
+    }
+
+    /// Puts this version in the place of the one that serves, if it is another.
+    pub fn keep_to(&self, current: &Arc<dyn Source>) -> Result<(), Unfit> {
+        let same = self.source.lock().sha256() == current.sha256();
+        if same { Ok(()) } else { self.replace(current) }
+    }
+
+    /// Whether this version stands the questions that were asked last. It is tried on an instance of its own.
+    pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
+        let mut cell = self.started(source)?;
+        // Copied first: requests take that lock, and are not to wait for a guest on trial.
+        let rounds = self.recent.lock().for_hooks(self.hooks_for(source));
+        for mut round in rounds {
+            let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
+            give_way();
+            let said = cell.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
+            round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;
+        }
+        Ok(())
+    }
+
+    /// A configured instance.
+    fn started(&self, source: &dyn Source) -> Result<GuestCell, Unfit> {
+        let has: Vec<String> = self.facts.numbers.iter().chain(&self.facts.keys).cloned().collect();
+        if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
+            return Err(Unfit::Feature { feature: feature.clone(), has });
+        }
+        let services = GuestServices::new(self);
+        let guest = source.start(Arc::new(services), self.options.limits).map_err(failed("start"))?;
+        give_way();
+        let mut cell = GuestCell::new(guest, self.facts.keys.len());
+        let began = self.clock.now();
+        let configured = cell.call(|guest| guest.configure(&self.options.config, &self.facts));
+        self.timed(Hook::Configure, began);
+        configured.ok_or(Unfit::Gone)?.map_err(failed("configure"))?.map_err(Unfit::Configure)?;
+        Ok(cell)
+    }
+
+    /// An instance that can decide: it has what was saved, and knows who lives and what has happened since.
+    pub(super) fn made(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
+        let hooks = self.hooks_for(source);
+        let mut cell = self.started(source)?;
+        let mut refused = false;
+        if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
+            let began = self.clock.now();
+            let restored = cell.call(|guest| guest.restore(&saved));
+            let restored = restored.ok_or(Unfit::Gone)?.map_err(failed(RESTORE))?;
+            self.timed(Hook::Restore, began);
+            if let Err(why) = restored {
+                self.journal.write(Level::Warn, &format!("restore: \"{why}\"; it starts from nothing"));
+                refused = true;
+            }
+        }
+        let subscription = if hooks.observe { Some(self.inform(&mut cell)?) } else { None };
+        Ok(Ready { active: Arc::new(cell.into_active(hooks)), subscription, refused })
+    }
+
+    /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
+    fn inform(&self, cell: &mut GuestCell) -> Result<Subscription, Unfit> {
+        // From here on whatever happens is told, and kept for it.
+        let reader = self.port.reader();
+        let subscription = self.port.subscribe();
+        let mut roster = self.port.live().ok_or(Unfit::Gone)?;
+        let live = roster.take_in_order();
+        reader.goes_on_from(roster);
+        cell.reads(reader);
+        for some in live.chunks(AT_ONCE) {
+            let mut events = Events::default();
+            some.iter().for_each(|one| events.add(one, self.facts.keys.len()));
+            cell.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+            give_way();
+        }
+        cell.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        Ok(subscription)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        self.health.lock().state() == State::Parked
+    }
+
+    /// One instant: the core calls for what it wants, and its active is the one that is asked. Nothing, if it was closed or parked meanwhile.
+    pub(super) fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
+        let Ready { active, subscription, .. } = ready;
+        // Kept, so that no guest is torn down in that instant.
+        let mut before = None;
+        let may = || !self.is_closed() && !self.is_parked();
+        self.port.set_hooks(may, Some(active.hooks()), &mut || {
+            let mut health = self.health.lock();
+            // Whoever parks it in this very instant has the core call for nothing afterwards.
+            if health.serves() {
+                before = self.active.swap(Some(Arc::clone(&active)));
+                self.full.store(false, Ordering::Release);
+                self.inline_gate.forget();
+                self.shows_memory(active.memory());
+            }
+            drop(health);
+            with();
+        });
+        drop(subscription);
+    }
+
+    /// Has the core call for nothing where it is parked still.
+    pub(super) fn clear_hooks_if_parked(&self) {
+        self.clear_hooks(|| !self.is_closed() && self.is_parked(), &mut || {});
+    }
+
+    /// Has the core call for nothing, and does `with` in the same instant.
+    pub(super) fn clear_hooks(&self, may: impl FnOnce() -> bool, with: &mut dyn FnMut()) {
+        let mut before = None;
+        self.port.set_hooks(may, None, &mut || {
+            with();
+            let _health = self.health.lock();
+            before = self.vacate();
+        });
+    }
+}

@@ -1,0 +1,131 @@
+//! A binding as it is made, and as operators are shown it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use sequor_core::Load;
+
+use super::binding::{BindingOptions, Saved, SchedulerBinding};
+use super::guest::{ModelFacts, Source};
+use super::health::Health;
+use super::key_interner::KeyInterner;
+use super::meter::Meter;
+use super::port::SchedulerPort;
+use super::recent::Recent;
+use super::report::{Attached, State};
+use super::scheduler_host::{Alarm, Clock};
+use crate::telemetry::{InlineGate, PluginMetrics};
+use crate::wasm::journal::Journal;
+use crate::wasm::limits::room;
+
+/// What all bindings of a server share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    pub clock: Arc<dyn Clock>,
+    pub alarm: Arc<dyn Alarm>,
+    pub texts: Arc<KeyInterner>,
+    /// Where questions that went wrong are written down.
+    pub rounds: Option<PathBuf>,
+}
+
+impl SchedulerBinding {
+    /// Decides nothing until it is opened.
+    pub fn new(
+        shared: &Shared,
+        (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
+        facts: ModelFacts,
+        port: Arc<SchedulerPort>,
+        options: BindingOptions,
+    ) -> SchedulerBinding {
+        let memory = metrics.memory_at(&facts.name);
+        SchedulerBinding {
+            facts,
+            port,
+            clock: Arc::clone(&shared.clock),
+            alarm: Arc::clone(&shared.alarm),
+            journal,
+            texts: Arc::clone(&shared.texts),
+            memory,
+            metrics,
+            source: Mutex::new(source),
+            active: ArcSwapOption::empty(),
+            health: Mutex::new(Health::new(options.shadow, options.strikes)),
+            meter: Mutex::new(Meter::default()),
+            inline_gate: InlineGate::default(),
+            recent: Mutex::new(Recent::default()),
+            saved: Mutex::new(Saved::default()),
+            last_fault: Mutex::new(None),
+            making: Mutex::new(()),
+            full: AtomicBool::new(false),
+            wrong: Mutex::default(),
+            rounds: shared.rounds.clone(),
+            closed: AtomicBool::new(false),
+            from_file: AtomicBool::new(options.from_file),
+            options,
+        }
+    }
+
+    /// Whether its load is there still.
+    pub fn is_there(&self) -> bool {
+        self.port.is_there()
+    }
+
+    /// A table of the model's file says so from now on.
+    pub fn is_saved(&self) {
+        self.from_file.store(true, Ordering::Release);
+    }
+
+    pub fn plugin(&self) -> &str {
+        self.journal.plugin()
+    }
+
+    pub fn model(&self) -> &str {
+        &self.facts.name
+    }
+
+    pub fn load(&self) -> Load {
+        self.port.load()
+    }
+
+    pub fn options(&self) -> &BindingOptions {
+        &self.options
+    }
+
+    pub fn state(&self) -> State {
+        self.health.lock().state()
+    }
+
+    pub fn show(&self) -> Attached {
+        let now = self.clock.now();
+        let given = self.options.limits.memory.unwrap_or(room(0));
+        let (memory, memory_limit) =
+            self.active.load().as_ref().map_or((0, given), |active| (active.memory(), active.memory_limit));
+        let (state, strikes) = {
+            let health = self.health.lock();
+            (health.state(), health.strikes(now))
+        };
+        let meter = self.meter.lock();
+        Attached {
+            model: self.facts.name.clone(),
+            version: self.facts.version,
+            state,
+            from_file: self.from_file.load(Ordering::Acquire),
+            calls: meter.calls,
+            calls_per_second: meter.per_second(now),
+            p50_us: meter.quantile_us(0.5),
+            p99_us: meter.quantile_us(0.99),
+            fallbacks: meter.fallbacks,
+            stale: meter.stale,
+            strikes,
+            last_fault: self.last_fault.lock().clone(),
+            differs: self.options.shadow.then_some(meter.differs),
+            memory,
+            memory_limit,
+            time_us: u64::try_from(self.options.limits.time.as_micros()).unwrap_or(u64::MAX),
+            config: self.options.config.clone(),
+        }
+    }
+}

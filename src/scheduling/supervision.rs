@@ -1,0 +1,188 @@
+//! What is done for a binding off the way of requests, once it decides: the maintenance thread's work (saves, new instances in the place of
+//! those that failed or have grown, questions that went wrong on disk), and what operators say of it (parked, unparked, closed).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sequor_core::Time;
+
+use super::binding::{Saved, SchedulerBinding};
+use super::guest::CallError;
+use super::report::State;
+use super::startup::{RESTORE, Ready, Unfit};
+use crate::telemetry::Hook;
+use crate::wasm::journal::Level;
+
+/// A guest is asked so often what it would hand on.
+const SAVES: Duration = Duration::from_secs(10);
+
+impl SchedulerBinding {
+    /// What the guest that serves would hand on; what one handed on before, if it cannot say.
+    pub(super) fn save(&self) -> Option<Vec<u8>> {
+        let now = self.clock.now();
+        if let Some(active) = self.active.load_full() {
+            let saved = active.at_leisure(|cell| cell.call(|guest| guest.save()));
+            self.timed(Hook::Save, now);
+            match saved {
+                Some(Ok(bytes)) => *self.saved.lock() = Saved { bytes: Some(bytes), at: now },
+                Some(Err(struck)) => {
+                    self.saved.lock().at = now;
+                    self.strike(Some(&active), &struck);
+                }
+                None => {}
+            }
+        }
+        self.saved.lock().bytes.clone()
+    }
+
+    // === the maintenance thread ===
+
+    /// Does what is due; when something is due next.
+    pub fn tend(&self) -> Option<Time> {
+        if self.is_closed() {
+            return None;
+        }
+        self.write_down();
+        let now = self.clock.now();
+        let (state, due) = {
+            let health = self.health.lock();
+            (health.state(), health.due())
+        };
+        match (state, due) {
+            (State::Parked, _) => {
+                self.clear_hooks_if_parked();
+                None
+            }
+            (_, Some(due)) if due > now => Some(due),
+            (_, Some(_)) => self.recover(),
+            _ => self.look_after(now),
+        }
+    }
+
+    /// What one that serves needs from time to time.
+    fn look_after(&self, now: Time) -> Option<Time> {
+        let recycles = self.full.load(Ordering::Acquire).then(|| self.health.lock().recycles_at(now));
+        if recycles.is_some_and(|at| at <= now) {
+            return self.recycle();
+        }
+        let mut saves = self.saved.lock().at + SAVES;
+        if saves <= now {
+            self.save();
+            saves = now + SAVES;
+        }
+        recycles.into_iter().chain([saves]).min()
+    }
+
+    /// Writes down the questions that went wrong.
+    fn write_down(&self) {
+        let wrong = std::mem::take(&mut *self.wrong.lock());
+        let Some(folder) = &self.rounds else { return };
+        for file in wrong {
+            let line = match file.write(folder) {
+                Ok(path) => {
+                    let (path, name) = (path.display(), self.journal.plugin());
+                    format!("Replay: sequor simulate --replay-round {path} --policy {name}.wasm")
+                }
+                Err(e) => format!("the round that went wrong is not kept: {}: {e}", folder.display()),
+            };
+            self.journal.write(Level::Info, &line);
+        }
+    }
+
+    fn recover(&self) -> Option<Time> {
+        let _making = self.making.lock();
+        // Somebody may have put another in its place meanwhile.
+        if self.health.lock().due().is_none() {
+            return Some(self.clock.now());
+        }
+        match self.made_again() {
+            Ok(ready) => self.put_in_place(ready, &mut || {}),
+            Err(unfit) => self.did_not_come_back(unfit),
+        }
+        Some(self.clock.now())
+    }
+
+    /// An instance in the place of one that is gone: with what that one left; or from nothing, if it is of no use to it. What is of no use once
+    /// would not be the next time, and is dropped.
+    fn made_again(&self) -> Result<Ready, Unfit> {
+        let source = Arc::clone(&self.source.lock());
+        let saved = self.saved.lock().bytes.clone();
+        match self.made(source.as_ref(), saved) {
+            Ok(ready) => {
+                if ready.refused {
+                    self.saved.lock().bytes = None;
+                }
+                Ok(ready)
+            }
+            Err(Unfit::Failed { hook: RESTORE, struck }) => {
+                self.saved.lock().bytes = None;
+                let what = format!("restore: {struck}; what was saved is dropped, and it starts from nothing");
+                self.journal.write(Level::Warn, &what);
+                self.made(source.as_ref(), None)
+            }
+            Err(unfit) => Err(unfit),
+        }
+    }
+
+    fn did_not_come_back(&self, unfit: Unfit) {
+        let struck = match unfit {
+            Unfit::Failed { struck, hook } => CallError { what: format!("{hook}: {}", struck.what), ..struck },
+            Unfit::Gone => return self.health.lock().park(),
+            other => CallError { fault: sequor_core::Fault::Trap, what: other.to_string() },
+        };
+        self.strike(None, &struck);
+    }
+
+    /// A new instance in the place of one that has grown too large.
+    fn recycle(&self) -> Option<Time> {
+        let _making = self.making.lock();
+        self.health.lock().recycled(self.clock.now());
+        let source = Arc::clone(&self.source.lock());
+        let saved = self.save();
+        let had = self.active.load().as_ref().map_or(0, |active| active.at_start);
+        match self.made(source.as_ref(), saved) {
+            Ok(ready) => {
+                self.put_in_place(ready, &mut || {});
+                let what = format!("a new instance took the place of one that had grown from {had} bytes");
+                self.journal.write(Level::Info, &what);
+            }
+            Err(unfit) => {
+                self.full.store(false, Ordering::Release);
+                self.journal.write(Level::Warn, &format!("no new instance in the place of the grown one: {unfit}"));
+            }
+        }
+        Some(self.clock.now())
+    }
+
+    // === what operators say ===
+
+    /// The built-in policy decides from now on, at once: this waits for nobody who makes an instance, and for no call. What the guest saved last is
+    /// what the next one has.
+    pub fn park(&self) {
+        self.health.lock().park();
+        self.clear_hooks_if_parked();
+        self.journal.write(Level::Warn, &format!("parked on {} by an operator", self.facts.name));
+    }
+
+    /// What was is forgiven: a new instance is made at once.
+    pub fn unpark(&self) -> Result<(), Unfit> {
+        let _making = self.making.lock();
+        self.health.lock().unpark(self.clock.now());
+        if self.health.lock().due().is_none() {
+            return Ok(());
+        }
+        let ready = self.made_again().inspect_err(|_| self.health.lock().park())?;
+        self.put_in_place(ready, &mut || {});
+        // It is looked after again.
+        self.alarm.raise();
+        Ok(())
+    }
+
+    /// It decides no more, and nobody does in its place; `with` is done in the same instant.
+    pub fn close(&self, with: &mut dyn FnMut()) {
+        let _making = self.making.lock();
+        self.clear_hooks(|| !self.is_closed(), with);
+        self.closed.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,359 @@
+//! The arrows, one by one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::*;
+
+use super::rig::{LOAD, Rig, admits, plans};
+use crate::scheduling::SchedulerHost;
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::State;
+use crate::scheduling::stand_in::{Does, MS, Version};
+
+#[test]
+fn a_guest_decides_and_is_told_what_happens_in_order() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=3);
+    assert_eq!(rig.drain(), [1, 1, 1], "one by one, as this guest would have it");
+    rig.submit(2, false, true);
+    rig.drain();
+    rig.submit(1, false, false);
+    rig.drain();
+    let script = rig.version.script.lock();
+    // Three began and got slots; then runs, as they were told before the next question.
+    assert_eq!(script.told.kind, [1, 2, 1, 2, 1, 2, 3, 3, 3, 3, 5]);
+    assert_eq!(&script.told.keys[..4], [100, 0, 200, 0], "one key feature a row");
+    assert_eq!((script.told.amount[10], script.plans), (1, 5));
+    drop(script);
+    assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks, rig.all_answered()), (5, 0, true));
+}
+
+#[test]
+fn whatever_ruins_an_instance_costs_a_round_and_a_new_one_comes_after_its_back_off() {
+    for does in [Does::Trap, Does::Time, Does::Memory] {
+        let mut rig = Rig::open(plans(), |_| {});
+        rig.starts(1..=4);
+        rig.version.does(does);
+        assert_eq!(rig.turn(), Some(4), "the built-in takes the very round");
+        assert_eq!((rig.binding.state(), rig.rang()), (State::Recovering, true));
+        let shown = rig.binding.show();
+        assert_eq!((shown.fallbacks, shown.strikes), (1, 1));
+        assert_eq!(shown.last_fault.unwrap().kind, format!("{does:?}").to_lowercase());
+        rig.version.does(Does::First);
+        assert_eq!(rig.keep(), Some(Time(100 * MS)));
+        rig.submit(1, false, false);
+        assert_eq!(rig.turn(), Some(1), "meanwhile the built-in decides");
+        rig.wait(100);
+        rig.keep();
+        assert_eq!((rig.binding.state(), rig.version.script.lock().starts), (State::Active, 2));
+        rig.submit(1, false, true);
+        rig.drain();
+        assert!(rig.all_answered(), "{does:?}");
+        assert_eq!(rig.version.script.lock().plans, 2);
+    }
+}
+
+#[test]
+fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
+    let mut rig = Rig::open(plans(), |_| {});
+    for n in 0..3 {
+        rig.version.does(Does::Trap);
+        rig.submit(n + 1, true, false);
+        assert_eq!(rig.turn(), Some(1));
+        rig.wait(400);
+        rig.version.does(Does::First);
+        rig.keep();
+    }
+    assert_eq!(rig.binding.state(), State::Parked);
+    let calls = rig.version.script.lock().plans;
+    rig.starts(7..=8);
+    assert_eq!((rig.drain(), rig.version.script.lock().plans, rig.all_answered()), (vec![2], calls, true));
+    let lines = rig.binding.journal.after(0);
+    let last = &lines.last().unwrap().message;
+    assert_eq!(
+        last,
+        "puppet is parked on encoder after 3 strikes in 60 s (trap: index out of bounds, src/lib.rs:41). Requests go on with \
+         \"oldest\". sequor plugin show puppet; then unpark or rollback."
+    );
+    rig.binding.unpark().unwrap();
+    rig.starts(9..=9);
+    rig.drain();
+    assert_eq!((rig.binding.state(), rig.version.script.lock().plans), (State::Active, calls + 1));
+}
+
+#[test]
+fn nonsense_is_a_strike_that_the_instance_survives() {
+    let said = [
+        (Does::Beyond, "index", "plan answered index 5 of 2 candidates"),
+        (Does::Twice, "repeat", "plan answered 0 twice"),
+        (
+            Does::TooMany,
+            "index",
+            "plan answered index 2 of 2 candidates, and index 3 of 2 candidates, and index 4 of 2 candidates",
+        ),
+    ];
+    for (does, kind, sentence) in said {
+        let mut rig = Rig::open(plans(), |_| {});
+        rig.version.does(does);
+        rig.starts(1..=2);
+        assert_eq!(rig.turn(), Some(2));
+        let shown = rig.binding.show();
+        let fault = shown.last_fault.unwrap();
+        assert_eq!((shown.state, shown.strikes, fault.kind.as_str()), (State::Active, 1, kind));
+        assert!(fault.what.starts_with(sentence), "{}", fault.what);
+        let line = rig.binding.journal.after(0).pop().unwrap().message;
+        assert!(line.contains("built-in used for this round (fallback 1, strike 1 of 3)"), "{line}");
+        assert_eq!((rig.version.script.lock().starts, rig.all_answered()), (1, true));
+    }
+}
+
+#[test]
+fn a_taken_lane_is_nobodys_strike() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    let active = rig.binding.active.load_full().unwrap();
+    let taken = active.wait();
+    assert_eq!(rig.turn(), Some(2));
+    drop(taken);
+    let shown = rig.binding.show();
+    assert_eq!((shown.state, shown.strikes, shown.fallbacks, shown.calls), (State::Active, 0, 1, 0));
+    rig.submit(1, false, false);
+    rig.drain();
+    // What happened meanwhile was not lost on it.
+    assert_eq!(rig.version.script.lock().told.kind, [1, 2, 1, 2, 3, 3]);
+}
+
+#[test]
+fn whom_a_guest_starves_the_core_serves() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.version.does(Does::Starve);
+    rig.starts(1..=2);
+    assert_eq!(rig.drain(), [1]);
+    rig.wait(999);
+    assert_eq!(rig.turn(), None);
+    rig.wait(1);
+    assert_eq!(rig.turn(), Some(1));
+    assert_eq!((rig.binding.show().fallbacks, rig.binding.show().strikes, rig.all_answered()), (1, 0, true));
+}
+
+#[test]
+fn a_new_instance_knows_who_lives_and_hears_what_comes() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=3);
+    rig.drain();
+    rig.submit(2, false, true);
+    rig.drain();
+    rig.version.does(Does::Trap);
+    rig.submit(3, false, false);
+    rig.turn();
+    rig.version.does(Does::First);
+    // Nobody is there to hear of this one: it is among those who live.
+    rig.submit(4, true, false);
+    rig.turn();
+    rig.wait(100);
+    rig.keep();
+    rig.submit(1, false, false);
+    rig.turn();
+    let script = rig.version.script.lock();
+    assert_eq!(script.told.kind, [1, 1, 1], "1, 3 and 4 live");
+    assert_eq!((&script.told.amount[..], &script.told.keys[..]), (&[1, 2, 1][..], &[100, 300, 400][..]));
+    drop(script);
+    rig.submit(4, false, true);
+    rig.drain();
+    assert_eq!(rig.version.script.lock().told.kind, [1, 1, 1, 3], "then what ran, once");
+}
+
+#[test]
+fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
+    let mut rig = Rig::open(admits(), |options| options.shadow = true);
+    assert_eq!(rig.binding.state(), State::Shadow);
+    rig.starts(1..=3);
+    assert_eq!(rig.drain(), [3], "the built-in runs all that are alike");
+    rig.submit(1, false, false);
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!(rig.binding.show().differs, Some((1, 2)));
+    rig.version.does(Does::Wait);
+    rig.submit(1, false, false);
+    assert_eq!(rig.drain(), [1]);
+    rig.version.does(Does::Default);
+    rig.submit(1, false, false);
+    assert_eq!((rig.drain(), rig.binding.show().differs), (vec![1], Some((2, 4))));
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, true);
+    assert_eq!((rig.drain(), rig.binding.state()), (vec![1], State::Recovering));
+    rig.version.does(Does::First);
+    rig.wait(100);
+    rig.keep();
+    assert_eq!((rig.binding.state(), rig.binding.show().fallbacks), (State::Shadow, 0));
+}
+
+#[test]
+fn who_gets_a_slot_is_the_guests_to_say_and_the_built_ins_if_it_fails() {
+    for (does, strikes) in [(Does::Admit, 0), (Does::AdmitTrap, 1), (Does::AdmitBeyond, 1)] {
+        let mut rig = Rig::open(admits(), |_| {});
+        rig.version.does(does);
+        rig.starts(1..=3);
+        assert_eq!(rig.desk.core.lock().usage(LOAD).backlog, 3);
+        rig.drain();
+        let shown = rig.binding.show();
+        assert_eq!(
+            (shown.strikes, shown.fallbacks.min(1), rig.all_answered()),
+            (strikes, u64::from(strikes), true),
+            "{does:?}"
+        );
+    }
+}
+
+#[test]
+fn parked_by_an_operator_it_is_asked_no_more() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.binding.park();
+    rig.starts(1..=3);
+    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![3], State::Parked, 0));
+    rig.binding.unpark().unwrap();
+    rig.submit(1, false, true);
+    rig.drain();
+    assert_eq!((rig.binding.state(), rig.binding.show().calls), (State::Active, 1));
+    rig.binding.close(&mut || {});
+    rig.submit(2, false, true);
+    assert_eq!((rig.drain(), rig.keep()), (vec![1], None));
+}
+
+#[test]
+fn an_attachment_is_refused_where_a_feature_is_missing() {
+    let rig = Rig::of(Version::needs("1", plans(), "chunk_ms"), |_| {});
+    assert_eq!(
+        rig.binding.open().unwrap_err().to_string(),
+        "it needs the feature \"chunk_ms\", which the model's sequor.toml does not name (it names tenant)"
+    );
+}
+
+#[test]
+fn who_asks_for_a_sequences_text_gets_it_while_it_lives() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(7..=7);
+    let seq = rig.desk.core.lock().find(&Id::Int(7), None).unwrap();
+    assert_eq!(rig.desk.sequence_text(seq.handle()).as_deref(), Some("7"));
+    rig.submit(7, false, true);
+    rig.drain();
+    assert_eq!(rig.desk.sequence_text(seq.handle()), None);
+}
+
+#[test]
+fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
+    let rig = Rig::open(plans(), |_| {});
+    let old = rig.binding.active.load_full().unwrap();
+    let new: Arc<dyn Source> = Version::new("77b0", plans());
+    rig.binding.replace(&new).unwrap();
+    let struck = crate::scheduling::guest::CallError { fault: Fault::Trap, what: "late".to_owned() };
+    rig.binding.strike(Some(&old), &struck);
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
+}
+
+#[test]
+fn what_happens_is_counted_under_the_plug_ins_name() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.version.script.lock().memory = 321;
+    rig.starts(1..=2);
+    rig.turn();
+    let value = |rig: &Rig, series: &str| {
+        let text = rig.metrics.encode();
+        text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')).unwrap_or("absent").to_owned()
+    };
+    let memory = "sequor_plugin_memory_bytes{plugin=\"puppet\",model=\"encoder\"}";
+    assert_eq!(value(&rig, memory), "321");
+    rig.version.does(Does::Trap);
+    rig.drain();
+    let value = |series: &str| value(&rig, series);
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"plan\"}"), "2");
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"observe\"}"), "2");
+    assert_eq!(value("sequor_plugin_traps_total{plugin=\"puppet\",reason=\"trap\"}"), "1");
+    assert_eq!(value("sequor_plugin_fallback_total{plugin=\"puppet\"}"), "1");
+    assert_eq!(value(memory), "0");
+}
+
+/// Guests of every kind in turn, by chance: whatever they do, every request is answered, and only by runs.
+#[test]
+fn no_request_is_lost_to_a_plug_in() {
+    use rand_pcg::rand_core::Rng;
+    const ALL: [Does; 14] = [
+        Does::First,
+        Does::All,
+        Does::Trap,
+        Does::Time,
+        Does::Memory,
+        Does::Beyond,
+        Does::Twice,
+        Does::TooMany,
+        Does::Default,
+        Does::Starve,
+        Does::TrapInObserve,
+        Does::TrapInConfigure,
+        Does::AdmitTrap,
+        Does::AdmitBeyond,
+    ];
+    for seed in 0..200 {
+        let mut chance = rand_pcg::Pcg64::new(seed, 1);
+        let mut rig = Rig::open(admits(), |options| options.shadow = seed % 5 == 0);
+        let mut live = std::collections::BTreeSet::new();
+        for _ in 0..120 {
+            let roll = chance.next_u32();
+            rig.version.does(ALL[(roll >> 8) as usize % ALL.len()]);
+            match roll % 8 {
+                0 | 1 => {
+                    let id = u64::from(roll >> 16) % 12 + 1;
+                    let end = live.contains(&id) && roll >> 30 == 0;
+                    rig.submit(id, live.insert(id), end);
+                    if end {
+                        live.remove(&id);
+                    }
+                }
+                2 => {
+                    rig.wait(u64::from(roll >> 20) % 300);
+                    rig.keep();
+                }
+                3 if roll >> 28 == 0 => rig.binding.park(),
+                3 if roll >> 28 == 1 => drop(rig.binding.unpark()),
+                3 if roll >> 28 < 4 => {
+                    let new: Arc<dyn Source> = Version::new("77b0", admits());
+                    drop(rig.binding.replace(&new));
+                }
+                _ => drop(rig.turn()),
+            }
+        }
+        rig.binding.close(&mut || {});
+        for id in live {
+            rig.submit(id, false, true);
+        }
+        rig.drain();
+        assert!(rig.all_answered(), "seed {seed}: {:?}", rig.answers);
+        assert_eq!(rig.desk.core.lock().usage(LOAD).live, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
+    let mut rig = Rig::open(plans(), |_| {});
+    assert!(!rig.binding.is_quick(), "nothing is known");
+    rig.starts(1..=3);
+    rig.drain();
+    assert!(rig.binding.is_quick());
+    let active = rig.binding.active.load_full().unwrap();
+    let called = active.wait();
+    assert!(!rig.binding.is_quick(), "somebody calls it");
+    drop(called);
+    let other = Version::new("b2b2", plans());
+    rig.binding.replace(&(other as Arc<dyn Source>)).unwrap();
+    assert!(!rig.binding.is_quick(), "nothing is known of another version");
+    (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_micros(1), Time::default()));
+    assert!(rig.binding.is_quick());
+    (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_millis(1), Time::default()));
+    assert!(!rig.binding.is_quick(), "it has become slow");
+    rig.binding.park();
+    assert!(rig.binding.is_quick(), "nobody is there");
+    let mut patient = Rig::open(plans(), |options| options.limits.time = Duration::from_secs(1));
+    patient.starts(1..=3);
+    patient.drain();
+    assert!(!patient.binding.is_quick(), "it may take long now and then");
+}

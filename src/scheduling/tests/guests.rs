@@ -1,0 +1,279 @@
+//! Real guests, written with the Rust kit and compiled: those of `plugins/guests` decide well, and each of `plugins/hostile` is held back from
+//! what it does. `cargo xtask test` builds them and says where (`SEQUOR_GUESTS`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
+
+use crate::scheduling::guest::{CallError, Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::stand_in::Version;
+use crate::scheduling::tests::rig::{Rig, plans};
+use crate::scheduling::wat_fixture::Heard;
+use crate::scheduling::{Component, Grants};
+use crate::wasm::cache::Cache;
+use crate::wasm::engine::SERVING;
+use crate::wasm::limits::{Limits, room};
+
+fn folder() -> PathBuf {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
+    std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
+}
+
+fn component(name: &str) -> Component {
+    let file = folder().join(format!("{name}.wasm"));
+    let bytes = std::fs::read(&file).unwrap_or_else(|e| {
+        panic!(
+            "{}: {e}. `sequor plugin build --out .sequor/guests plugins/guests/*` and so on makes it",
+            file.display()
+        )
+    });
+    // Tests are not optimised, and a compiler that is not takes its time: what one has compiled serves the others.
+    let cache = Cache::new(&folder().with_file_name("code")).unwrap();
+    Component::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), Some(&cache)).unwrap()
+}
+
+fn facts(component: &Component) -> ModelFacts {
+    let (numbers, keys) = component.manifest().features.iter().cloned().partition(|name| name == "length");
+    ModelFacts {
+        name: "vad".to_owned(),
+        strategy: "oldest",
+        max_batch: 4,
+        instances: 1,
+        slots: 8,
+        numbers,
+        keys,
+        ..ModelFacts::default()
+    }
+}
+
+/// With more time than anybody takes who gets on: what is tested is not how fast this machine is, and this half of a question is not optimised.
+fn start(component: &Component) -> (WasmGuest, Arc<Heard>) {
+    start_within(component, Limits { time: Duration::from_secs(1), ..Limits::default() })
+}
+
+fn start_within(component: &Component, limits: Limits) -> (WasmGuest, Arc<Heard>) {
+    let heard = Arc::new(Heard::default());
+    (component.instance(heard.clone(), limits).unwrap(), heard)
+}
+
+/// Six candidates of two shapes, of which four rows may run.
+fn round(component: &Component) -> Round {
+    let facts = facts(component);
+    let (n, width) = (6u64, |names: &[String]| 6 * names.len());
+    let see = Columns {
+        now: 50_000_000,
+        max_batch: 4,
+        free_instances: 1,
+        live: 6,
+        len: 6,
+        seq: (1..=n).collect(),
+        step: vec![2; 6],
+        slot: (0..6).collect(),
+        arrival: (0..n).map(|i| i * 1_000_000).collect(),
+        ready: (0..n).map(|i| i * 1_000_000).collect(),
+        deadline: (0..n).map(|i| 90_000_000 - i * 1_000_000).collect(),
+        priority: vec![0; 6],
+        shape: (0..n).map(|i| i / 3).collect(),
+        flags: vec![0; 6],
+        rows: vec![1; 6],
+        bytes: vec![100; 6],
+        state_bytes: vec![64; 6],
+        numbers: vec![10.0; width(&facts.numbers)],
+        keys: vec![7; width(&facts.keys)],
+        ..Columns::default()
+    };
+    let standing: Vec<(u32, u64)> = see.shape.iter().map(|shape| (1, *shape)).collect();
+    Round::again(Asked::Plan(sequor_core::Instance { load: Load(0), n: 0 }), see, Hooks::default(), standing)
+}
+
+/// Asks a started guest, and holds what it says against the core's rules.
+fn ask(guest: &mut WasmGuest, mut round: Round) -> Result<(Said, Round), CallError> {
+    let said = Said::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
+    Ok((said, round))
+}
+
+#[test]
+fn guests_that_mean_well_give_answers_that_stand() {
+    for name in ["batch-key", "edf", "fair-share", "length-bucket", "lru-evict", "single", "volume"] {
+        let component = component(name);
+        assert_eq!(component.manifest().name, name);
+        let (mut guest, heard) = start(&component);
+        let config = if name == "volume" { "{\"MAX_BATCH_VOLUME_BYTES\": 250}" } else { "{}" };
+        assert_eq!(guest.configure(config, &facts(&component)).unwrap(), Ok(()), "{name}");
+        let events = Events { kind: vec![1, 3], sequence: vec![1, 1], amount: vec![0, 1], keys: vec![7; 2] };
+        guest.observe(&events).unwrap();
+        if component.manifest().hooks.plan {
+            let (said, round) = ask(&mut guest, round(&component)).unwrap();
+            assert_eq!(round.check(&said), Ok(()), "{name}: {said:?} {:?}", round.picks);
+        }
+        if component.manifest().hooks.admit {
+            let round = round(&component);
+            let answers = guest.admit(&round.see, &[2], &Columns::default()).unwrap();
+            assert!(answers.len() <= 6, "{name}");
+        }
+        let saved = guest.save().unwrap();
+        let (mut next, _) = start(&component);
+        assert_eq!(next.configure(config, &facts(&component)).unwrap(), Ok(()));
+        assert_eq!(next.restore(&saved).unwrap(), Ok(()), "{name}");
+        assert_eq!(heard.lines.lock().as_slice(), []);
+    }
+}
+
+/// What a guest said to its configuration.
+type Configured = Result<Result<(), String>, CallError>;
+
+/// The hostile guest, told what to do. One component does everything; its manifests only differ in the default of this.
+fn hostile(component: &Component, does: &str, more: &str) -> (WasmGuest, Arc<Heard>, Configured) {
+    // Who never ends is stopped as on a server.
+    let (mut guest, heard) = if does == "loop" { start_within(component, Limits::default()) } else { start(component) };
+    let configured = guest.configure(&format!("{{\"do\": \"{does}\"{more}}}"), &facts(component));
+    (guest, heard, configured)
+}
+
+#[test]
+fn hostile_guests_are_stopped_and_their_authors_told_why() {
+    let component = component("hostile-default");
+    for (does, fault, told) in [
+        ("loop", Fault::Time, "time limit 2ms in plan (6 candidates)"),
+        ("trap", Fault::Trap, "told to trap in plan"),
+        ("trap-configure", Fault::Trap, "told to trap in configure"),
+        ("recursion", Fault::Trap, "in plan"),
+        ("gigabyte", Fault::Memory, "MiB in plan: asked for 1.0 GiB"),
+    ] {
+        let (mut guest, _, configured) = hostile(&component, does, "");
+        let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
+        assert_eq!(struck.fault, fault, "{does}: {}", struck.what);
+        assert!(struck.what.contains(told), "{does}: {}", struck.what);
+        assert!(does != "trap" || struck.what.contains("src/lib.rs:"), "{}", struck.what);
+    }
+    // Nonsense is the core's to find, and costs an instance no life.
+    for (does, fault) in [("beyond", Fault::Index), ("twice", Fault::Repeat), ("shapes", Fault::Shapes)] {
+        let (mut guest, ..) = hostile(&component, does, "");
+        let (said, round) = ask(&mut guest, round(&component)).unwrap();
+        assert_eq!(round.check(&said), Err(fault), "{does}: {:?}", round.picks);
+        assert!(ask(&mut guest, round).is_ok(), "{does}");
+    }
+    // Floods are dammed.
+    let flood = |does: &str, amount: u32| {
+        let (mut guest, heard, _) = hostile(&component, does, &format!(", \"amount\": {amount}"));
+        ask(&mut guest, round(&component)).unwrap();
+        heard
+    };
+    assert_eq!(flood("flood", 300).lines.lock().len(), 100);
+    assert_eq!(flood("long-line", 1000).lines.lock()[0].1.len(), 4096);
+    assert_eq!(flood("counters", 50).counts.lock().len(), 32);
+    let (mut guest, ..) = hostile(&component, "save-much", "");
+    assert!(guest.save().unwrap_err().what.starts_with("it saved 4194304 bytes"));
+    let (_, _, told) = hostile(&component, "refuse", "");
+    assert_eq!(told.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
+}
+
+// === a run time of its own ===
+
+/// The hostile guest in Python, told what to do.
+fn python(does: &str, amount: u32) -> (Component, WasmGuest, Arc<Heard>, Configured) {
+    let component = component("hostile-python");
+    let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
+    (component, guest, heard, configured)
+}
+
+#[test]
+fn what_python_raises_is_told_with_its_line() {
+    let (.., refused) = python("raise-configure", 0);
+    assert_eq!(refused.unwrap(), Err("ValueError: told to raise at plugin.py:10".to_owned()));
+    let (component, mut guest, heard, _) = python("raise", 0);
+    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    let told = "IndexError: list index out of range at plugin.py:14";
+    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
+    let (_, mut guest, ..) = python("raise-observe", 0);
+    let events = Events { kind: vec![3], sequence: vec![1], amount: vec![1], keys: vec![] };
+    assert_eq!(guest.observe(&events).unwrap_err().what, "KeyError: 'done' at plugin.py:23, in observe");
+    let (_, mut guest, ..) = python("save", 5);
+    let saved = guest.save().unwrap();
+    assert_eq!(
+        (saved.as_slice(), guest.restore(&saved).unwrap()),
+        (&b"xxxxx"[..], Err("ValueError: 5 bytes are of no use at plugin.py:29".to_owned()))
+    );
+    let (component, mut guest, ..) = python("loop", 0);
+    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    assert!(
+        struck.fault == Fault::Time && struck.what.starts_with("time limit 2ms in plan (6 candidates)"),
+        "{}",
+        struck.what
+    );
+}
+
+#[test]
+fn an_interpreter_has_the_room_that_others_have() {
+    let (component, mut guest, ..) = python("gather", 1 << 20);
+    let at_start = guest.memory();
+    assert!(
+        at_start > 8 << 20 && guest.memory_limit() <= at_start + room(at_start),
+        "{at_start} {}",
+        guest.memory_limit()
+    );
+    let rounds = (0..1000).take_while(|_| ask(&mut guest, round(&component)).is_ok()).count();
+    assert!((120..=128).contains(&rounds), "{rounds} MiB");
+    let limits = Limits { memory: Some(8 << 20), time: Duration::from_secs(1) };
+    let told = component.instance(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!(told.fault, Fault::Memory);
+    assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
+    let (component, mut guest, ..) = python("fine", 0);
+    let before = guest.memory();
+    for _ in 0..200 {
+        let mut round = round(&component);
+        round.see.flags = vec![0; 64 << 10];
+        ask(&mut guest, round).unwrap();
+    }
+    assert_eq!(guest.memory(), before, "what it is shown, it gives back");
+}
+
+/// A plug-in in Python that keeps 128 KiB of every round falls after some hundred, if it is left alone.
+#[test]
+fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
+    let starts = |rig: &Rig| {
+        rig.metrics
+            .encode()
+            .lines()
+            .filter(|l| l.contains("hook=\"configure\"") && l.contains("_count"))
+            .find_map(|l| l.rsplit_once(' ')?.1.parse::<u32>().ok())
+    };
+    let config = "{\"do\": \"gather\", \"amount\": 131072}".to_owned();
+    let mut rig = Rig::around(Arc::new(component("hostile-python")), Version::new("0", plans()), |options| {
+        (options.limits, options.config) = (Limits { memory: Some(28 << 20), ..Limits::default() }, config);
+    });
+    rig.binding.open().unwrap();
+    for n in 0..300 {
+        rig.submit(7, n == 0, n == 299);
+        assert_eq!(rig.drain(), [1], "round {n}");
+        if rig.rang() {
+            rig.keep();
+        }
+    }
+    assert!(rig.all_answered());
+    let shown = rig.binding.show();
+    assert_eq!((shown.calls, shown.fallbacks, shown.strikes, shown.last_fault), (300, 0, 0, None));
+    let instances = starts(&rig).unwrap();
+    assert!((3..=6).contains(&instances), "{instances}; {} of {} bytes", shown.memory, shown.memory_limit);
+}
+
+/// Under `cargo xtask test --all-languages`.
+#[test]
+fn what_is_thrown_is_told_with_its_line_in_javascript() {
+    let component = component("fair-share-js");
+    let (mut guest, heard) = start(&component);
+    let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();
+    assert_eq!(refused, "RangeError: weights.gold must be above 0 at plugin.js:19");
+    assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
+    let (said, round) = ask(&mut guest, round(&component)).unwrap();
+    assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
+    let bare = Columns { len: 1, ..Columns::default() };
+    let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
+    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
+    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
+}

@@ -1,0 +1,135 @@
+//! Guests that have the host do what takes long or much room: what one may cost does not depend on who does the work.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sequor_core::{Fault, Picks};
+
+use super::wasm::{component, plan, start, struck};
+use crate::scheduling::guest::{Guest as _, ModelFacts};
+use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
+use crate::scheduling::{Component, Grants};
+use crate::wasm::engine::SERVING;
+use crate::wasm::limits::Limits;
+
+/// A memory with room for what is handed over: 4 MiB beyond the 8 pages that the guest starts with.
+const ROOM: &str = "(drop (memory.grow (i32.const 64)))";
+
+/// With so much time that a build that is not optimised has enough.
+fn patient(guest: &Guest<'_>) -> WasmGuest {
+    let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
+    component(guest).instance(Arc::new(Heard::default()), limits).unwrap()
+}
+
+/// Logs so many zeros, from where its memory ended before it grew.
+fn log(bytes: u32) -> String {
+    format!("(call $log (i32.const 2) (i32.const 524288) (i32.const {bytes}))")
+}
+
+#[test]
+fn a_guest_hands_over_so_much_at_once_and_no_more() {
+    let told = |bytes| {
+        plan(
+            &mut patient(&Guest {
+                extra: LOG,
+                plan: &format!("{ROOM} {} (i32.const 512)", log(bytes)),
+                ..Guest::default()
+            }),
+            3,
+        )
+        .0
+    };
+    assert!(told(2 << 20).is_ok());
+    let much = told((2 << 20) + 1).unwrap_err();
+    assert_eq!((much.fault, much.what.as_str()), (Fault::Trap, "it handed over too much at once (in plan), in plan"));
+    // So is an answer that says more than anybody was asked for.
+    let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
+        (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";
+    let much = plan(&mut patient(&Guest { plan: &format!("{ROOM} {long}"), ..Guest::default() }), 3).0.unwrap_err();
+    assert_eq!((much.fault, much.what.as_str()), (Fault::Trap, "it handed over too much at once, in plan"));
+}
+
+/// Nowhere does it look at the epoch: there is no loop in it, and no function is called but the host's.
+#[test]
+fn a_guest_that_has_the_host_work_is_out_of_time() {
+    let logs = log(2 << 20).repeat(400);
+    let told = struck(&Guest { extra: LOG, plan: &format!("{ROOM} {logs} (i32.const 512)"), ..Guest::default() });
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+}
+
+#[test]
+fn a_call_that_returned_beyond_its_limit_has_failed() {
+    let grows = "(drop (memory.grow (i32.const 0)))".repeat(100_000);
+    let guest = component(&Guest { plan: &format!("{grows} (i32.const 512)"), ..Guest::default() });
+    let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
+    let mut guest = guest.instance(Arc::new(Heard::default()), limits).unwrap();
+    let told = plan(&mut guest, 3).0.unwrap_err();
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 100us in plan (3 candidates)"));
+    // The next is measured from its own beginning.
+    assert_eq!(guest.save(), Ok(Vec::new()));
+}
+
+/// As text in WebAssembly's text.
+fn quoted(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
+}
+
+/// Two thousand units, each of which is read with the whole of one table.
+fn for_debuggers() -> String {
+    let unit = [8, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4, 1].repeat(2000);
+    let mut table = Vec::new();
+    for code in 1..20_000u32 {
+        table.extend([(code & 0x7f) as u8 | 0x80, (code >> 7 & 0x7f) as u8 | 0x80, (code >> 14) as u8, 0x11, 0, 0, 0]);
+    }
+    table.push(0);
+    format!("(@custom \".debug_info\" \"{}\") (@custom \".debug_abbrev\" \"{}\")", quoted(&unit), quoted(&table))
+}
+
+#[test]
+fn what_a_component_says_for_debuggers_costs_nothing() {
+    let bytes = Guest { extra: &for_debuggers(), plan: "(unreachable)", ..Guest::default() }.component();
+    assert!(bytes.windows(13).any(|name| name == b".debug_abbrev"));
+    let component = Component::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
+    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let began = Instant::now();
+    let told = plan(&mut guest, 3).0.unwrap_err();
+    let took = began.elapsed();
+    assert_eq!(told.what, "it gave up (unreachable) (in plan), in plan");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn of_an_answer_no_more_is_kept_than_shows_what_is_wrong_with_it() {
+    let list = |at: u32, len: u32| {
+        format!("(i32.store (i32.const {at}) (i32.const 4096)) (i32.store (i32.const {}) (i32.const {len}))", at + 4)
+    };
+    let answer = |fire, reject| {
+        let plan = format!(
+            "(i32.store8 (i32.const 1024) (i32.const 1)) {} {} (i32.const 1024)",
+            list(1032, fire),
+            list(1040, reject)
+        );
+        plan_of(&Guest { plan: &plan, ..Guest::default() })
+    };
+    let picks = answer(100_000, 100_000);
+    assert_eq!((picks.fire.len(), picks.reject.len()), (4, 4));
+    assert_eq!((picks.fire.capacity(), picks.reject.capacity()), (4, 4));
+    assert_eq!(answer(3, 2).reject.len(), 2);
+}
+
+fn plan_of(guest: &Guest<'_>) -> Picks {
+    let (said, picks) = plan(&mut patient(guest), 3);
+    said.unwrap();
+    picks
+}
+
+#[test]
+fn a_guest_s_own_sentence_is_cut_as_a_line_is() {
+    let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 16384))
+        (i32.store (i32.const 1032) (i32.const 100000)) (i32.const 1024)";
+    let mut guest = start(&Guest { configure: refuses, restore: refuses, ..Guest::default() });
+    let facts = ModelFacts::default();
+    assert_eq!(guest.configure("{}", &facts).unwrap().unwrap_err().len(), 4096);
+    assert_eq!(guest.restore(b"saved").unwrap().unwrap_err().len(), 4096);
+}

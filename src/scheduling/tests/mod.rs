@@ -1,0 +1,11 @@
+//! Every arrow of a binding, with guests that behave as they are told and a core in virtual time. The property throughout: no request is
+//! lost, and whatever goes wrong the built-in policy answers in the same round.
+
+mod binding;
+mod guests;
+mod limits;
+mod races;
+mod replacement;
+mod rig;
+mod swap;
+pub(super) mod wasm;

@@ -1,0 +1,123 @@
+//! Threads that come at the same time: whatever one does about a guest, it is that guest, and nobody waits for what is not theirs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::*;
+
+use super::rig::{LOAD, Rig, plans};
+use crate::scheduling::guest::{CallError, Source};
+use crate::scheduling::report::State;
+use crate::scheduling::stand_in::{MS, Version};
+
+fn until(what: &str, is: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A strike that is slow to end meets the instance that was made for it.
+#[test]
+fn a_strike_empties_no_lane_but_its_own() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    let active = rig.binding.active.load_full().unwrap();
+    let slow = rig.binding.last_fault.lock();
+    let at = &rig.binding;
+    std::thread::scope(|scope| {
+        scope.spawn(|| at.strike(Some(&active), &CallError { fault: Fault::Trap, what: "it fell".to_owned() }));
+        until("it is struck", || at.state() == State::Recovering);
+        rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
+        at.tend();
+        drop(slow);
+    });
+    assert_eq!(rig.binding.state(), State::Active);
+    assert!(rig.binding.active.load().is_some(), "it is active, so it has a guest");
+    rig.turn();
+    assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks), (1, 0));
+}
+
+/// A guest on trial that takes its time.
+#[test]
+fn no_request_waits_for_a_guest_on_trial() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    let gate = Arc::new(Mutex::new(()));
+    new.script.lock().gate = Some(Arc::clone(&gate));
+    let held = gate.lock();
+    let source: Arc<dyn Source> = new.clone();
+    let at = &rig.binding;
+    std::thread::scope(|scope| {
+        scope.spawn(|| at.dry_run(source.as_ref()).unwrap());
+        until("it is asked", || Arc::strong_count(&gate) > 2);
+        let free = at.recent.try_lock().is_some();
+        drop(held);
+        assert!(free);
+    });
+}
+
+/// While somebody makes an instance, or a guest says what it would hand on.
+#[test]
+fn parking_waits_for_nobody() {
+    let rig = Rig::open(plans(), |_| {});
+    let making = rig.binding.making.lock();
+    let active = rig.binding.active.load_full().unwrap();
+    let saving = active.wait();
+    let at = &rig.binding;
+    let (done, is_done) = std::sync::mpsc::sync_channel(1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            at.park();
+            let _ = done.send(());
+        });
+        let parked = is_done.recv_timeout(Duration::from_secs(5));
+        drop((saving, making));
+        assert!(parked.is_ok());
+    });
+    assert_eq!((rig.binding.state(), rig.binding.active.load().is_none()), (State::Parked, true));
+    assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "nobody is asked any more");
+}
+
+/// Made before an operator parked it, put in its place after that.
+#[test]
+fn whoever_is_parked_while_its_successor_is_made_stays_parked() {
+    let mut rig = Rig::open(plans(), |_| {});
+    let source: Arc<dyn Source> = Version::new("77b0", plans());
+    let ready = rig.binding.ready_for(&source, crate::scheduling::startup::Parked::Decides).unwrap();
+    rig.binding.park();
+    rig.binding.take_over(&source, ready);
+    rig.starts(1..=2);
+    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![2], State::Parked, 0));
+    rig.binding.unpark().unwrap();
+    rig.submit(1, false, false);
+    rig.drain();
+    assert_eq!((rig.binding.state(), rig.binding.show().calls), (State::Active, 1));
+}
+
+/// A guest that takes long to say what it would hand on costs those who ask meanwhile the time of one call, together.
+#[test]
+fn a_slow_save_is_waited_for_once() {
+    let mut rig = Rig::open(plans(), |options| options.limits.time = Duration::from_millis(1));
+    rig.starts(1..=1);
+    let gate = Arc::new(Mutex::new(()));
+    rig.version.script.lock().gate = Some(Arc::clone(&gate));
+    let held = gate.lock();
+    let active = rig.binding.active.load_full().unwrap();
+    std::thread::scope(|scope| {
+        let binding = &rig.binding;
+        scope.spawn(|| binding.save());
+        until("it saves", || Arc::strong_count(&gate) > 2);
+        until("those who ask have waited", || active.patience(Duration::from_millis(1)).is_zero());
+        let entered = active.enter(Duration::from_millis(1)).is_some();
+        drop(held);
+        assert!(!entered, "nobody waits for it any more");
+    });
+    assert!(active.patience(Duration::from_millis(1)) > Duration::from_millis(1), "of one that answers");
+    rig.version.script.lock().gate = None;
+    assert_eq!((rig.turn(), rig.binding.show().calls, rig.binding.show().strikes), (Some(1), 1, 0));
+}

@@ -1,0 +1,230 @@
+//! Who takes the place of a guest: a new instance that knows what the old one saved, or another version.
+
+use std::sync::Arc;
+
+use sequor_core::*;
+
+use super::rig::{Rig, plans};
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::State;
+use crate::scheduling::stand_in::{Does, MS, Version};
+use crate::scheduling::startup::Parked;
+
+#[test]
+fn what_it_saved_is_restored() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    rig.wait(10_000);
+    rig.keep();
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, false);
+    rig.turn();
+    rig.version.does(Does::First);
+    rig.wait(100);
+    rig.keep();
+    assert_eq!(rig.version.script.lock().restored.as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    rig.version.does(Does::Trap);
+    rig.submit(1, false, false);
+    rig.turn();
+    for (does, state) in [(Does::TrapInObserve, State::Recovering), (Does::TrapInConfigure, State::Parked)] {
+        rig.version.does(does);
+        rig.wait(400);
+        rig.keep();
+        assert_eq!(rig.binding.state(), state);
+    }
+    rig.keep();
+    rig.version.does(Does::First);
+    rig.submit(1, false, true);
+    assert_eq!((rig.drain(), rig.all_answered()), (vec![1], true));
+}
+
+#[test]
+fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.version.script.lock().memory = 750;
+    rig.drain();
+    assert!(rig.rang());
+    rig.version.script.lock().memory = 100;
+    rig.keep();
+    let script = rig.version.script.lock();
+    assert_eq!((script.starts, script.restored.as_deref(), &script.told.kind[..]), (2, Some(&b"1"[..]), &[1][..]));
+    drop(script);
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
+}
+
+#[test]
+fn one_that_is_large_from_the_start_is_not_replaced_for_ever() {
+    let rig = Rig::new(plans(), |_| {});
+    rig.version.script.lock().memory = 900;
+    rig.binding.open().unwrap();
+    let mut rig = rig;
+    rig.starts(1..=2);
+    rig.drain();
+    assert!(!rig.rang());
+}
+
+#[test]
+fn a_replacement_is_tried_told_and_put_in_its_place() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=3);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    new.does(Does::All);
+    let source: Arc<dyn Source> = new.clone();
+    rig.binding.replace(&source).unwrap();
+    {
+        let script = new.script.lock();
+        // One on trial, and the one that serves: it was given the save and told who lives.
+        assert_eq!((script.starts, script.restored.as_deref()), (2, Some(&b"3"[..])));
+        assert_eq!(script.told.kind, [1, 1, 1]);
+    }
+    (1..=3).for_each(|id| {
+        rig.submit(id, false, true);
+    });
+    assert_eq!(rig.drain(), [3]);
+    assert_eq!((rig.all_answered(), rig.version.script.lock().plans), (true, 3));
+    rig.submit(9, true, false);
+    rig.drain();
+    assert_eq!(
+        new.script.lock().told.kind[3..9],
+        [3, 5, 3, 5, 3, 5],
+        "what happened since, once: the runs before are in what lives already"
+    );
+}
+
+#[test]
+fn one_that_fails_its_trial_changes_nothing() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let bad: [(Does, &str); 3] = [
+        (Does::Beyond, "on a recorded round its plan answered index"),
+        (Does::Trap, "plan: index out of bounds"),
+        (Does::TrapInConfigure, "configure: index out of bounds"),
+    ];
+    for (does, what) in bad {
+        let new = Version::new("77b0", plans());
+        new.does(does);
+        let source: Arc<dyn Source> = new;
+        let error = rig.binding.replace(&source).unwrap_err().to_string();
+        assert!(error.starts_with(what), "{error}");
+    }
+    let new = Version::new("77b0", plans());
+    new.script.lock().configure = Some("weights.gold must be a number".to_owned());
+    let source: Arc<dyn Source> = new;
+    assert_eq!(rig.binding.replace(&source).unwrap_err().to_string(), "configure: \"weights.gold must be a number\"");
+    rig.submit(1, false, false);
+    rig.drain();
+    assert_eq!((rig.version.script.lock().plans, rig.binding.show().strikes), (3, 0), "the old one goes on");
+}
+
+#[test]
+fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let new = Version::new("77b0", Hooks { columns: policy::columns::SEQ, window: 1, ..plans() });
+    let source: Arc<dyn Source> = new.clone();
+    rig.binding.replace(&source).unwrap();
+    rig.submit(1, false, false);
+    rig.submit(2, false, false);
+    assert_eq!((rig.drain(), new.script.lock().plans > 2), (vec![1, 1], true));
+    assert_eq!(new.script.lock().told.kind, [1, 1, 3]);
+}
+
+#[test]
+fn what_cannot_be_restored_is_dropped_and_it_starts_from_nothing() {
+    for restore in [Ok(()), Err("another format".to_owned())] {
+        for unparks in [false, true] {
+            let mut rig = Rig::open(plans(), |_| {});
+            rig.starts(1..=1);
+            rig.drain();
+            rig.wait(10_000);
+            rig.keep();
+            assert!(rig.binding.saved.lock().bytes.is_some());
+            rig.version.script.lock().restore = Some(restore.clone());
+            if unparks {
+                rig.binding.park();
+                rig.binding.unpark().unwrap();
+            } else {
+                rig.version.does(Does::Trap);
+                rig.submit(1, false, false);
+                rig.turn();
+                rig.version.does(Does::First);
+                rig.wait(100);
+                rig.keep();
+            }
+            let shown = rig.binding.show();
+            assert_eq!((shown.state, shown.strikes), (State::Active, u32::from(!unparks)), "{restore:?}");
+            assert_eq!(rig.binding.saved.lock().bytes, None);
+            let lines = rig.binding.journal.after(0);
+            assert!(lines.last().unwrap().message.contains("it starts from nothing"), "{lines:?}");
+            rig.submit(1, false, true);
+            assert_eq!((rig.drain(), rig.version.script.lock().told.kind.first()), (vec![1], Some(&1)));
+        }
+    }
+}
+
+#[test]
+fn a_version_does_not_take_the_place_of_one_whose_save_it_falls_over() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    new.script.lock().restore = Some(Ok(()));
+    let source: Arc<dyn Source> = new;
+    let error = rig.binding.replace(&source).unwrap_err().to_string();
+    assert!(error.starts_with("restore: "), "{error}");
+}
+
+#[test]
+fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
+    let mut rig = Rig::open(plans(), |_| {});
+    for n in 0..6 {
+        rig.version.script.lock().memory = 900;
+        rig.submit(n + 1, true, false);
+        rig.drain();
+        rig.version.script.lock().memory = 100;
+        rig.wait(1_000);
+        rig.keep();
+    }
+    assert_eq!((rig.version.script.lock().starts, rig.binding.state()), (4, State::Active));
+    // It may grow until it falls, meanwhile.
+    let due = rig.keep().unwrap();
+    assert!(due <= Time(61_000 * MS), "{due:?}");
+    rig.wait(55_000);
+    rig.keep();
+    assert_eq!(rig.version.script.lock().starts, 5);
+}
+
+#[test]
+fn another_version_in_the_place_of_one_that_is_parked_decides_if_an_operator_put_it_there() {
+    for (parked, state) in [(Parked::Decides, State::Active), (Parked::Stays, State::Parked)] {
+        let mut rig = Rig::open(plans(), |options| options.strikes = 1);
+        rig.starts(1..=1);
+        rig.version.does(Does::Trap);
+        rig.drain();
+        rig.keep();
+        assert_eq!(rig.binding.state(), State::Parked);
+        let source: Arc<dyn Source> = Version::new("77b0", plans());
+        let ready = rig.binding.ready_for(&source, parked).unwrap();
+        rig.binding.take_over(&source, ready);
+        let shown = rig.binding.show();
+        assert_eq!(
+            (shown.state, shown.last_fault.is_some(), shown.strikes > 0),
+            (state, parked == Parked::Stays, parked == Parked::Stays)
+        );
+        rig.submit(2, true, false);
+        rig.drain();
+        assert_eq!(rig.binding.show().calls, if state == State::Active { 2 } else { 1 });
+    }
+}

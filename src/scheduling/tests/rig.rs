@@ -1,0 +1,289 @@
+//! A core with virtual time behind the driver's trait, one instance that pulls, and a plug-in whose guests do what a test tells them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sequor_core::policy::columns;
+use sequor_core::*;
+
+use crate::scheduling::guest::{ModelFacts, Source};
+use crate::scheduling::stand_in::Version;
+use crate::scheduling::{
+    Alarm, BindingOptions, Clock, SchedulerBinding, SchedulerHost, SchedulerPort, Shadow, Shared,
+    key_interner::KeyInterner,
+};
+use crate::telemetry::Metrics;
+use crate::wasm::journal::Journal;
+use crate::wasm::limits::Limits;
+
+pub(super) const LOAD: Load = Load(0);
+pub(super) use crate::scheduling::stand_in::MS;
+
+#[derive(Debug, Default)]
+pub(super) struct Ticker(pub(super) AtomicU64);
+
+impl Clock for Ticker {
+    fn now(&self) -> Time {
+        Time(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Alarms(AtomicBool);
+
+impl Alarm for Alarms {
+    fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The core behind a lock, as the server has it.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    clock: Arc<Ticker>,
+    pub(super) core: Mutex<Core>,
+    effects: Mutex<Vec<Effect>>,
+}
+
+impl Desk {
+    fn apply(&self, event: Event) {
+        let mut out = Vec::new();
+        self.core.lock().apply(self.clock.now(), event, &mut out);
+        self.effects.lock().extend(out);
+    }
+}
+
+impl SchedulerHost for Desk {
+    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+        let mut out = Vec::new();
+        let mut core = self.core.lock();
+        core.apply(self.clock.now(), Event::Attach(load, hooks), &mut out);
+        with();
+        drop(core);
+        self.effects.lock().extend(out);
+    }
+
+    fn is_there(&self, _: Load) -> bool {
+        true
+    }
+
+    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+        Some(self.core.lock().live(load, from, room))
+    }
+
+    fn sequence_text(&self, handle: u64) -> Option<String> {
+        self.core.lock().id_of(Seq::of_handle(handle)?).map(ToString::to_string)
+    }
+}
+
+/// A binding with everything around it.
+pub(super) struct Rig {
+    pub(super) metrics: Metrics,
+    pub(super) desk: Arc<Desk>,
+    pub(super) clock: Arc<Ticker>,
+    pub(super) alarms: Arc<Alarms>,
+    pub(super) binding: SchedulerBinding,
+    pub(super) version: Arc<Version>,
+    next_req: u32,
+    pub(super) answers: BTreeMap<u32, Result<(), Refusal>>,
+    pub(super) notes: Vec<Note>,
+}
+
+pub(super) fn plans() -> Hooks {
+    Hooks { plan: true, observe: true, columns: columns::ALL, ..Hooks::default() }
+}
+
+pub(super) fn admits() -> Hooks {
+    Hooks { admit: true, ..plans() }
+}
+
+fn spec(slots: u32, max_batch: u32) -> LoadSpec {
+    LoadSpec {
+        version: 1,
+        strategy: Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false },
+        max_batch,
+        instances: 1,
+        depth: 1,
+        limits: sequor_core::Limits::default(),
+        expiry: Expiry::Never,
+        idle_longest: None,
+        idle_soft: None,
+        cancel_ends: true,
+        stages: Stages::default(),
+        initial_state_shape: 0,
+        external: None,
+        hold: None,
+    }
+}
+
+impl Rig {
+    pub(super) fn new(hooks: Hooks, change: impl FnOnce(&mut BindingOptions)) -> Rig {
+        Rig::of(Version::new("3f2a91c", hooks), change)
+    }
+
+    pub(super) fn of(version: Arc<Version>, change: impl FnOnce(&mut BindingOptions)) -> Rig {
+        Rig::around(version.clone(), version, change)
+    }
+
+    /// With a plug-in that is no puppet.
+    pub(super) fn around(
+        source: Arc<dyn Source>,
+        version: Arc<Version>,
+        change: impl FnOnce(&mut BindingOptions),
+    ) -> Rig {
+        let (clock, alarms) = (Arc::<Ticker>::default(), Arc::<Alarms>::default());
+        let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
+        desk.apply(Event::Loaded(LOAD, spec(8, 4)));
+        let shared =
+            Shared { clock: clock.clone(), alarm: alarms.clone(), texts: Arc::<KeyInterner>::default(), rounds: None };
+        let mut options = BindingOptions {
+            config: "{}".to_owned(),
+            limits: Limits { time: Duration::ZERO, memory: Some(1000) },
+            strikes: 3,
+            shadow: false,
+            from_file: false,
+        };
+        change(&mut options);
+        let facts = ModelFacts {
+            name: "encoder".to_owned(),
+            version: 1,
+            strategy: "oldest",
+            max_batch: 4,
+            instances: 1,
+            slots: 8,
+            numbers: vec![],
+            keys: vec!["tenant".to_owned()],
+        };
+        let metrics = Metrics::new(false);
+        let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
+        let binding = SchedulerBinding::new(&shared, whom, facts, SchedulerPort::new(LOAD, desk.clone()), options);
+        let (answers, notes) = (BTreeMap::new(), Vec::new());
+        Rig { metrics, desk, clock, alarms, binding, version, next_req: 0, answers, notes }
+    }
+
+    /// One that decides.
+    pub(super) fn open(hooks: Hooks, change: impl FnOnce(&mut BindingOptions)) -> Rig {
+        let rig = Rig::new(hooks, change);
+        rig.binding.open().unwrap();
+        rig
+    }
+
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.clock.0.fetch_add(ms * MS, Ordering::Relaxed);
+        self.desk.apply(Event::Tick);
+    }
+
+    /// What the keeper does when it is woken or its time has come.
+    pub(super) fn keep(&self) -> Option<Time> {
+        self.alarms.0.store(false, Ordering::Relaxed);
+        self.binding.tend()
+    }
+
+    pub(super) fn rang(&self) -> bool {
+        self.alarms.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn submit(&mut self, id: u64, start: bool, end: bool) -> u32 {
+        let req = Req::new(self.next_req, std::num::NonZeroU32::MIN);
+        self.next_req += 1;
+        self.desk.apply(Event::Submit(Submit {
+            req,
+            id: Id::from(id),
+            fresh_id: 0,
+            start,
+            end,
+            adopt: None,
+            step: None,
+            version: None,
+            dialect: Dialect::TRITON,
+            deadline: None,
+            backlog_until: None,
+            queue_until: None,
+            idle: None,
+            priority: 0,
+            traits: Traits { keys: [id * 100, 0, 0, 0], ..Traits::default() },
+            origin: 0,
+        }));
+        req.ix
+    }
+
+    pub(super) fn starts(&mut self, ids: std::ops::RangeInclusive<u64>) {
+        for id in ids {
+            self.submit(id, true, false);
+        }
+    }
+
+    /// One step of the instance's thread: what it runs, by the size of the batch. `None`: it sleeps.
+    pub(super) fn turn(&mut self) -> Option<usize> {
+        let who = Instance { load: LOAD, n: 0 };
+        let now = self.clock.now();
+        let mut out = Vec::new();
+        let consult = self.desk.core.lock().consult(now, LOAD);
+        let mut next = match consult {
+            Some(round) => Next::Ask(round),
+            None => self.desk.core.lock().next(now, who, &mut out),
+        };
+        loop {
+            next = match next {
+                Next::Ask(mut round) => {
+                    let answer = self.binding.ask(&mut round);
+                    let admits = matches!(answer.said, Said::Admit(_));
+                    let mut core = self.desk.core.lock();
+                    let after = core.answer(now, round, answer.said, &mut out);
+                    let after = if admits { core.next(now, who, &mut out) } else { after };
+                    drop(core);
+                    self.compare(answer.shadow, &after);
+                    after
+                }
+                Next::Tidy(_) => self.desk.core.lock().next(now, who, &mut out),
+                Next::Run(batch) => {
+                    let rows: Vec<RowEnd> =
+                        batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 4 }).collect();
+                    let size = rows.len();
+                    self.desk.core.lock().apply(now, Event::Ran { batch: batch.id, rows }, &mut out);
+                    self.take(out);
+                    return Some(size);
+                }
+                Next::Sleep(_) | Next::Gone => {
+                    self.take(out);
+                    return None;
+                }
+            };
+        }
+    }
+
+    fn compare(&self, shadow: Option<Shadow>, after: &Next) {
+        let Some(shadow) = shadow else { return };
+        let ran: Option<Vec<Req>> = match after {
+            Next::Run(batch) => Some(batch.real().map(|row| row.req).collect()),
+            _ => None,
+        };
+        self.binding.compare(&shadow, ran.as_deref());
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.turn()).collect()
+    }
+
+    pub(super) fn take(&mut self, out: Vec<Effect>) {
+        let earlier = std::mem::take(&mut *self.desk.effects.lock());
+        for effect in earlier.into_iter().chain(out) {
+            match effect {
+                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(refusal)), None),
+                Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
+                Effect::Note(Note::Fallback(_)) => self.binding.fell_back(),
+                Effect::Note(Note::Stale(_, n)) => self.binding.went_stale(n),
+                Effect::Note(note) => self.notes.push(note),
+                _ => {}
+            }
+        }
+    }
+
+    /// Every request that was sent has been answered.
+    pub(super) fn all_answered(&self) -> bool {
+        (0..self.next_req).all(|req| self.answers.get(&req) == Some(&Ok(())))
+    }
+}

@@ -1,0 +1,182 @@
+//! One guest in another's place: no round is lost to it, whatever goes wrong nothing has changed, and every round that was lost is counted.
+
+use std::sync::Arc;
+
+use sequor_core::*;
+
+use super::rig::{LOAD, Rig, admits, plans};
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::State;
+use crate::scheduling::stand_in::{Does, Version};
+use crate::scheduling::startup::Parked;
+
+/// Wants to know little, and nothing of what happens.
+fn few() -> Hooks {
+    Hooks { observe: false, columns: policy::columns::SEQ, window: 1, ..plans() }
+}
+
+fn who() -> Instance {
+    Instance { load: LOAD, n: 0 }
+}
+
+impl Rig {
+    /// A question that its instance has fetched and not put yet.
+    fn fetched(&mut self) -> Box<Round> {
+        let next = self.desk.core.lock().next(Time::ZERO, who(), &mut Vec::new());
+        let Next::Ask(round) = next else { panic!("{next:?}") };
+        round
+    }
+
+    /// Puts it, and says whether the instance asks anew.
+    fn put(&mut self, mut round: Box<Round>) -> Next {
+        let said = self.binding.ask(&mut round).said;
+        let mut out = Vec::new();
+        let next = self.desk.core.lock().answer(Time::ZERO, round, said, &mut out);
+        self.take(out);
+        next
+    }
+
+    fn replaced(&self, hooks: Hooks) -> Arc<Version> {
+        let new = Version::new("77b0", hooks);
+        let source: Arc<dyn Source> = new.clone();
+        self.binding.replace(&source).unwrap();
+        new
+    }
+
+    fn fallbacks(&self) -> u64 {
+        self.binding.show().fallbacks
+    }
+}
+
+#[test]
+fn a_question_that_was_made_for_the_one_before_is_made_anew_for_the_next() {
+    for (before, after) in [(plans(), few()), (few(), plans()), (plans(), admits()), (admits(), plans())] {
+        let mut rig = Rig::open(before, |_| {});
+        rig.starts(1..=2);
+        if before.admit {
+            rig.turn();
+        }
+        let round = rig.fetched();
+        let new = rig.replaced(after);
+        let next = rig.put(round);
+        let Next::Ask(round) = next else { panic!("{next:?}") };
+        assert_eq!(round.hooks.columns, after.columns);
+        assert!(matches!(rig.put(round), Next::Run(_)));
+        assert_eq!((new.script.lock().plans > 0, rig.fallbacks()), (true, 0));
+    }
+}
+
+#[test]
+fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
+    let mut rig = Rig::open(few(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let ready = {
+        let source: Arc<dyn Source> = Version::new("77b0", plans());
+        rig.binding.ready_for(&source, Parked::Stays).unwrap()
+    };
+    // It goes on to decide, with the columns that it wants.
+    rig.submit(1, false, false);
+    assert_eq!(rig.drain(), [1]);
+    assert_eq!((rig.version.script.lock().told.len(), rig.fallbacks()), (0, 0));
+    drop(ready);
+    rig.submit(1, false, false);
+    assert!(!rig.fetched().hooks.observe, "nobody listens any more");
+}
+
+#[test]
+fn what_happens_while_one_comes_is_told_it_once() {
+    let mut rig = Rig::open(few(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let new = Version::new("77b0", plans());
+    let source: Arc<dyn Source> = new.clone();
+    let ready = rig.binding.ready_for(&source, Parked::Stays).unwrap();
+    rig.submit(1, false, false);
+    rig.drain();
+    rig.binding.take_over(&source, ready);
+    rig.submit(2, false, false);
+    rig.drain();
+    let script = new.script.lock();
+    assert_eq!((&script.told.kind[..], script.plans), (&[1, 1, 3][..], 1), "two live, and one ran since");
+    assert_eq!(rig.fallbacks(), 0);
+}
+
+#[test]
+fn one_that_does_not_get_ready_changes_nothing() {
+    let mut rig = Rig::open(few(), |_| {});
+    rig.starts(1..=2);
+    rig.drain();
+    let round = {
+        rig.submit(1, false, false);
+        rig.fetched()
+    };
+    let new = Version::new("77b0", plans());
+    new.does(Does::TrapInObserve);
+    let source: Arc<dyn Source> = new;
+    let error = rig.binding.replace(&source).unwrap_err().to_string();
+    assert_eq!(error, "observe: index out of bounds, src/lib.rs:41");
+    // The core told what happened for a while, and made the question anew for that; nobody else decided.
+    let next = rig.put(round);
+    let Next::Ask(round) = next else { panic!("{next:?}") };
+    assert!(!round.hooks.observe && matches!(rig.put(round), Next::Run(_)));
+    assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (State::Active, 0, 0));
+}
+
+/// Whoever is parked for an answer may be taken off before the answer is in.
+#[test]
+fn the_round_that_parks_it_is_counted_whoever_comes_first() {
+    for keeper_first in [true, false] {
+        let mut rig = Rig::open(plans(), |options| options.strikes = 1);
+        rig.starts(1..=1);
+        rig.version.does(Does::Trap);
+        let mut round = rig.fetched();
+        let said = rig.binding.ask(&mut round).said;
+        if keeper_first {
+            rig.keep();
+        }
+        let mut out = Vec::new();
+        let next = rig.desk.core.lock().answer(Time::ZERO, round, said, &mut out);
+        rig.take(out);
+        rig.keep();
+        rig.take(Vec::new());
+        assert!(matches!(next, Next::Run(_)), "{next:?}");
+        assert_eq!((rig.binding.state(), rig.fallbacks()), (State::Parked, 1), "{keeper_first}");
+    }
+}
+
+#[test]
+fn every_round_without_a_guest_is_counted_once() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.version.does(Does::Trap);
+    for n in 1..=4 {
+        rig.submit(n, true, false);
+        assert_eq!(rig.turn(), Some(1));
+    }
+    // One that it was struck for, and three while there was nobody.
+    assert_eq!((rig.binding.state(), rig.binding.show().calls, rig.fallbacks()), (State::Recovering, 1, 4));
+    rig.binding.close(&mut || {});
+    rig.starts(7..=8);
+    rig.drain();
+    assert_eq!(rig.fallbacks(), 4, "once it is off, nothing is its own");
+}
+
+#[test]
+fn who_is_succeeded_has_no_say_any_more() {
+    let mut rig = Rig::open(plans(), |options| options.strikes = 1);
+    let old = Rig::new(plans(), |_| {});
+    let next = crate::scheduling::SchedulerBinding { port: Arc::clone(&rig.binding.port), ..old.binding };
+    let ready = next.prepare().unwrap();
+    rig.starts(1..=1);
+    rig.version.does(Does::Trap);
+    let mut round = rig.fetched();
+    rig.binding.ask(&mut round);
+    let mut stored = 0;
+    next.succeed(ready, Some(&rig.binding), &mut || stored += 1);
+    // It is parked, and would have had the core ask nobody.
+    assert_eq!((rig.keep(), stored), (None, 1));
+    rig.binding.park();
+    rig.binding = next;
+    assert!(matches!(rig.put(round), Next::Run(_)));
+    assert_eq!((old.version.script.lock().plans, rig.fallbacks()), (1, 0), "the one that came is asked");
+}

@@ -1,0 +1,385 @@
+//! Guests in WebAssembly's text, called as the server calls them: what they answer, what they fall of, what is not let in.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
+
+use crate::scheduling::Refused;
+use crate::scheduling::guest::{CallError, Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
+use crate::scheduling::{Component, Grants};
+use crate::wasm::engine::{Engine, Mode, SERVING};
+use crate::wasm::limits::Limits;
+
+static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
+
+pub(super) fn component(guest: &Guest<'_>) -> Component {
+    Component::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
+}
+
+pub(super) fn start(guest: &Guest<'_>) -> WasmGuest {
+    component(guest).instance(Arc::new(Heard::default()), Limits::default()).unwrap()
+}
+
+pub(super) fn see(len: u32) -> Columns {
+    let arrival = (0..u64::from(len)).map(|n| n * 1000).collect();
+    Columns { now: 7_000_500, max_batch: 4, len, arrival, ..Columns::default() }
+}
+
+pub(super) fn plan(guest: &mut WasmGuest, len: u32) -> (Result<Decision, CallError>, Picks) {
+    let mut picks = Picks::default();
+    (guest.plan(0, &see(len), &mut picks), picks)
+}
+
+pub(super) fn struck(guest: &Guest<'_>) -> CallError {
+    plan(&mut start(guest), 3).0.unwrap_err()
+}
+
+// === what they answer ===
+
+#[test]
+fn a_guest_fires_what_it_picks() {
+    let mut guest = start(&Guest::default());
+    for (len, fired) in [(0, 0), (1, 1), (3, 3), (1024, 4)] {
+        let (said, picks) = plan(&mut guest, len);
+        let decision = if fired == 0 { Decision::Wait(Time::NEVER) } else { Decision::Fire };
+        assert_eq!((said, picks.fire), (Ok(decision), (0..fired).collect::<Vec<u32>>()));
+    }
+}
+
+#[test]
+fn columns_arrive_as_they_were_sent() {
+    // It fires the arrival of its last candidate and `now`, both in microseconds.
+    let echo = "
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const 2))
+        (i32.store (i32.const 2048) (i32.load (i32.add (i32.load offset=76 (local.get 0))
+            (i32.shl (i32.sub (i32.load offset=80 (local.get 0)) (i32.const 1)) (i32.const 3)))))
+        (i32.store (i32.const 2052) (i32.load (local.get 0)))
+        (i32.const 1024)";
+    let (said, picks) = plan(&mut start(&Guest { plan: echo, ..Guest::default() }), 100);
+    assert_eq!((said, picks.fire), (Ok(Decision::Fire), vec![99, 7_000]));
+}
+
+#[test]
+fn none_is_the_built_in_and_a_wait_is_a_wait() {
+    let none = Guest { plan: "(i32.const 512)", ..Guest::default() };
+    assert_eq!(plan(&mut start(&none), 3).0, Ok(Decision::Default));
+    let wait = "
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1040) (i32.const 2048)) (i32.store (i32.const 1044) (i32.const 1))
+        (i32.store (i32.const 2048) (i32.const 2)) (i32.store (i32.const 1048) (i32.const 42))
+        (i32.store8 (i32.const 1056) (i32.const 1)) (i64.store (i32.const 1064) (i64.const 9000))
+        (i32.const 1024)";
+    let (said, picks) = plan(&mut start(&Guest { plan: wait, ..Guest::default() }), 3);
+    assert_eq!(said, Ok(Decision::Wait(Time(9_000_000))));
+    assert_eq!(picks, Picks { fire: vec![], reject: vec![2], code: 42 });
+}
+
+#[test]
+fn admissions_are_those_of_the_contract() {
+    // take(1), evict(0), defer, reject(9), take(70000): a tag and a number each.
+    let (mut stores, answers) = (String::new(), [(0, 1), (1, 0), (2, 0), (3, 9), (0, 70_000)]);
+    for (n, (tag, number)) in answers.into_iter().enumerate() {
+        let at = 2048 + 8 * n;
+        stores += &format!(
+            "(i32.store8 (i32.const {at}) (i32.const {tag})) (i32.store (i32.const {}) (i32.const {number}))",
+            at + 4
+        );
+    }
+    let admit = format!(
+        "{stores} (i32.store (i32.const 1024) (i32.const 2048)) (i32.store (i32.const 1028) (i32.const 5)) (i32.const 1024)"
+    );
+    let mut guest = start(&Guest { admit: &admit, ..Guest::default() });
+    let said = guest.admit(&see(5), &[1, 2], &see(1)).unwrap();
+    let take = |instance| Admission::Take { instance };
+    assert_eq!(said, [take(1), Admission::Evict { victim: 0 }, Admission::Defer, Admission::Reject(9), take(u16::MAX)]);
+}
+
+#[test]
+fn a_configuration_is_settled_before_the_guest_sees_it() {
+    // It refuses, with the configuration as its sentence.
+    let refuse = "(i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1028) (local.get 0)) (i32.store (i32.const 1032) (local.get 1)) (i32.const 1024)";
+    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\ndefault = 4\n";
+    let mut guest = start(&Guest { configure: refuse, manifest: Some(manifest), ..Guest::default() });
+    let facts = ModelFacts { name: "vad".to_owned(), keys: vec!["tenant".to_owned()], ..ModelFacts::default() };
+    assert_eq!(guest.configure("", &facts).unwrap(), Err("{\"burst\":4}".to_owned()));
+    assert_eq!(
+        guest.configure("{\"burst\":0.5}", &facts).unwrap(),
+        Err("config.burst must be an integer, not 0.5".to_owned())
+    );
+    assert_eq!(start(&Guest::default()).configure("{}", &facts).unwrap(), Ok(()));
+}
+
+#[test]
+fn what_is_saved_comes_back_and_has_an_end() {
+    let extra = "(data (i32.const 0) \"kept\")";
+    let save = |bytes: u32| {
+        format!(
+            "(i32.store (i32.const 1024) (i32.const 0)) (i32.store (i32.const 1028) (i32.const {bytes})) (i32.const 1024)"
+        )
+    };
+    let (kept, much) = (save(4), save(8 << 16));
+    assert_eq!(start(&Guest { extra, save: &kept, ..Guest::default() }).save().unwrap(), b"kept");
+    let grown = "(drop (memory.grow (i32.const 100)))";
+    let much = much.replace(&(8 << 16).to_string(), &((1 << 20) + 1).to_string());
+    let save = format!("{grown} {much}");
+    let told = start(&Guest { save: &save, ..Guest::default() }).save().unwrap_err();
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Memory, "it saved 1048577 bytes; at most 1048576 are kept"));
+    assert_eq!(start(&Guest::default()).restore(b"kept").unwrap(), Ok(()));
+}
+
+#[test]
+fn what_a_guest_says_reaches_the_house() {
+    let extra = format!("{LOG} (data (i32.const 0) \"hello\")");
+    let guest =
+        Guest { extra: &extra, observe: "(call $log (i32.const 2) (i32.const 0) (i32.const 5))", ..Guest::default() };
+    let heard = Arc::new(Heard::default());
+    let mut guest = component(&guest).start(heard.clone(), Limits::default()).unwrap();
+    guest.observe(&Events { kind: vec![1], sequence: vec![5], amount: vec![0], keys: vec![] }).unwrap();
+    assert_eq!(*heard.lines.lock(), [(2, "hello".to_owned())]);
+    assert_eq!(guest.memory(), 8 << 16);
+}
+
+// === what they fall of ===
+
+#[test]
+fn an_endless_guest_is_out_of_time() {
+    let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() };
+    let told = struck(&endless);
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+    // So is one that never ends its start.
+    let start = Guest { extra: "(func $s (loop $l (br $l))) (start $s)", ..Guest::default() };
+    let limits = Limits { time: Duration::from_micros(10), ..Limits::default() };
+    let told = component(&start).instance(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 1ms in its start (in s)"));
+}
+
+#[test]
+fn a_guest_that_falls_names_the_place_or_says_why() {
+    let silent = struck(&Guest { plan: "(unreachable)", ..Guest::default() });
+    assert_eq!((silent.fault, silent.what.as_str()), (Fault::Trap, "it gave up (unreachable) (in plan), in plan"));
+    let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
+    let plan = "(call $log (i32.const 0) (i32.const 0) (i32.const 23)) (call $deep) (i32.const 512)";
+    let told = struck(&Guest { extra: &extra, plan, ..Guest::default() });
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "index 83, src/lib.rs:71, in plan"));
+    let far = struck(&Guest { plan: "(i32.load (i32.const -8))", ..Guest::default() });
+    assert_eq!(far.what, "memory out of bounds (in plan), in plan");
+    // Lists that lie outside its memory are its fault as well.
+    let outside = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)";
+    let outside = struck(&Guest { plan: outside, ..Guest::default() });
+    assert_eq!(outside.fault, Fault::Trap);
+}
+
+#[test]
+fn deep_recursion_ends_in_a_trap() {
+    let extra = "(func $deep (param i32) (result i32) (i32.add (call $deep (local.get 0)) (i32.const 1)))";
+    let told = struck(&Guest { extra, plan: "(call $deep (i32.const 0))", ..Guest::default() });
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "stack overflow (in deep), in plan"));
+}
+
+#[test]
+fn a_greedy_guest_is_told_no_and_may_cope() {
+    let greedy = "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable)) (i32.const 512)";
+    let told = struck(&Guest { plan: greedy, ..Guest::default() });
+    assert_eq!(
+        (told.fault, told.what.as_str()),
+        (Fault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
+    );
+    let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
+    assert_eq!(plan(&mut start(&Guest { plan: copes, ..Guest::default() }), 3).0, Ok(Decision::Default));
+    let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
+    let told = component(&Guest::default()).instance(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!(
+        (told.fault, told.what.as_str()),
+        (Fault::Memory, "memory limit 64 KiB in its start: asked for 512 KiB")
+    );
+}
+
+#[test]
+fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
+    let guest = component(&Guest { plan: "(unreachable)", ..Guest::default() });
+    let mut first = guest.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert!(plan(&mut first, 1).0.is_err());
+    let told = first.observe(&Events::default()).unwrap_err();
+    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "it had fallen before, in observe"));
+    let mut next = guest.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!(next.observe(&Events::default()), Ok(()));
+}
+
+// === the same with every run ===
+
+#[test]
+fn instructions_are_counted_and_repeat() {
+    let bytes = Guest::default().component();
+    let component = Component::new(&SIMULATION, "x.wasm", &bytes, Grants::default(), None).unwrap();
+    let counts = || {
+        let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+        [0, 1, 64, 64].map(|len| {
+            plan(&mut guest, len).0.unwrap();
+            guest.fuel()
+        })
+    };
+    let [none, one, many, again] = counts();
+    assert_eq!(counts(), [none, one, many, again]);
+    assert!(none > 0 && none < one && one < many && many == again, "{:?}", counts());
+    let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() }.component();
+    let component = Component::new(&SIMULATION, "x.wasm", &endless, Grants::default(), None).unwrap();
+    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!(plan(&mut guest, 1).0.unwrap_err().fault, Fault::Time);
+}
+
+// === what is not let in ===
+
+fn refused(bytes: &[u8]) -> Refused {
+    Component::new(&SERVING, "x.wasm", bytes, Grants::default(), None).unwrap_err()
+}
+
+#[test]
+fn what_is_no_component_is_told_so() {
+    let good = Guest::default().component();
+    assert_eq!(refused(b"").to_string(), "x.wasm is no WebAssembly");
+    assert_eq!(refused(b"\x7fELF\x02\x01\x01\0").to_string(), "x.wasm is no WebAssembly");
+    let core = wat::parse_str("(module)").unwrap();
+    assert_eq!(
+        refused(&core).to_string(),
+        "x.wasm is a core module, not a component. `sequor plugin build` makes components, and so does `wasm-tools component new`"
+    );
+    for cut in [9, good.len() / 2, good.len() - 1] {
+        let told = refused(&good[..cut]);
+        assert!(matches!(told, Refused::Damaged { .. }), "{told}");
+    }
+    assert!(refused(&good[..good.len() / 2]).to_string().starts_with("x.wasm is no valid component, or cut short: "));
+}
+
+#[test]
+fn another_world_and_another_contract_are_told_apart() {
+    let empty = wat::parse_str("(component)").unwrap();
+    assert_eq!(
+        refused(&empty).to_string(),
+        "x.wasm exports nothing; a scheduler exports sequor:plugin/scheduler@0.1.0"
+    );
+    let other = wat::parse_str("(component (instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i)))")
+        .unwrap();
+    assert_eq!(
+        refused(&other).to_string(),
+        "x.wasm exports wasi:http/incoming-handler@0.2.0; a scheduler exports sequor:plugin/scheduler@0.1.0"
+    );
+    let newer =
+        wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.2.0\" (instance $i)))").unwrap();
+    let told = "x.wasm is built for sequor:plugin@0.2.0; this server offers 0.1.0. Rebuild with sdk 0.1, or upgrade the server.";
+    assert_eq!(refused(&newer).to_string(), told);
+    let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.2.0\"\n";
+    assert_eq!(refused(&Guest { manifest: Some(manifest), ..Guest::default() }.component()).to_string(), told);
+    let less =
+        wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i)))").unwrap();
+    assert_eq!(
+        refused(&less).to_string(),
+        "x.wasm: sequor:plugin/scheduler@0.1.0 lacks configure, plan, admit, observe, save, restore"
+    );
+}
+
+#[test]
+fn types_that_are_not_the_contract_s_are_told() {
+    let wit = "package sequor:plugin@0.1.0;
+        interface scheduler { configure: func(); plan: func(); admit: func(); observe: func(); save: func(); restore: func(); }
+        world w { export scheduler; }";
+    let mut resolve = wit_parser::Resolve::default();
+    let package = resolve.push_str("t.wit", wit).unwrap();
+    let world = resolve.select_world(&[package], None).unwrap();
+    let functions: String = ["configure", "plan", "admit", "observe", "save", "restore"]
+        .map(|f| format!("(func (export \"sequor:plugin/scheduler@0.1.0#{f}\"))"))
+        .concat();
+    let mut module = wat::parse_str(format!("(module {functions})")).unwrap();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
+    let encoder = wit_component::ComponentEncoder::default();
+    let component = encoder.module(&module).unwrap().encode().unwrap();
+    let told = refused(&component).to_string();
+    assert!(told.starts_with("x.wasm does not fit the contract 0.1.0: configure: "), "{told}");
+}
+
+/// Two interfaces of WASI as far as the tests ask for them, and a world that imports what is given.
+fn wasi(imports: &str) -> String {
+    format!(
+        "package test:t;
+        world w {{ {imports} export sequor:plugin/scheduler@0.1.0; }}
+        package wasi:clocks@0.2.9 {{
+            interface monotonic-clock {{ now: func() -> u64; subscribe: func(); }}
+            interface wall-clock {{ record datetime {{ seconds: u64, nanoseconds: u32 }} now: func() -> datetime; }}
+        }}
+        package wasi:random@0.2.9 {{ interface random {{ get-random-u64: func() -> u64; }} }}
+        package wasi:sockets@0.2.9 {{ interface tcp {{ connect: func(); }} }}"
+    )
+}
+
+const NOW: &str = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"now\" (func $now (result i64)))";
+
+#[test]
+fn imports_beyond_the_world_are_named_all_together() {
+    let wit = wasi("import wasi:sockets/tcp@0.2.9; import wasi:clocks/monotonic-clock@0.2.9;");
+    let extra = format!("{NOW} (import \"wasi:sockets/tcp@0.2.9\" \"connect\" (func $connect))");
+    let told = refused(&Guest { extra: &extra, ..Guest::default() }.component_of(&wit, "w")).to_string();
+    let begin = "x.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
+                 Clocks can be granted (grants = [\"clock\"]); sockets never. `now-us` of a round may be what you need.";
+    let same = told.replace(
+        "wasi:clocks/monotonic-clock@0.2.9 and wasi:sockets/tcp@0.2.9",
+        "wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9",
+    );
+    assert!(same.starts_with(begin), "{told}");
+}
+
+/// Its code is no good, which only a compiler can tell: what may be refused without one is.
+#[test]
+fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
+    let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
+    let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
+    assert!(matches!(told, Refused::Imports(_)), "{told}");
+    let told = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
+    assert!(matches!(told, Refused::World { .. }), "{told}");
+    let told = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
+    assert!(matches!(told, Refused::Damaged { .. }), "{told}");
+}
+
+#[test]
+fn what_is_granted_is_given_and_no_more() {
+    let clock = Grants { clock: true, ..Grants::default() };
+    let take = |wit: &str, extra: &str, plan: &str, grants| {
+        let bytes = Guest { extra, plan, ..Guest::default() }.component_of(&wasi(wit), "w");
+        Component::new(&SERVING, "x.wasm", &bytes, grants, None)
+    };
+    // It falls if its clock stands at zero.
+    let plan_now = "(if (i64.eqz (call $now)) (then unreachable)) (i32.const 512)";
+    let wit = "import wasi:clocks/monotonic-clock@0.2.9;";
+    let given = take(wit, NOW, plan_now, clock).unwrap();
+    assert!(given.imports().contains(&"wasi:clocks/monotonic-clock@0.2.9".to_owned()));
+    let mut guest = given.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
+    let waits = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"subscribe\" (func $subscribe))";
+    assert_eq!(
+        take(wit, waits, "(i32.const 512)", clock).unwrap_err().to_string(),
+        "x.wasm asks for wasi:clocks/monotonic-clock@0.2.9#subscribe; world scheduler 0.1.0 does not give it. Waiting never."
+    );
+    let random = "(import \"wasi:random/random@0.2.9\" \"get-random-u64\" (func $random (result i64)))";
+    let told = take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", clock).unwrap_err().to_string();
+    assert!(told.contains("Random numbers can be granted (grants = [\"random\"])"), "{told}");
+    assert!(
+        take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", Grants { random: true, ..clock }).is_ok()
+    );
+}
+
+#[test]
+fn ids_of_sequences_are_given_to_whom_they_are_granted() {
+    let extra = "(import \"sequor:plugin/identity@0.1.0\" \"sequence-text\" (func $text (param i64 i32)))";
+    // The answer lies at 1100: whether there is one, where, how long. It falls if it is not 7 bytes long.
+    let plan_text = "(call $text (i64.const 9) (i32.const 1100))
+        (if (i32.ne (i32.load (i32.const 1108)) (i32.const 7)) (then unreachable)) (i32.const 512)";
+    let bytes = Guest { extra, plan: plan_text, ..Guest::default() }.component();
+    assert!(refused(&bytes).to_string().contains("Ids of sequences can be granted (grants = [\"sequence-text\"])"));
+    let grants = Grants { sequence_text: true, ..Grants::default() };
+    let component = Component::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
+    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
+}

@@ -1,0 +1,127 @@
+//! Versions of a plug-in: how one takes the place of another, wherever it is attached, or nowhere; and where it is named, the files say so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::binding::SchedulerBinding;
+use super::guest::Source;
+use super::registry::{Registry, Version, short};
+use super::report::{By, PluginError, State, Summary};
+use super::startup::{Parked, Successor, Unfit};
+
+impl Registry {
+    /// Takes a component in. The same once more changes nothing.
+    pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let version = self.make(name, component)?;
+        let wanted = version.source.sha256().to_owned();
+        let known = self.take_in(name, version, self.print(name), by);
+        if known.sha256() != wanted {
+            let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
+            return Err(PluginError::Conflict(what));
+        }
+        self.show(name)
+    }
+
+    /// Puts a new version in the place of the current one, wherever that is attached, or nowhere.
+    pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        self.replace_if(name, component, by, Parked::Decides, |_| Ok(()))
+    }
+
+    /// The same, of a version that nothing is against. By whoever holds what is held by who changes something.
+    pub(super) fn replace_if(
+        &self,
+        name: &str,
+        component: Vec<u8>,
+        by: By<'_>,
+        parked: Parked,
+        fits: impl FnOnce(&Version) -> Result<(), PluginError>,
+    ) -> Result<Summary, PluginError> {
+        let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
+        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
+        if old.sha256() == new.source.sha256() {
+            self.edit(name, |plugin| plugin.awaits = None);
+            return self.show(name);
+        }
+        fits(&new).inspect_err(|_| metrics.replaced(false))?;
+        self.put("replace", name, &new, by, parked)?;
+        self.show(name)
+    }
+
+    pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        let _changing = self.0.changing.lock();
+        let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
+        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
+        self.put("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
+        self.show(name)
+    }
+
+    /// Lets a version decide everywhere, and has the files say so that name the plug-in; the current one goes on everywhere if anything fails.
+    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>, parked: Parked) -> Result<(), PluginError> {
+        let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.metrics)))?;
+        let (before, after) = (old.source.sha256(), new.source.sha256());
+        let bindings = self.of(name);
+        let goes_on = if !bindings.is_empty() && bindings.iter().all(|at| at.state() == State::Parked) {
+            format!("{} stays parked", short(before))
+        } else {
+            format!("{} goes on serving", short(before))
+        };
+        let unfit = |(at, unfit): (Arc<SchedulerBinding>, Unfit)| {
+            let failed = format!("{name} ({}) failed its dry run on {} ({unfit})", short(after), at.model());
+            PluginError::Invalid(format!("not replaced: {failed}. {goes_on}."))
+        };
+        let unsaid = |why| {
+            let alone = "To let another decide until the server ends and no longer, attach it without --save first";
+            PluginError::Denied(format!("not replaced: {why}. {goes_on}. {alone}"))
+        };
+        let ready = open_all(&bindings, &new.source, parked).map_err(unfit).and_then(|ready| {
+            let is_named = bindings.iter().any(|at| at.from_file.load(Ordering::Acquire));
+            let named = if is_named { self.set_down(name, &old, new).map_err(unsaid)? } else { Vec::new() };
+            Ok((ready, named))
+        });
+        metrics.replaced(ready.is_ok());
+        let (ready, named) = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
+        // From here on nothing can fail.
+        ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
+        self.edit(name, |plugin| {
+            plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
+            plugin.awaits = None;
+        });
+        self.catch_up(name, &bindings, &new.source);
+        self.audit(what, name, "", by, before, after);
+        named.iter().for_each(|model| self.audit("save", name, model, by, before, after));
+        Ok(())
+    }
+
+    /// A load that came while the versions changed may have begun with the one before: it looked for the current one too early, and was seen too
+    /// late. Who comes from now on finds the new one.
+    fn catch_up(&self, name: &str, seen: &[Arc<SchedulerBinding>], new: &Arc<dyn Source>) {
+        let came = self.of(name).into_iter().filter(|at| !seen.iter().any(|seen| Arc::ptr_eq(at, seen)));
+        for at in came {
+            if let Err(unfit) = at.keep_to(new) {
+                tracing::error!(plugin = name, model = at.model(), "the version before goes on: {unfit}");
+            }
+        }
+    }
+}
+
+type Opened = (Arc<SchedulerBinding>, Option<Successor>);
+
+/// An instance of this version for each, tried, or the first that has none. Nothing has changed yet.
+fn open_all(
+    at: &[Arc<SchedulerBinding>],
+    new: &Arc<dyn Source>,
+    parked: Parked,
+) -> Result<Vec<Opened>, (Arc<SchedulerBinding>, Unfit)> {
+    let mut opened = Vec::new();
+    for at in at {
+        match at.dry_run(new.as_ref()).and_then(|()| at.ready_for(new, parked)) {
+            Ok(instance) => opened.push((Arc::clone(at), instance)),
+            // Its load was unloaded meanwhile.
+            Err(Unfit::Gone) => {}
+            Err(unfit) => return Err((Arc::clone(at), unfit)),
+        }
+    }
+    Ok(opened)
+}

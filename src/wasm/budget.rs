@@ -1,0 +1,210 @@
+//! What a call may use: time of its thread, or instructions; and memory, over the instance's whole life.
+
+use std::time::Duration;
+
+use nix::time::ClockId;
+use wasmtime::{ResourceLimiter, Trap, UpdateDeadline};
+
+use super::call_clock::CallClock;
+use super::limits::{AT_START, room};
+use super::urgency;
+
+/// Instructions that a nanosecond of a call's limit stands for where instructions are counted: about what the guests of `plugins/` run.
+pub(crate) const FUEL_A_NANO: u64 = 8;
+/// Entries of a table, at most. Languages with a run time of their own need some thousands.
+const TABLE: usize = 100_000;
+
+/// The CPU time of a call. A guest that waits for a processor is not a hung one, so that the clock is that of the calling thread; and since
+/// asking the system for it takes longer than a small plan, it is first asked at the first tick, by whoever ticks. A call is stopped between its limit
+/// and two ticks beyond where it runs in the guest's own loops and functions, which look at the epoch; the host looks where the guest calls it, and
+/// once more when the call has returned.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    limit: Duration,
+    /// What the thread's clock showed at the first tick of this call, once somebody has looked.
+    since: Option<Duration>,
+    clock: CallClock,
+}
+
+impl Timer {
+    pub(crate) fn new(clock: CallClock) -> Timer {
+        Timer { clock, ..Timer::default() }
+    }
+
+    pub(crate) fn start(&mut self, limit: Duration) {
+        (self.limit, self.since) = (limit, None);
+        self.clock.begin();
+    }
+
+    /// The call has returned. An error: it took longer than it may.
+    pub(crate) fn end(&mut self) -> wasmtime::Result<()> {
+        let over = self.is_over();
+        self.clock.end();
+        in_time(!over)
+    }
+
+    /// Where the guest does not look at the epoch. An error: the call has taken longer than it may. Before the first tick no clock is asked.
+    pub(crate) fn look(&mut self) -> wasmtime::Result<()> {
+        in_time(!self.is_over())
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.has_ticked() && matches!(self.tick_at(own_time()), UpdateDeadline::Interrupt)
+    }
+
+    fn has_ticked(&self) -> bool {
+        self.since.or_else(|| self.clock.at_first_tick()).is_some()
+    }
+
+    pub(crate) fn tick(&mut self) -> UpdateDeadline {
+        // The first tick may meet any call, however short.
+        if self.since.is_some() {
+            urgency::takes_long();
+        }
+        self.tick_at(own_time())
+    }
+
+    fn tick_at(&mut self, now: Duration) -> UpdateDeadline {
+        let since = *self.since.get_or_insert_with(|| self.clock.at_first_tick().unwrap_or(now));
+        if now.saturating_sub(since) < self.limit { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt }
+    }
+}
+
+fn in_time(is: bool) -> wasmtime::Result<()> {
+    if is { Ok(()) } else { Err(Trap::Interrupt.into()) }
+}
+
+/// CPU time of this thread.
+fn own_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
+}
+
+/// What an instance may hold.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// What somebody said.
+    given: Option<u64>,
+    /// Bytes its memories were made with, while it started.
+    at_start: u64,
+    starting: bool,
+    /// Bytes of its linear memories.
+    pub(crate) used: u64,
+    /// Bytes it would have had, had it been given what it asked for last.
+    pub(crate) refused: Option<u64>,
+}
+
+impl Memory {
+    /// Of an instance that is about to start.
+    pub(crate) fn new(given: Option<u64>) -> Memory {
+        Memory { given, at_start: 0, starting: true, used: 0, refused: None }
+    }
+
+    /// What memories it has from here on, it has made.
+    pub(crate) fn started(&mut self) {
+        self.starting = false;
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.given.unwrap_or(self.at_start + room(self.at_start))
+    }
+}
+
+impl ResourceLimiter for Memory {
+    /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_fault`]).
+    fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
+        // Beyond its own maximum it fails whatever is said here, and nothing is to be counted.
+        if most.is_some_and(|most| desired > most) {
+            return Ok(true);
+        }
+        let wanted = self.used.saturating_sub(current as u64).saturating_add(desired as u64);
+        if self.starting && current == 0 {
+            self.at_start = self.at_start.saturating_add(desired as u64).min(AT_START);
+        }
+        let granted = wanted <= self.limit();
+        if granted {
+            self.used = wanted;
+        } else {
+            self.refused = Some(wanted);
+        }
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE)
+    }
+
+    fn instances(&self) -> usize {
+        64
+    }
+
+    fn tables(&self) -> usize {
+        32
+    }
+
+    fn memories(&self) -> usize {
+        8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_from_the_first_tick_and_only_the_thread_s_own() {
+        let ms = Duration::from_millis;
+        let mut timer = Timer::default();
+        timer.start(ms(2));
+        let went_on: Vec<bool> = [500, 500, 501, 501, 502]
+            .into_iter()
+            .map(|now| matches!(timer.tick_at(ms(now)), UpdateDeadline::Continue(1)))
+            .collect();
+        assert_eq!(went_on, [true, true, true, true, false]);
+        timer.start(ms(2));
+        assert!(matches!(timer.tick_at(ms(9000)), UpdateDeadline::Continue(1)), "a new call, a new limit");
+    }
+
+    /// A thread of its own: what is tested stays with it.
+    #[test]
+    fn a_call_that_a_tick_meets_by_chance_is_none_that_takes_long() {
+        let test = || {
+            let mut timer = Timer::default();
+            for _ in 0..3 {
+                timer.start(Duration::from_secs(60));
+                timer.tick();
+                assert!(timer.look().is_ok(), "it calls the host");
+                assert!(!urgency::is_long());
+            }
+            timer.tick();
+            assert!(urgency::is_long(), "more than from one tick to the next");
+        };
+        std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn memories_count_together() {
+        let mut memory = Memory::new(Some(100));
+        assert!(memory.memory_growing(0, 60, None).unwrap());
+        assert!(memory.memory_growing(0, 30, None).unwrap());
+        assert!(!memory.memory_growing(60, 80, None).unwrap());
+        assert_eq!((memory.used, memory.refused), (90, Some(110)));
+        assert!(memory.memory_growing(60, 70, None).unwrap());
+        assert_eq!(memory.used, 100);
+        assert!(memory.memory_growing(70, 90, Some(80)).unwrap());
+        assert_eq!((memory.used, memory.refused), (100, Some(110)), "it fails of its own maximum");
+    }
+
+    #[test]
+    fn without_a_limit_it_may_gather_so_much_beyond_what_it_starts_with() {
+        const MIB: usize = 1 << 20;
+        let mut memory = Memory::new(None);
+        assert!(memory.memory_growing(0, MIB / 2, None).unwrap() && memory.memory_growing(0, MIB / 2, None).unwrap());
+        assert_eq!(memory.limit(), 17 << 20);
+        memory.started();
+        assert!(memory.memory_growing(MIB / 2, 33 * MIB / 2, None).unwrap(), "one that it started with, and 16");
+        assert!(!memory.memory_growing(0, MIB, None).unwrap(), "another memory is none that it started with");
+        let mut greedy = Memory::new(None);
+        assert!(!greedy.memory_growing(0, 200 * MIB, None).unwrap());
+        assert_eq!((greedy.refused, greedy.limit()), (Some(200 << 20), (64 + 128) << 20));
+    }
+}

@@ -1,0 +1,291 @@
+//! Compiled code kept on disk, so that a plug-in that was compiled once is there in no time: a file a component and engine, named by the
+//! SHA-256 of the component (but for its plugin.toml, which is no code) and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
+//! is ours, nobody else can write it, and it holds what we wrote. Whatever is wrong with one, the component is compiled again.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+use wasmtime::component::Component;
+
+use super::background::give_way;
+use super::engine::Engine;
+
+/// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
+pub const COMPILED: &str = "compiled";
+/// The first bytes of a file; behind them the SHA-256 of its name and of the rest.
+const MAGIC: &[u8; 16] = b"sequor-cwasm-02\n";
+const HEAD: usize = MAGIC.len() + 32;
+/// Files that are kept, and bytes of them; those used longest ago go first. A component that carries an interpreter is 50 MB of code.
+const KEPT: usize = 64;
+const KEPT_BYTES: u64 = 2 << 30;
+
+/// A folder of compiled code.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// In this folder, which is made if it is not there.
+    pub fn new(folder: &Path) -> io::Result<Cache> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Cache { folder: folder.to_owned() })
+    }
+
+    /// The code of this component for this engine: what was kept, else compiled now and kept. That it could not be kept is logged.
+    pub(crate) fn get_or_compile(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
+        let path = self.path(engine, sha256);
+        if let Some(kept) = self.get(engine, &path) {
+            return Ok(kept);
+        }
+        let compiled = Component::new(engine.wasmtime(), bytes)?;
+        let code = compiled.serialize()?;
+        if let Err(e) = self.keep(&path, &code) {
+            tracing::warn!("compiled code of a plug-in is not kept: {}: {e}", path.display());
+            return Ok(compiled);
+        }
+        // What was compiled lies in memory, all of it; what is kept does not.
+        drop(code);
+        Ok(self.get(engine, &path).unwrap_or(compiled))
+    }
+
+    fn path(&self, engine: &Engine, sha256: &str) -> PathBuf {
+        self.folder.join(format!("{sha256}-{:016x}.cwasm", engine.fingerprint()))
+    }
+
+    fn get(&self, engine: &Engine, path: &Path) -> Option<Component> {
+        let code = match self.read(path) {
+            Ok(code) => code,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            Err(e) => {
+                tracing::warn!("compiled code of a plug-in is not used: {}: {e}", path.display());
+                return None;
+            }
+        };
+        give_way();
+        let made = match &code {
+            // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, nobody
+            // else can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
+            // so that nobody can change them any more. That they are for this very compiler and processor wasmtime checks itself.
+            Code::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
+            // SAFETY: the same, of the bytes themselves.
+            Code::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
+        };
+        match made {
+            Ok(component) => Some(component),
+            Err(e) => {
+                tracing::warn!("compiled code of a plug-in is not used: {}: {e:#}", path.display());
+                None
+            }
+        }
+    }
+
+    /// The code of a file, if it can be believed.
+    fn read(&self, path: &Path) -> io::Result<Code> {
+        check_ours(&std::fs::metadata(&self.folder)?)?;
+        // A link could lead to a file that we wrote for something else.
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        check_ours(&file.metadata()?)?;
+        let (mut head, mut code, mut chunk) = ([0; HEAD], self.apart(), vec![0; 1 << 16]);
+        file.read_exact(&mut head).map_err(|_| told("it is cut short"))?;
+        let mut seal = begun_seal(path);
+        loop {
+            let n = file.read(&mut chunk)?;
+            let Some(some) = chunk.get(..n).filter(|some| !some.is_empty()) else { break };
+            seal.update(some);
+            code.add(some)?;
+            give_way();
+        }
+        if head.strip_prefix(MAGIC) != Some(seal.finalize().as_slice()) {
+            return Err(told("its contents are not what was written"));
+        }
+        // Used now: it is not the first to go. Where that cannot be written down, it may go.
+        let _ = file.set_modified(SystemTime::now());
+        Ok(code)
+    }
+
+    /// A place for code: a file that has no name and goes with whoever maps it, so that only what is used of the code takes memory; or memory, where
+    /// there can be none.
+    fn apart(&self) -> Code {
+        let made = || {
+            let file = tempfile::tempfile_in(&self.folder).ok()?;
+            let at = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            at.exists().then_some(Code::Apart(file, at))
+        };
+        made().unwrap_or(Code::Memory(Vec::new()))
+    }
+
+    fn keep(&self, path: &Path, code: &[u8]) -> io::Result<()> {
+        check_ours(&std::fs::metadata(&self.folder)?)?;
+        let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(&self.folder)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&begun_seal(path).chain_update(code).finalize())?;
+        file.write_all(code)?;
+        file.persist(path).map_err(|e| e.error)?;
+        self.tidy()
+    }
+
+    /// Removes what was used longest ago, beyond what is kept.
+    fn tidy(&self) -> io::Result<()> {
+        let of = |path: PathBuf| {
+            let data = std::fs::symlink_metadata(&path).ok()?;
+            Some((data.modified().ok()?, data.len(), path))
+        };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = std::fs::read_dir(&self.folder)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|e| e == "cwasm"))
+            .filter_map(of)
+            .collect();
+        files.sort_unstable_by(|a, b| b.cmp(a));
+        let mut bytes = 0;
+        for (n, (_, size, path)) in files.into_iter().enumerate() {
+            bytes += size;
+            if n >= KEPT || bytes > KEPT_BYTES {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Code that was read.
+#[derive(Debug)]
+enum Code {
+    /// In a file, and where that can be opened.
+    Apart(File, PathBuf),
+    Memory(Vec<u8>),
+}
+
+impl Code {
+    fn add(&mut self, some: &[u8]) -> io::Result<()> {
+        match self {
+            Code::Apart(file, _) => file.write_all(some),
+            Code::Memory(code) => {
+                code.extend_from_slice(some);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What makes a file ours under this name: the code of one component is none of another's.
+fn begun_seal(path: &Path) -> Sha256 {
+    Sha256::new_with_prefix(path.file_name().unwrap_or_default().as_encoded_bytes())
+}
+
+/// A folder or file of this user that nobody else can write.
+fn check_ours(of: &std::fs::Metadata) -> io::Result<()> {
+    if of.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(told("it belongs to another user"));
+    }
+    if of.mode() & 0o022 != 0 {
+        return Err(told("others can write it"));
+    }
+    Ok(())
+}
+
+fn told(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::wasm::engine::{Mode, SERVING};
+
+    const COMPONENT: &str =
+        "(component (core module $m (func (export \"f\") (result i32) i32.const 7)) (core instance (instantiate $m)))";
+
+    /// A folder with the code of one component, and what was compiled.
+    fn kept() -> (tempfile::TempDir, Cache, PathBuf, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&folder.path().join("code")).unwrap();
+        let bytes = wat::parse_str(COMPONENT).unwrap();
+        cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
+        let path = cache.path(&SERVING, "5ha");
+        (folder, cache, path, bytes)
+    }
+
+    fn told(cache: &Cache, path: &Path) -> String {
+        cache.read(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_was_compiled_once_is_there() {
+        let (_folder, cache, path, _) = kept();
+        assert!(cache.get(&SERVING, &path).is_some());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        // Nothing else is needed for it: these bytes would not compile.
+        assert!(cache.get_or_compile(&SERVING, "5ha", b"").is_ok());
+        assert!(cache.get_or_compile(&SERVING, "other", b"").is_err());
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_believed_and_made_again() {
+        let (_folder, cache, path, bytes) = kept();
+        let good = std::fs::read(&path).unwrap();
+        for place in [0, 20, HEAD + 100, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[place] ^= 1;
+            std::fs::write(&path, &bad).unwrap();
+            assert_eq!(told(&cache, &path), "its contents are not what was written");
+        }
+        std::fs::write(&path, &good[..30]).unwrap();
+        assert_eq!(told(&cache, &path), "it is cut short");
+        cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap().len(), good.len());
+        // Code of another engine, or of another component, under this name.
+        let simulation = Engine::new(Mode::Simulation).unwrap();
+        cache.get_or_compile(&simulation, "5ha", &bytes).unwrap();
+        let other = cache.path(&simulation, "5ha");
+        assert_ne!(other, path);
+        std::fs::copy(&other, &path).unwrap();
+        assert_eq!(told(&cache, &path), "its contents are not what was written");
+        // Were its sum right, wasmtime would not take it.
+        cache.keep(&path, std::fs::read(&other).unwrap().split_off(HEAD).as_slice()).unwrap();
+        assert!(cache.read(&path).is_ok() && cache.get(&SERVING, &path).is_none());
+        cache.get_or_compile(&SERVING, "5ha", &bytes).unwrap();
+        assert!(cache.get(&SERVING, &path).is_some());
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let (folder, cache, path, _) = kept();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
+        assert_eq!(told(&cache, &path), "others can write it");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&cache.folder, Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(told(&cache, &path), "others can write it");
+        std::fs::set_permissions(&cache.folder, Permissions::from_mode(0o700)).unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        assert!(cache.read(&path).is_err());
+        assert!(cache.get(&SERVING, &path).is_none());
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let (_folder, cache, path, _) = kept();
+        for n in 0..KEPT + 3 {
+            let file = std::fs::File::create(cache.folder.join(format!("{n}.cwasm"))).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(n as u64)).unwrap();
+        }
+        cache.tidy().unwrap();
+        let left: Vec<_> = std::fs::read_dir(&cache.folder).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(left.len(), KEPT);
+        assert!(
+            left.contains(&path)
+                && !left.contains(&cache.folder.join("3.cwasm"))
+                && left.contains(&cache.folder.join("4.cwasm"))
+        );
+    }
+}

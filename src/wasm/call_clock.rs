@@ -1,0 +1,130 @@
+//! What the epoch's clock sees of a call that is under way: at its first tick in the call it notes where the CPU clock of the call's thread
+//! stands. Neither the guest nor the thread has a part in that: a call that never looks at the epoch is seen as well, and one that is over before
+//! a tick asks no clock. Whether a call took too long is not decided here ([`super::budget`]).
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use nix::time::ClockId;
+use parking_lot::Mutex;
+
+/// The CPU clock of a thread, as Linux numbers it: `CPUCLOCK_SCHED` of one thread.
+const OF_A_THREAD: i32 = 0b110;
+
+thread_local! {
+    /// The CPU clock of this thread, by which other threads know it.
+    static OWN: i32 = !nix::unistd::gettid().as_raw() << 3 | OF_A_THREAD;
+}
+
+/// Whoever may be called.
+#[derive(Debug, Default)]
+pub(crate) struct CallClocks(Mutex<Vec<Weak<Seen>>>);
+
+/// One of them: an instance, which is called by one thread at a time.
+#[derive(Debug, Default)]
+pub(crate) struct CallClock(Arc<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Odd while a call is under way, and another number for each.
+    call: AtomicU64,
+    /// The CPU clock of its thread.
+    clock: AtomicI32,
+    /// Where that stood, in nanoseconds, when a tick met the call `met` first. Only ticks write these two.
+    nanos: AtomicU64,
+    met: AtomicU64,
+}
+
+impl CallClocks {
+    pub(crate) fn add(&self) -> CallClock {
+        let clock = CallClock::default();
+        let mut all = self.0.lock();
+        // Where instructions are counted nothing ticks, and nobody else forgets those that are gone.
+        all.retain(|seen| seen.strong_count() > 0);
+        all.push(Arc::downgrade(&clock.0));
+        clock
+    }
+
+    pub(crate) fn tick(&self) {
+        self.0.lock().retain(|seen| seen.upgrade().map(|seen| seen.tick()).is_some());
+    }
+}
+
+impl Seen {
+    fn tick(&self) {
+        let call = self.call.load(Ordering::Acquire);
+        if call.is_multiple_of(2) || self.met.load(Ordering::Relaxed) == call {
+            return;
+        }
+        // Should the call be over by now, this is of no call: nobody asks what was noted of one that is over.
+        if let Ok(now) = ClockId::from_raw(self.clock.load(Ordering::Relaxed)).now() {
+            let nanos = u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX);
+            self.nanos.store(nanos, Ordering::Relaxed);
+            self.met.store(call, Ordering::Release);
+        }
+    }
+}
+
+impl CallClock {
+    /// This thread begins a call.
+    pub(crate) fn begin(&self) {
+        let call = self.0.call.load(Ordering::Relaxed);
+        self.0.clock.store(OWN.with(|own| *own), Ordering::Relaxed);
+        self.0.call.store(call + 1 + call % 2, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self) {
+        let call = self.0.call.load(Ordering::Relaxed);
+        self.0.call.store(call + call % 2, Ordering::Release);
+    }
+
+    /// Where the CPU clock of this call's thread stood at the first tick; `None`: there was none yet.
+    pub(crate) fn at_first_tick(&self) -> Option<Duration> {
+        let call = self.0.call.load(Ordering::Relaxed);
+        let met = call % 2 == 1 && self.0.met.load(Ordering::Acquire) == call;
+        met.then(|| Duration::from_nanos(self.0.nanos.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_time() -> Duration {
+        ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap().into()
+    }
+
+    #[test]
+    fn the_first_tick_in_a_call_notes_the_clock_of_its_thread() {
+        let clocks = CallClocks::default();
+        let clock = clocks.add();
+        clocks.tick();
+        assert_eq!(clock.at_first_tick(), None, "no call is under way");
+        for _ in 0..2 {
+            clock.begin();
+            assert_eq!(clock.at_first_tick(), None, "a new call");
+            let before = own_time();
+            std::thread::scope(|scope| scope.spawn(|| clocks.tick()).join()).unwrap();
+            let noted = clock.at_first_tick().unwrap();
+            assert!(before <= noted && noted <= own_time(), "{before:?} {noted:?}");
+            clocks.tick();
+            assert_eq!(clock.at_first_tick(), Some(noted), "the first");
+            clock.end();
+            assert_eq!(clock.at_first_tick(), None);
+        }
+    }
+
+    #[test]
+    fn whoever_is_gone_is_forgotten() {
+        let clocks = CallClocks::default();
+        let (stays, goes) = (clocks.add(), clocks.add());
+        drop(goes);
+        clocks.tick();
+        assert_eq!(clocks.0.lock().len(), 1);
+        drop((stays, clocks.add()));
+        let last = clocks.add();
+        assert_eq!(clocks.0.lock().len(), 1, "without a tick as well");
+        drop(last);
+    }
+}

@@ -1,0 +1,102 @@
+//! The bytes of a component while its version is known: somebody may want them for the next start. They lie in a file without a name, which nobody
+//! else can open and which goes with the version, however the server ends; in memory only where there is no folder for that.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+#[derive(Debug)]
+pub(crate) struct Stored {
+    place: Place,
+    sha256: [u8; 32],
+}
+
+#[derive(Debug)]
+enum Place {
+    File(File, usize),
+    Memory(Vec<u8>),
+}
+
+impl Stored {
+    /// Lays the bytes down in `folder`, which is made if it is not there. One that cannot be used is logged.
+    pub(crate) fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
+        let sha256 = Sha256::digest(&component).into();
+        let place = match folder.map(|folder| laid_down(&component, folder).map_err(|e| (folder, e))) {
+            Some(Ok(file)) => Place::File(file, component.len()),
+            Some(Err((folder, e))) => {
+                tracing::warn!("{}: a component stays in memory: {e}", folder.display());
+                Place::Memory(component)
+            }
+            None => Place::Memory(component),
+        };
+        Stored { place, sha256 }
+    }
+
+    /// The bytes, if they are what was laid down.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        let bytes = match &self.place {
+            Place::Memory(bytes) => bytes.clone(),
+            Place::File(file, len) => {
+                let mut bytes = vec![0; *len];
+                file.read_exact_at(&mut bytes, 0)?;
+                bytes
+            }
+        };
+        if self.is(&bytes) {
+            return Ok(bytes);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the component is not what was handed over"))
+    }
+
+    /// Whether these are the bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        Sha256::digest(bytes).as_slice() == self.sha256
+    }
+}
+
+fn laid_down(component: &[u8], folder: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::tempfile_in(folder)?;
+    file.write_all(component)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_laid_down_is_there_and_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("made");
+        let stored = Stored::new(b"component".to_vec(), Some(&inner));
+        assert!(matches!(stored.place, Place::File(..)));
+        assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0);
+        assert_eq!((stored.read().unwrap(), stored.read().unwrap()), (b"component".to_vec(), b"component".to_vec()));
+        assert!(stored.is(b"component") && !stored.is(b"components"));
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_given_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let stored = Stored::new(b"component".to_vec(), Some(folder.path()));
+        let Place::File(file, _) = &stored.place else { panic!("{stored:?}") };
+        file.write_all_at(b"C", 0).unwrap();
+        assert_eq!(stored.read().unwrap_err().to_string(), "the component is not what was handed over");
+        file.set_len(3).unwrap();
+        assert!(stored.read().is_err());
+    }
+
+    #[test]
+    fn without_a_folder_it_stays_in_memory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for folder in [None, Some(file.path())] {
+            let stored = Stored::new(b"component".to_vec(), folder);
+            assert!(matches!(stored.place, Place::Memory(_)));
+            assert_eq!(stored.read().unwrap(), b"component");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The last lines that a plug-in wrote, or that were written of it; they go to the server's log as well.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::line_budget::LineBudget;
+
+const MOST: usize = 1000;
+
+/// Counters a plug-in may have, and bytes of a name of one.
+pub(crate) const COUNTERS: usize = 32;
+const COUNTER: usize = 63;
+
+/// The contract's levels, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    pub fn of(number: u32) -> Level {
+        match number {
+            0 => Level::Error,
+            1 => Level::Warn,
+            2 => Level::Info,
+            _ => Level::Debug,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+/// A line a guest or the host wrote about a plug-in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Counts all lines of this plug-in; ask for those after it.
+    pub serial: u64,
+    #[serde(with = "crate::wasm::rfc3339")]
+    pub at: SystemTime,
+    /// error, warn, info, debug.
+    pub level: String,
+    pub message: String,
+}
+
+#[derive(Debug)]
+pub struct Journal {
+    plugin: String,
+    lines: Mutex<Lines>,
+    /// What its guests may write.
+    line_budget: Arc<LineBudget>,
+    /// The plug-in's own counters.
+    counters: Mutex<BTreeMap<String, f64>>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    kept: VecDeque<LogLine>,
+    written: u64,
+}
+
+impl Journal {
+    pub fn new(plugin: &str) -> Journal {
+        let (lines, line_budget, counters) = Default::default();
+        Journal { plugin: plugin.to_owned(), lines, line_budget, counters }
+    }
+
+    pub(crate) fn line_budget(&self) -> &Arc<LineBudget> {
+        &self.line_budget
+    }
+
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    pub fn write(&self, level: Level, message: &str) {
+        let plugin = self.plugin.as_str();
+        match level {
+            Level::Error => tracing::error!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Warn => tracing::warn!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Info => tracing::info!(target: "sequor::plugin", plugin, "{message}"),
+            Level::Debug => tracing::debug!(target: "sequor::plugin", plugin, "{message}"),
+        }
+        let mut lines = self.lines.lock();
+        lines.written += 1;
+        if lines.kept.len() >= MOST {
+            lines.kept.pop_front();
+        }
+        let (serial, level) = (lines.written, level.name().to_owned());
+        lines.kept.push_back(LogLine { serial, at: SystemTime::now(), level, message: message.to_owned() });
+    }
+
+    /// Adds to a counter of the plug-in's own, and says whether it did: what breaks the contract's rules counts nothing.
+    pub fn count(&self, name: &str, value: f64) -> bool {
+        let mut counters = self.counters.lock();
+        let room = counters.len() < COUNTERS || counters.contains_key(name);
+        let counts = is_counter(name) && room && value.is_finite() && value >= 0.0;
+        if counts {
+            *counters.entry(name.to_owned()).or_default() += value;
+        }
+        counts
+    }
+
+    pub fn counters(&self) -> BTreeMap<String, f64> {
+        self.counters.lock().clone()
+    }
+
+    /// The lines after this one, oldest first.
+    pub fn after(&self, serial: u64) -> Vec<LogLine> {
+        self.lines.lock().kept.iter().filter(|line| line.serial > serial).cloned().collect()
+    }
+}
+
+/// `[a-z][a-z0-9_]{0,62}`
+pub(crate) fn is_counter(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.len() <= COUNTER && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_have_names_and_a_limit() {
+        let journal = Journal::new("p");
+        for (name, value) in
+            [("a_1", 2.0), ("a_1", 0.5), ("A", 1.0), ("", 1.0), ("1a", 1.0), ("b", -1.0), ("c", f64::NAN)]
+        {
+            journal.count(name, value);
+        }
+        assert_eq!(journal.counters(), [("a_1".to_owned(), 2.5)].into());
+        let counted = (0..40).filter(|n| journal.count(&format!("n{n}"), 1.0)).count();
+        assert_eq!(counted, COUNTERS - 1);
+        assert_eq!(journal.counters().len(), COUNTERS);
+    }
+
+    #[test]
+    fn the_last_thousand_lines_are_kept_and_numbered() {
+        let journal = Journal::new("p");
+        (0..MOST + 5).for_each(|n| journal.write(Level::of(2), &n.to_string()));
+        let lines = journal.after(0);
+        assert_eq!((lines.len(), lines[0].serial, lines[0].message.as_str()), (MOST, 6, "5"));
+        assert_eq!(journal.after(MOST as u64 + 4)[0].level, "info");
+    }
+}

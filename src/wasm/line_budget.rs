@@ -1,0 +1,59 @@
+//! How many lines a plug-in may write in a second: all its instances together, those that serve now and those that take their places.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Lines of a second, at most.
+pub(crate) const LINES: u32 = 100;
+
+#[derive(Debug, Default)]
+pub struct LineBudget(Mutex<Second>);
+
+#[derive(Debug, Default)]
+struct Second {
+    /// When it began.
+    since: Option<Duration>,
+    lines: u32,
+    dropped: u64,
+}
+
+/// What becomes of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It is written, after it is said that so many were dropped.
+    Written(u64),
+    Dropped,
+}
+
+impl LineBudget {
+    /// Of a line that is written now, by a clock that is everybody's. Where that was put back, a second begins.
+    pub(crate) fn take(&self, now: Duration) -> Line {
+        let mut second = self.0.lock();
+        let goes_on = second.since.and_then(|since| now.checked_sub(since)).is_some_and(|gone| gone.as_secs() < 1);
+        let mut dropped = 0;
+        if !goes_on {
+            dropped = second.dropped;
+            *second = Second { since: Some(now), ..Second::default() };
+        }
+        if second.lines == LINES {
+            second.dropped += 1;
+            return Line::Dropped;
+        }
+        second.lines += 1;
+        Line::Written(dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_lines() {
+        let (budget, at) = (LineBudget::default(), Duration::from_secs);
+        let written = |now| (0..250).filter(|_| budget.take(now) != Line::Dropped).count();
+        assert_eq!((written(at(5)), written(at(5)), budget.take(at(6))), (100, 0, Line::Written(400)));
+        assert_eq!((budget.take(at(3)), written(at(3)), written(at(4))), (Line::Written(0), 99, 100), "put back");
+    }
+}

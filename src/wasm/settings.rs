@@ -1,0 +1,130 @@
+//! The settings a plug-in has, as its plugin.toml tells them, and what an operator gives held against that before the guest sees it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::config::fault::did_you_mean;
+
+/// One setting: `[config.burst]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Setting {
+    #[serde(rename = "type")]
+    pub(crate) kind: Kind,
+    pub(crate) default: Option<Value>,
+    /// What it is for, in its author's words.
+    #[serde(default)]
+    #[allow(dead_code, reason = "for whoever reads the file")]
+    pub(crate) about: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Integer,
+    Number,
+    #[serde(alias = "text")]
+    String,
+    Boolean,
+    List,
+    Table,
+}
+
+/// All settings. None at all: the plug-in takes what it is given.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Settings(pub(crate) BTreeMap<String, Setting>);
+
+impl Kind {
+    pub(crate) fn holds(self, value: &Value) -> bool {
+        match self {
+            Kind::Integer => value.is_i64() || value.is_u64(),
+            Kind::Number => value.is_number(),
+            Kind::String => value.is_string(),
+            Kind::Boolean => value.is_boolean(),
+            Kind::List => value.is_array(),
+            Kind::Table => value.is_object(),
+        }
+    }
+
+    pub(crate) fn article(self) -> &'static str {
+        match self {
+            Kind::Integer => "an integer",
+            Kind::Number => "a number",
+            Kind::String => "a string",
+            Kind::Boolean => "true or false",
+            Kind::List => "a list",
+            Kind::Table => "a table",
+        }
+    }
+}
+
+impl Settings {
+    /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
+    pub(crate) fn settle(&self, given: &str) -> Result<String, String> {
+        let text = if given.trim().is_empty() { "{}" } else { given };
+        let mut table: Map<String, Value> =
+            serde_json::from_str(text).map_err(|e| format!("config is not a table in JSON: {e}"))?;
+        if self.0.is_empty() {
+            return Ok(Value::Object(table).to_string());
+        }
+        for (name, value) in &table {
+            let Some(setting) = self.0.get(name) else {
+                let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+                let near = did_you_mean(name, names.iter().copied());
+                let all = if near.is_empty() { format!(" (there are {})", names.join(", ")) } else { near };
+                return Err(format!("config.{name}: there is no such setting{all}"));
+            };
+            if !setting.kind.holds(value) {
+                return Err(format!("config.{name} must be {}, not {value}", setting.kind.article()));
+            }
+        }
+        for (name, setting) in &self.0 {
+            if let (Some(default), false) = (&setting.default, table.contains_key(name)) {
+                table.insert(name.clone(), default.clone());
+            }
+        }
+        Ok(Value::Object(table).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        toml::from_str(
+            "[name]\ntype = \"text\"\n[burst]\ntype = \"integer\"\ndefault = 4\n[weights]\ntype = \"table\"\n[share]\ntype = \"number\"\ndefault = 0.5\nabout = \"of it\"\n",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn defaults_fill_what_is_not_given() {
+        let settle = |given| settings().settle(given).unwrap();
+        assert_eq!(settle(""), "{\"burst\":4,\"share\":0.5}");
+        assert_eq!(
+            settle("{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"),
+            "{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_in_a_sentence() {
+        let refused = |given| settings().settle(given).unwrap_err();
+        assert_eq!(refused("{\"burst\":4.5}"), "config.burst must be an integer, not 4.5");
+        assert_eq!(refused("{\"weights\":[]}"), "config.weights must be a table, not []");
+        assert_eq!(refused("{\"brust\":4}"), "config.brust: there is no such setting; did you mean \"burst\"?");
+        let told = "config.nothing: there is no such setting (there are burst, name, share, weights)";
+        assert_eq!(refused("{\"nothing\":4}"), told);
+        assert!(refused("[]").starts_with("config is not a table in JSON: "));
+    }
+
+    #[test]
+    fn who_names_no_settings_takes_what_it_is_given() {
+        assert_eq!(Settings::default().settle("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
+        assert_eq!(Settings::default().settle("  "), Ok("{}".to_owned()));
+    }
+}

@@ -1,0 +1,140 @@
+//! The epoch's clock: a thread that ticks once a millisecond while guests run and sleeps while none does. It tells nobody how much time has
+//! passed, only that it is time to look ([`super::budget`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// From one tick to the next.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+/// Ticks without a call until it sleeps: waking it costs a caller more than letting it run on for a moment.
+const QUIET: u32 = 16;
+
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Thread,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    entered: AtomicU64,
+    left: AtomicU64,
+    asleep: AtomicBool,
+    over: AtomicBool,
+}
+
+/// A call that is under way; the clock ticks until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Call<'a>(&'a Shared);
+
+impl Ticker {
+    pub(crate) fn start(tick: impl Fn() + Send + 'static) -> std::io::Result<Ticker> {
+        let shared = Arc::new(Shared::default());
+        let run = {
+            let shared = Arc::clone(&shared);
+            move || shared.run(tick)
+        };
+        let thread = thread::Builder::new().name("sequor-epoch".to_owned()).spawn(run)?.thread().clone();
+        Ok(Ticker { shared, thread })
+    }
+
+    pub(crate) fn enter(&self) -> Call<'_> {
+        // Either this sees that the thread has gone to sleep, or the thread sees this call before it does: both sides write first.
+        self.shared.entered.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
+        Call(&self.shared)
+    }
+
+    fn wake(&self) {
+        if self.shared.asleep.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.left.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn run(&self, tick: impl Fn()) {
+        let (mut seen, mut quiet) = (0, 0);
+        while !self.over.load(Ordering::SeqCst) {
+            thread::sleep(TICK);
+            tick();
+            let entered = self.entered.load(Ordering::SeqCst);
+            let still = entered == seen && entered == self.left.load(Ordering::SeqCst);
+            (seen, quiet) = (entered, if still { quiet + 1 } else { 0 });
+            if quiet >= QUIET {
+                self.sleep(seen);
+                quiet = 0;
+            }
+        }
+    }
+
+    fn sleep(&self, seen: u64) {
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.entered.load(Ordering::SeqCst) != seen {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        while self.asleep.load(Ordering::SeqCst) && !self.over.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticker() -> (Ticker, Arc<AtomicU64>) {
+        let ticks = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&ticks);
+        let tick = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        (Ticker::start(tick).unwrap(), ticks)
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        while !what() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn it_ticks_while_a_call_is_under_way_and_sleeps_afterwards() {
+        let (ticker, ticks) = ticker();
+        until(|| ticker.shared.asleep.load(Ordering::SeqCst));
+        let before = ticks.load(Ordering::SeqCst);
+        for _ in 0..3 {
+            let call = ticker.enter();
+            until(|| ticks.load(Ordering::SeqCst) >= before + 2 * u64::from(QUIET));
+            assert!(!ticker.shared.asleep.load(Ordering::SeqCst), "a call is under way");
+            drop(call);
+            until(|| ticker.shared.asleep.load(Ordering::SeqCst));
+        }
+    }
+
+    #[test]
+    fn its_thread_ends_with_it() {
+        let (ticker, _) = ticker();
+        let shared = Arc::clone(&ticker.shared);
+        until(|| shared.asleep.load(Ordering::SeqCst));
+        drop(ticker);
+        until(|| Arc::strong_count(&shared) == 1);
+    }
+}
