@@ -20,6 +20,7 @@ use super::clock::Clock;
 use super::inline;
 use super::intake;
 use super::job::{Job, Reply};
+use super::load_key::{LoadKey, LoadKeys};
 use super::loaded::Loaded;
 use super::record;
 use super::request::InferRequest;
@@ -33,6 +34,7 @@ use super::wakeups::WakeBatch;
 pub(super) struct Model {
     pub(super) name: String,
     pub(super) table: Mutex<Table>,
+    load_keys: LoadKeys,
     /// The loads that are there, newest last. Read without the lock.
     loads: ArcSwap<Vec<Arc<Loaded>>>,
     clock: Clock,
@@ -60,6 +62,7 @@ impl Model {
             name,
             recorder,
             table: Mutex::default(),
+            load_keys: LoadKeys::default(),
             loads: ArcSwap::default(),
             clock,
             timer,
@@ -82,12 +85,17 @@ impl Model {
     pub(super) fn load_for(&self, version: Option<u64>) -> Option<Arc<Loaded>> {
         let loads = self.loads();
         let fits = loads.iter().filter(|l| version.is_none_or(|v| v == l.version));
-        // A retired one serves the sequences that live on it, and tells others what became of it.
-        fits.max_by_key(|l| (!l.is_retired(), l.version, l.key)).cloned()
+        // A retired one serves the sequences that live on it, and tells others what became of it. Of equals the last, which is the newest, wins.
+        fits.max_by_key(|l| (!l.is_retired(), l.version)).cloned()
     }
 
     pub(super) fn usage(&self, load: Load) -> Usage {
         self.table.lock().core.usage(load)
+    }
+
+    /// Reserves the key of a load that is about to be made. Dropping the key makes its place free again.
+    pub(super) fn reserve_load(&self) -> LoadKey {
+        self.load_keys.reserve()
     }
 
     /// Takes a load into service.

@@ -22,6 +22,7 @@ use crate::telemetry::{InlineGate, ModelMetrics};
 use crate::tensor::rows;
 
 use super::handle::Handle;
+use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::work::{RunSize, RunTimes};
 use super::{Metadata, TensorMetadata};
@@ -29,6 +30,8 @@ use super::{Metadata, TensorMetadata};
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) key: Load,
+    #[allow(dead_code, reason = "only its drop matters")]
+    reserved: LoadKey,
     pub(super) version: u64,
     pub(super) settings: Arc<ModelSettings>,
     pub(super) wiring: Wiring,
@@ -67,7 +70,7 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn new(
-        key: Load,
+        reserved: LoadKey,
         version: u64,
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
@@ -85,7 +88,8 @@ impl Loaded {
         let metadata = Arc::new(metadata(&settings, version));
         let instances = usize::from(settings.instances.max(1));
         Ok(Loaded {
-            key,
+            key: reserved.load(),
+            reserved,
             version,
             wiring,
             states,

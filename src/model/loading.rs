@@ -20,6 +20,7 @@ use crate::error::LoadError;
 use super::driver::Model;
 use super::fingerprint::Fingerprint;
 use super::instance::Identity;
+use super::load_key::LoadKey;
 use super::loaded::{Loaded, strategy_name};
 use super::placement::Placement;
 use super::repository::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
@@ -136,7 +137,8 @@ impl Repository {
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
         let (kept, fresh): (Vec<u64>, Vec<u64>) = versions.iter().partition(|v| serves(**v) && same(**v));
-        let prepared = fresh.into_iter().map(|v| self.prepare(&draft, v, &auto)).collect::<Result<Vec<_>, _>>()?;
+        let prepared =
+            fresh.into_iter().map(|v| self.prepare(&model, &draft, v, &auto)).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Brought { model, prepared, kept, versions }))
     }
 
@@ -150,15 +152,16 @@ impl Repository {
 
     // === one version ===
 
-    fn prepare(&self, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
+    fn prepare(&self, model: &Model, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
         let placements = self.placements(&draft.file(version), &draft.processors())?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
-        self.equip(version, settings, placements, auto.clone()).map_err(|e| vec![e])
+        self.equip(model.reserve_load(), version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 
     fn equip(
         &self,
+        key: LoadKey,
         version: u64,
         settings: ModelSettings,
         placements: Vec<Placement>,
@@ -170,17 +173,10 @@ impl Repository {
         let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
         let shown = (hold, candidates, texts, shared.options.depth);
-        let load = Arc::new(Loaded::new(self.next_load(), version, settings, metrics, shown, auto)?);
+        let load = Arc::new(Loaded::new(key, version, settings, metrics, shown, auto)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })
-    }
-
-    /// Numbers are used once, for the core keeps what it knows of a load by it.
-    fn next_load(&self) -> Load {
-        let mut next = self.0.next_load.lock();
-        *next = next.wrapping_add(1);
-        Load(*next)
     }
 
     // === into service ===

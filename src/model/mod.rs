@@ -38,6 +38,7 @@ mod intake;
 mod interleavings;
 mod job;
 mod lifecycle;
+mod load_key;
 mod loaded;
 mod loading;
 mod mailbox;

@@ -89,7 +89,6 @@ pub(super) struct Shared {
     /// Threads of instances, to be waited for at the end.
     pub(super) threads: Mutex<Vec<sync::JoinHandle<()>>>,
     pub(super) gpus: Mutex<placement::InUse>,
-    pub(super) next_load: Mutex<u16>,
     pub(super) recorder: OnceLock<Recorder>,
     /// Names of the headers that features come from.
     pub(super) headers: ArcSwap<Vec<String>>,
@@ -208,7 +207,6 @@ impl Repository {
             models: RwLock::default(),
             threads: Mutex::default(),
             gpus: Mutex::default(),
-            next_load: Mutex::new(0),
             loading: AtomicU32::new(0),
             recorder: OnceLock::new(),
             headers: ArcSwap::default(),

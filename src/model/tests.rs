@@ -155,3 +155,36 @@ fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
     fixture.sum(2, 1, |s| s.end = true);
     assert_eq!(fixture.repository.state_bytes(), (0, 8));
 }
+
+/// The table of a model's loads holds its own loads alone, so the cost of a submit does not grow with the models or with the reloads.
+#[test]
+fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
+    let fixture = Fixture::empty(u64::MAX);
+    let capacity = |name: &str| {
+        let models = fixture.repository.0.models.read();
+        models[name].model.as_ref().unwrap().table.lock().core.load_capacity()
+    };
+    let names: Vec<String> = (0..100).map(|n| format!("m{n}")).collect();
+    for name in &names {
+        let folder = fixture.folder.path().join(name);
+        fs_err::create_dir_all(folder.join("1")).unwrap();
+        fs_err::copy(fixture.model().join("config.pbtxt"), folder.join("config.pbtxt")).unwrap();
+        fs_err::copy(fixture.model().join("1/model.onnx"), folder.join("1/model.onnx")).unwrap();
+        fixture.repository.load(&folder);
+    }
+    assert!(names.iter().all(|name| capacity(name) == 1));
+
+    let mut served = Vec::new();
+    for reload in 0..100 {
+        fs_err::write(fixture.model().join("1/model.onnx"), format!("accumulate INT32{}", "\n".repeat(reload)))
+            .unwrap();
+        load(&fixture.repository, &fixture.model());
+        served.push(fixture.sum(u64::try_from(reload).unwrap() + 1, 3, |s| (s.start, s.end) = (true, true)));
+        // The old load goes with its thread.
+        let only = || fixture.repository.0.models.read()["sum"].model.as_ref().unwrap().loads().len() == 1;
+        while !only() {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!((served, capacity("sum")), (vec![3; 100], 2));
+}

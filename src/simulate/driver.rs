@@ -27,7 +27,7 @@ pub struct Setup<'a> {
     pub seed: u64,
 }
 
-const LOAD: Load = Load(0);
+const LOAD: Load = Load::FIRST;
 /// The stream of chance that costs draw from; flows count theirs from 1.
 const COSTS: u64 = u64::MAX;
 

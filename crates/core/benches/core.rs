@@ -98,7 +98,7 @@ struct Rig {
 impl Rig {
     fn new(live: u32, instances: u16) -> Rig {
         let mut rig = Rig { core: Core::new(), now: 0, out: Vec::new() };
-        rig.apply(Event::Loaded(Load(0), spec(live.div_ceil(u32::from(instances)), instances)));
+        rig.apply(Event::Loaded(Load::FIRST, spec(live.div_ceil(u32::from(instances)), instances)));
         for n in 0..live {
             rig.apply(submit(n % 4096, id(n), true));
             if n % 4096 == 4095 || n + 1 == live {
@@ -117,7 +117,7 @@ impl Rig {
     fn next(&mut self, n: u16) -> Next {
         self.now += 100;
         self.out.clear();
-        self.core.next(Time(self.now), Instance { load: Load(0), n }, &mut self.out)
+        self.core.next(Time(self.now), Instance { load: Load::FIRST, n }, &mut self.out)
     }
 
     /// Runs one batch of an instance; its rows.
@@ -150,6 +150,21 @@ fn alone(live: u32, steps: u32) -> f64 {
     let before = worked(began);
     for n in 0..steps {
         rig.apply(submit(n % BATCH, id(n.wrapping_mul(7919) % live), false));
+        if n % BATCH == BATCH - 1 {
+            while rig.turn(0) > 0 {}
+        }
+    }
+    (worked(began) - before) / f64::from(steps)
+}
+
+/// Nanoseconds a request to one model, while a process serves so many: the others' loads must not show.
+fn of_models(models: usize, steps: u32) -> f64 {
+    let mut all: Vec<Rig> = (0..models).map(|_| Rig::new(64, 1)).collect();
+    let Some(rig) = all.last_mut() else { return f64::NAN };
+    let began = Instant::now();
+    let before = worked(began);
+    for n in 0..steps {
+        rig.apply(submit(n % BATCH, id(n.wrapping_mul(7919) % 64), false));
         if n % BATCH == BATCH - 1 {
             while rig.turn(0) > 0 {}
         }
@@ -274,6 +289,12 @@ fn main() {
             core / map
         );
     }
+    let (one, many) = best(|| of_models(1, 400_000), || of_models(500, 400_000));
+    println!(
+        "{:<44} {many:>7.0} ns {one:>7.0} ns {:>7.2}x   <= 1.2",
+        "a request, one of 500 models, beside 1",
+        many / one
+    );
     let (one, sixteen) = best(|| together(1, 160_000), || together(16, 160_000));
     println!(
         "{:<44} {sixteen:>7.0} ns {one:>7.0} ns {:>6.0} %   >= 70 kept",

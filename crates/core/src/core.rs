@@ -7,6 +7,7 @@ use crate::event::{Effect, Event, Refusal};
 use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
+use crate::loads::Loads;
 use crate::request::Requests;
 use crate::sequence::{Sequence, Stage};
 use crate::slab::Slab;
@@ -25,7 +26,7 @@ pub struct Core {
     pub(crate) ids: HashMap<Id, Seq>,
     pub(crate) reqs: Requests,
     pub(crate) req_links: Links,
-    pub(crate) loads: Vec<Option<LoadState>>,
+    pub(crate) loads: Loads,
     pub(crate) batches: Slab<BatchId, InFlight>,
     pub(crate) rounds: Slab<RoundId, Instance>,
     pub(crate) tombstones: Tombstones,
@@ -93,6 +94,11 @@ impl Core {
         self.timers.next()
     }
 
+    /// Length of the table of loads: the most loads of this model name that were there at once. Every submit walks it.
+    pub fn load_capacity(&self) -> usize {
+        self.loads.capacity()
+    }
+
     /// Deadlines armed, those that were overtaken included: no more ticks than this come for nothing.
     pub fn armed(&self) -> usize {
         self.timers.len()
@@ -150,7 +156,7 @@ impl Core {
     // === inside ===
 
     pub(crate) fn load(&self, key: Load) -> Option<&LoadState> {
-        self.loads.get(usize::from(key.0))?.as_ref()
+        self.loads.get(key)
     }
 
     pub(crate) fn load_mut(&mut self, key: Load) -> Option<&mut LoadState> {
@@ -163,19 +169,12 @@ impl Core {
 
     fn loaded(&mut self, key: Load, spec: LoadSpec) {
         self.births += 1;
-        let state = LoadState::new(key, self.births, spec);
-        let ix = usize::from(key.0);
-        if self.loads.len() <= ix {
-            self.loads.resize_with(ix + 1, || None);
-        }
-        if let Some(place) = self.loads.get_mut(ix) {
-            *place = Some(state);
-        }
+        self.loads.insert(LoadState::new(key, self.births, spec));
     }
 
     /// The load that takes new sequences of this version, or of the server's choice: the newest of the highest version.
     pub(crate) fn target(&self, version: Option<u64>) -> Option<Load> {
-        let open = self.loads.iter().flatten().filter(|l| l.retired.is_none());
+        let open = self.loads.iter().filter(|l| l.retired.is_none());
         let fits = open.filter(|l| version.is_none_or(|v| l.spec.version == v));
         fits.max_by_key(|l| (l.spec.version, l.born)).map(|l| l.key)
     }
@@ -199,6 +198,6 @@ impl Core {
     }
 }
 
-pub(crate) fn load_in(loads: &mut [Option<LoadState>], key: Load) -> Option<&mut LoadState> {
-    loads.get_mut(usize::from(key.0))?.as_mut()
+pub(crate) fn load_in(loads: &mut Loads, key: Load) -> Option<&mut LoadState> {
+    loads.get_mut(key)
 }

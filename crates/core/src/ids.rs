@@ -51,6 +51,8 @@ keys! {
     BatchId,
     /// A question to an external policy.
     RoundId,
+    /// One loaded incarnation of one version of a model, in the driver's table of loads.
+    Load,
 }
 
 impl Seq {
@@ -66,9 +68,10 @@ impl Seq {
     }
 }
 
-/// One loaded incarnation of one version of a model. A driver never uses a number twice for a model name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Load(pub u16);
+impl Load {
+    /// The first key that a table of loads gives out.
+    pub const FIRST: Load = Load::new(0, NonZeroU32::MIN);
+}
 
 /// One instance (an executing thread) of a load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

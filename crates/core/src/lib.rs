@@ -25,6 +25,7 @@ pub mod ids;
 mod leave;
 mod list;
 mod load;
+mod loads;
 mod observe;
 pub mod observed;
 mod plan;

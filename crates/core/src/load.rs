@@ -288,7 +288,7 @@ mod tests {
             external: None,
             hold: None,
         };
-        LoadState::new(Load(0), 0, spec)
+        LoadState::new(Load::FIRST, 0, spec)
     }
 
     #[test]

@@ -259,10 +259,8 @@ impl Core {
         }
         if over {
             instance.gone = true;
-            if state.instances.iter().all(|i| i.gone)
-                && let Some(place) = self.loads.get_mut(usize::from(who.load.0))
-            {
-                *place = None;
+            if state.instances.iter().all(|i| i.gone) {
+                self.loads.remove(who.load);
             }
             return Next::Gone;
         }

@@ -52,13 +52,13 @@ pub(crate) enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     entries: Vec<Option<Request>>,
-    /// How many of each load are here.
+    /// How many of each load are here. A load's key is used again only once none is.
     open: Vec<u32>,
 }
 
 impl Requests {
     pub(crate) fn insert(&mut self, request: Request) {
-        let (ix, load) = (request.key.ix as usize, usize::from(request.load.0));
+        let (ix, load) = (request.key.ix as usize, request.load.ix as usize);
         if self.entries.len() <= ix {
             self.entries.resize_with(ix + 1, || None);
         }
@@ -87,7 +87,7 @@ impl Requests {
     #[inline(always)]
     pub(crate) fn remove(&mut self, key: Req) -> Option<Request> {
         let request = self.entries.get_mut(key.ix as usize)?.take_if(|r| r.key == key)?;
-        if let Some(open) = self.open.get_mut(usize::from(request.load.0)) {
+        if let Some(open) = self.open.get_mut(request.load.ix as usize) {
             *open = open.saturating_sub(1);
         }
         Some(request)
@@ -95,6 +95,6 @@ impl Requests {
 
     /// How many requests of this load are not through.
     pub(crate) fn open(&self, load: Load) -> u32 {
-        self.open.get(usize::from(load.0)).copied().unwrap_or(0)
+        self.open.get(load.ix as usize).copied().unwrap_or(0)
     }
 }

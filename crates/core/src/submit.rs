@@ -89,8 +89,8 @@ impl Core {
 
     /// Why no load takes this request.
     fn no_target(&self, now: Time, submit: &Submit) -> Refusal {
-        let mut same = self.loads.iter().flatten().filter(|l| submit.version.is_none_or(|v| v == l.spec.version));
-        match same.next() {
+        let same = self.loads.iter().filter(|l| submit.version.is_none_or(|v| v == l.spec.version));
+        match same.min_by_key(|l| l.born) {
             None => Refusal::NoVersion,
             Some(load) if !load.spec.is_stateful() => Refusal::Stopping,
             Some(load) => match named(submit) {

@@ -125,10 +125,10 @@ fn a_reload_takes_new_starts_and_live_sequences_finish_where_they_began() {
     let mut rig = Rig::new(spec(oldest(2), 2));
     rig.submit(1, true, false);
     rig.drain();
-    rig.apply(Event::Loaded(Load(1), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
-    rig.apply(Event::Retire { load: Load(0), until: Time(10_000 * MS) });
+    rig.apply(Event::Loaded(Load::new(1, NonZeroU32::MIN), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+    rig.apply(Event::Retire { load: Load::FIRST, until: Time(10_000 * MS) });
     rig.submit(2, true, false);
-    assert_eq!(rig.core.usage(Load(1)).live, 1);
+    assert_eq!(rig.core.usage(Load::new(1, NonZeroU32::MIN)).live, 1);
     let stays = rig.submit(1, false, true);
     assert_eq!(rig.drain(), [1]);
     assert_eq!(rig.answers[&stays], Ok(()));
@@ -221,7 +221,7 @@ fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
     round.picks.fire = vec![0, 3];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
-    assert!(out.contains(&Effect::Note(Note::Fault(Load(0), Fault::Index))), "{out:?}");
+    assert!(out.contains(&Effect::Note(Note::Fault(Load::FIRST, Fault::Index))), "{out:?}");
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 
@@ -236,7 +236,7 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
     round.picks.fire = vec![0, 1];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
-    assert_eq!(out, [Effect::Note(Note::Stale(Load(0), 1))]);
+    assert_eq!(out, [Effect::Note(Note::Stale(Load::FIRST, 1))]);
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 

@@ -128,7 +128,7 @@ mod tests {
     /// Three candidates, of which index 97 was fired.
     fn recorded() -> RoundFile {
         let see = Columns { len: 3, max_batch: 2, ..Columns::default() };
-        let asked = Asked::Plan(Instance { load: Load(0), n: 0 });
+        let asked = Asked::Plan(Instance { load: Load::FIRST, n: 0 });
         let mut round = Round::again(asked, see, Hooks::default(), [(1, 0), (1, 0), (1, 0)]);
         round.picks = Picks { fire: vec![97, 0], ..Picks::default() };
         let manifest = Manifest {

@@ -86,7 +86,7 @@ fn round(component: &Component) -> Round {
         ..Columns::default()
     };
     let standing: Vec<(u32, u64)> = see.shape.iter().map(|shape| (1, *shape)).collect();
-    Round::again(Asked::Plan(sequor_core::Instance { load: Load(0), n: 0 }), see, Hooks::default(), standing)
+    Round::again(Asked::Plan(sequor_core::Instance { load: Load::FIRST, n: 0 }), see, Hooks::default(), standing)
 }
 
 /// Asks a started guest, and holds what it says against the core's rules.

@@ -19,7 +19,7 @@ use crate::telemetry::Metrics;
 use crate::wasm::journal::Journal;
 use crate::wasm::limits::Limits;
 
-pub(super) const LOAD: Load = Load(0);
+pub(super) const LOAD: Load = Load::FIRST;
 pub(super) use crate::scheduling::stand_in::MS;
 
 #[derive(Debug, Default)]

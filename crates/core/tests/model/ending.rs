@@ -56,11 +56,11 @@ impl World {
         }
         hold!(self.witness.sequences() == 0, "started and ended in pairs", "{} never ended", self.witness.sequences());
         for load in 0..self.refer.loads.len() {
-            let usage = self.core.usage(Load(load as u16));
+            let usage = self.core.usage(self.refer.loads[load].key);
             let none = Usage { slots: usage.slots, ..Usage::default() };
             hold!(usage == none, "nothing is lost at the end", "load {load}: {usage:?}");
             if !self.refer.loads[load].gone {
-                self.apply(Event::Retire { load: Load(load as u16), until: Time::NEVER })?;
+                self.apply(Event::Retire { load: self.refer.loads[load].key, until: Time::NEVER })?;
             }
         }
         while !self.everything_once()? {}

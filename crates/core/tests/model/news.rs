@@ -111,7 +111,7 @@ impl World {
         for load in std::mem::take(&mut self.tells) {
             let (first, news, lost) = self.core.observed(load);
             hold!(news.len() >= 1000, "a policy is told what happened", "{} are not many", news.len());
-            self.told(usize::from(load.0), first, &news, lost)?;
+            self.told(self.refer.ix(load), first, &news, lost)?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl World {
 
     /// Whoever has been told everything knows whom [`Core::live`] names, and with the same key features.
     fn knows_who_lives(&self, load: usize) -> Checked {
-        let live = self.core.live(Load(load as u16), 0, Vec::with_capacity(10_000));
+        let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
         let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         let knows = &self.news[load].knows;
         hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
@@ -168,7 +168,7 @@ impl World {
     fn a_newcomer_looks(&mut self, load: usize) -> Checked {
         let mine = &mut self.news[load];
         if let Some(place) = mine.newcomer.roster.place() {
-            mine.newcomer.roster.add(self.core.live(Load(load as u16), place, Vec::with_capacity(3)));
+            mine.newcomer.roster.add(self.core.live(self.refer.loads[load].key, place, Vec::with_capacity(3)));
             return Ok(());
         }
         if mine.next < mine.newcomer.roster.until() {
@@ -185,9 +185,9 @@ impl World {
         if self.refer.loads[load].gone {
             return Ok(());
         }
-        let live = self.core.live(Load(load as u16), 0, Vec::with_capacity(10_000));
+        let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
         // What nobody was told yet is told to whoever listens now, and is in what lives already.
-        let (first, news, _) = self.core.observed(Load(load as u16));
+        let (first, news, _) = self.core.observed(self.refer.loads[load].key);
         hold!(first + news.len() as u64 == live.next, "nothing is told twice", "{first} + {}", news.len());
         let knows = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         self.news[load] = News { next: live.next, knows, ..News::default() };

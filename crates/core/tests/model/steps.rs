@@ -67,7 +67,7 @@ impl World {
         }
         let hand = *self.rng.pick(&ready);
         // A thread with all it may have in flight waits for it, mostly.
-        let depth = self.specs[usize::from(self.hands[hand].who.load.0)].depth;
+        let depth = self.specs[self.refer.ix(self.hands[hand].who.load)].depth;
         if self.hands[hand].flights.len() >= usize::from(depth) && self.rng.percent(80) {
             return self.some_flight();
         }
@@ -144,7 +144,7 @@ impl World {
         let Asked::Admit { load, room, victims } = &round.asked else {
             return broken("a policy that admits is asked", format!("{:?}", round.asked));
         };
-        let load = usize::from(load.0);
+        let load = self.refer.ix(*load);
         let doubled = self.questions.iter().any(|q| q.load == load && !q.old);
         hold!(!doubled, "one admission question at a time", "load {load}");
         let of = &self.refer.loads[load];
@@ -251,7 +251,7 @@ impl World {
         for question in self.questions.iter_mut().filter(|q| q.load == load) {
             question.old = true;
         }
-        self.apply(Event::Attach(Load(load as u16), hooks))?;
+        self.apply(Event::Attach(self.refer.loads[load].key, hooks))?;
         self.comes_anew(load)
     }
 
@@ -260,7 +260,7 @@ impl World {
         if open >= 4 {
             return self.retires();
         }
-        let key = Load(self.refer.loads.len() as u16);
+        let key = self.keys.insert(());
         let highest = self.specs.iter().map(|s| s.version).max().unwrap_or(1);
         let version = (highest + self.rng.below(3)).saturating_sub(1).max(1);
         let mut spec = workload::load(&mut self.rng, &self.taste, version);
@@ -284,7 +284,7 @@ impl World {
         if open.is_empty() || (open.len() < 2 && self.rng.percent(80)) {
             return self.loads();
         }
-        let load = Load(*self.rng.pick(&open) as u16);
+        let load = self.refer.loads[*self.rng.pick(&open)].key;
         let until = match self.rng.below(6) {
             0 => Time::NEVER,
             1 => self.now,

@@ -44,7 +44,7 @@ impl World {
         let who = self.hands[hand].who;
         self.hands[hand].thread = Thread::Awake;
         let due = self.forced_first(who);
-        let expected = self.refer_call(|refer, now| refer.next(now, usize::from(who.load.0), usize::from(who.n)));
+        let expected = self.refer_call(|refer, now| refer.next(now, refer.ix(who.load), usize::from(who.n)));
         let mut out = Vec::new();
         let next = self.core.next(self.now, who, &mut out);
         self.trace(|| format!("next {who:?} -> {next:?}"));
@@ -67,7 +67,7 @@ impl World {
 
     /// The request that has waited for longest, if a policy could pass it over and may not any more.
     fn forced_first(&self, who: Instance) -> Option<Req> {
-        let load = usize::from(who.load.0);
+        let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
         let free = l.external.is_some_and(|h| h.plan) || matches!(l.spec.strategy, Strategy::Deadline { .. });
         let ready = self.refer.ready(load, usize::from(who.n));
@@ -93,13 +93,16 @@ impl World {
             }
             (Next::Ask(round), RNext::Ask(shown)) => {
                 self.same_view(&round, &shown)?;
-                self.same_news(&round, usize::from(who.load.0))?;
+                self.same_news(&round, self.refer.ix(who.load))?;
                 self.hands[hand].thread = Thread::Pondering;
                 self.hands[hand].round = Some((round, shown));
                 Ok(())
             }
             (Next::Gone, RNext::Gone) => {
                 self.hands[hand].thread = Thread::Gone;
+                if self.refer.loads[self.refer.ix(who.load)].gone {
+                    self.keys.remove(who.load);
+                }
                 Ok(())
             }
             (next, expected) => {
@@ -125,7 +128,7 @@ impl World {
                 None => 0,
             });
         }
-        let spec = self.refer.loads[usize::from(who.load.0)].spec.clone();
+        let spec = self.refer.loads[self.refer.ix(who.load)].spec.clone();
         self.counts.batches += 1;
         self.counts.rows += rows.len() as u64;
         self.witness.batch(batch, &spec, &state)
@@ -148,7 +151,7 @@ impl World {
 
     /// Whoever is still ready has been passed over once more: not too often, if a built-in policy chooses by age.
     fn passed_over(&mut self, who: Instance) -> Checked {
-        let load = usize::from(who.load.0);
+        let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
         let by_age = !l.external.is_some_and(|h| h.plan) && !matches!(l.spec.strategy, Strategy::Deadline { .. });
         let least = match &l.spec.strategy {
@@ -183,7 +186,7 @@ impl World {
     }
 
     pub fn operate(&mut self, who: Instance, ops: &[SlotOp], rows: &[RealRow]) -> Checked {
-        let initial = self.refer.loads[usize::from(who.load.0)].spec.initial_state_shape;
+        let initial = self.refer.loads[self.refer.ix(who.load)].spec.initial_state_shape;
         for op in ops {
             let seq_of = |req: Req| rows.iter().find(|row| row.req == req).and_then(|row| row.seat).map(|(seq, _)| seq);
             self.store.op(who, *op, seq_of, initial)?;
@@ -208,9 +211,9 @@ impl World {
             Asked::Plan(who) => who.load,
             Asked::Admit { load, .. } => *load,
         };
-        let usage = self.refer.usage(usize::from(load.0));
+        let usage = self.refer.usage(self.refer.ix(load));
         let all = if matches!(round.asked, Asked::Plan(_)) { self.ready_of(&round.asked) } else { usage.backlog };
-        let max_batch = self.refer.loads[usize::from(load.0)].spec.max_batch.max(1);
+        let max_batch = self.refer.loads[self.refer.ix(load)].spec.max_batch.max(1);
         let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
         let want = (self.now.0, usage.live, usage.backlog, max_batch, all);
         hold!(got == want, "a policy sees how full it is", "{got:?}, model {want:?}");
@@ -219,7 +222,7 @@ impl World {
 
     fn ready_of(&self, asked: &Asked) -> u32 {
         let Asked::Plan(who) = asked else { return 0 };
-        self.refer.ready(usize::from(who.load.0), usize::from(who.n)).len() as u32
+        self.refer.ready(self.refer.ix(who.load), usize::from(who.n)).len() as u32
     }
 
     /// The policy of this thread has thought.
@@ -227,7 +230,7 @@ impl World {
         let who = self.hands[hand].who;
         let Some((mut round, shown)) = self.hands[hand].round.take() else { return Ok(()) };
         self.hands[hand].thread = Thread::Awake;
-        let max = self.refer.loads[usize::from(who.load.0)].spec.max_batch;
+        let max = self.refer.loads[self.refer.ix(who.load)].spec.max_batch;
         let (len, shapes) = (round.see.len, round.see.shape.clone());
         let said = match self.winding_down {
             true => Ok(Decision::Default),
@@ -235,7 +238,7 @@ impl World {
         };
         let picks = round.picks.clone();
         self.trace(|| format!("{who:?} says {said:?} {picks:?}"));
-        let at = (usize::from(who.load.0), usize::from(who.n));
+        let at = (self.refer.ix(who.load), usize::from(who.n));
         let expected = self.refer_call(|refer, now| refer.answer_plan(now, at, &shown, &picks, said));
         let mut out = Vec::new();
         let next = self.core.answer(self.now, round, Said::Plan(said), &mut out);
@@ -248,7 +251,7 @@ impl World {
         let batch = self.hands[hand].flights.swap_remove(flight);
         let who = batch.instance;
         let mut rows = Vec::new();
-        let initial = self.refer.loads[usize::from(who.load.0)].spec.initial_state_shape;
+        let initial = self.refer.loads[self.refer.ix(who.load)].spec.initial_state_shape;
         for row in batch.real() {
             let done = !self.rng.percent(self.taste.fails) || self.winding_down;
             let shape = if self.rng.percent(10) { self.rng.below(self.taste.shapes) } else { initial };
@@ -276,7 +279,7 @@ impl World {
             if hand.pulls(self.now) {
                 continue;
             }
-            let (load, n) = (usize::from(hand.who.load.0), usize::from(hand.who.n));
+            let (load, n) = (self.refer.ix(hand.who.load), usize::from(hand.who.n));
             let l = &self.refer.loads[load];
             hold!(l.inst[n].ops.is_empty(), "nobody sleeps over work", "{:?} has slots to tidy", hand.who);
             hold!(!self.refer.is_over(load), "nobody sleeps over work", "{:?} could go", hand.who);

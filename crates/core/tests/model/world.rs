@@ -35,6 +35,8 @@ pub struct World {
     pub store: Store,
     pub hands: Vec<Hand>,
     pub specs: Vec<LoadSpec>,
+    /// The keys of the loads that are there; used again once one has gone.
+    pub keys: Slab<Load, ()>,
     pub names: HashMap<Seq, (N, Id, usize)>,
     pub prepares: Vec<(Req, Option<Seq>)>,
     pub posts: Vec<Req>,
@@ -72,6 +74,7 @@ impl World {
             store: Store::default(),
             hands: Vec::new(),
             specs: Vec::new(),
+            keys: Slab::new(),
             names: HashMap::new(),
             prepares: Vec::new(),
             posts: Vec::new(),
@@ -333,7 +336,7 @@ impl World {
             Effect::Note(Note::Started(seq, req)) => Out::Started(n(seq), *req),
             Effect::Note(Note::Slotted(seq, who, slot, waited)) => {
                 let waited = super::refer::ns(*waited);
-                Out::Slotted(n(seq), usize::from(who.load.0), usize::from(who.n), slot.ix, waited)
+                Out::Slotted(n(seq), self.refer.ix(who.load), usize::from(who.n), slot.ix, waited)
             }
             Effect::Note(Note::Ended(seq, why)) => Out::Ended(n(seq), *why),
             Effect::Note(Note::Fault(_, fault)) => Out::Fault(*fault),
@@ -345,7 +348,7 @@ impl World {
 
     fn same_state(&self) -> Checked {
         for load in 0..self.refer.loads.len() {
-            let (got, want) = (self.core.usage(Load(load as u16)), self.refer.usage(load));
+            let (got, want) = (self.core.usage(self.refer.loads[load].key), self.refer.usage(load));
             hold!(got == want, "usage is that of the model", "load {load}: {got:?}, model {want:?}");
         }
         if !self.counts.calls.is_multiple_of(4) {
@@ -367,7 +370,7 @@ impl World {
         let mut due = Vec::new();
         for load in 0..self.refer.loads.len() {
             let l = &self.refer.loads[load];
-            let announced = self.consults.contains(&Load(load as u16));
+            let announced = self.consults.contains(&self.refer.loads[load].key);
             if announced
                 || l.gone
                 || !self.refer.asks_admit(load)

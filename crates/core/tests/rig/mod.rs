@@ -17,6 +17,8 @@ pub const MS: u64 = 1_000_000;
 /// A driver with a clock of its own: submits, pulls, ends batches.
 pub struct Rig {
     pub core: Core,
+    /// The load whose one instance pulls.
+    pub serves: Load,
     pub now: Time,
     pub next_req: u32,
     pub answers: BTreeMap<u32, Result<(), Refusal>>,
@@ -51,13 +53,14 @@ impl Rig {
     pub fn new(spec: LoadSpec) -> Rig {
         let mut rig = Rig {
             core: Core::new(),
+            serves: Load::FIRST,
             now: Time::ZERO,
             next_req: 0,
             answers: BTreeMap::new(),
             ended: Vec::new(),
             seen: Vec::new(),
         };
-        rig.apply(Event::Loaded(Load(0), spec));
+        rig.apply(Event::Loaded(Load::FIRST, spec));
         rig
     }
 
@@ -110,8 +113,12 @@ impl Rig {
     }
 
     pub fn next(&mut self) -> Next {
+        self.next_of(self.serves)
+    }
+
+    pub fn next_of(&mut self, load: Load) -> Next {
         let mut out = Vec::new();
-        let next = self.core.next(self.now, Instance { load: Load(0), n: 0 }, &mut out);
+        let next = self.core.next(self.now, Instance { load, n: 0 }, &mut out);
         self.take(out);
         next
     }
@@ -148,6 +155,6 @@ impl Rig {
     }
 
     pub fn usage(&self) -> Usage {
-        self.core.usage(Load(0))
+        self.core.usage(self.serves)
     }
 }

@@ -108,6 +108,7 @@ pub struct RInst {
 
 #[derive(Debug, Clone)]
 pub struct RLoad {
+    pub key: Load,
     pub born: u64,
     pub spec: LoadSpec,
     pub external: Option<Hooks>,
@@ -180,12 +181,13 @@ impl Refer {
         match event {
             Event::Loaded(load, spec) => self.loaded(*load, spec),
             Event::Retire { load, until } => {
-                if !self.loads[usize::from(load.0)].gone {
-                    self.loads[usize::from(load.0)].retired = Some(until.0);
+                let ix = self.ix(*load);
+                if !self.loads[ix].gone {
+                    self.loads[ix].retired = Some(until.0);
                 }
                 self.expire(now);
             }
-            Event::Attach(load, hooks) => self.attach(now, usize::from(load.0), *hooks),
+            Event::Attach(load, hooks) => self.attach(now, self.ix(*load), *hooks),
             Event::Submit(submit) => self.submit(now, submit),
             Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, Why::Cancelled),
             Event::Prepared(req, result) => self.prepared(now, *req, *result),
@@ -203,7 +205,7 @@ impl Refer {
     }
 
     fn loaded(&mut self, key: Load, spec: &LoadSpec) {
-        assert_eq!(usize::from(key.0), self.loads.len());
+        assert!(self.loads.iter().all(|l| l.key != key));
         self.load_born += 1;
         let inst = RInst {
             slots: vec![None; spec.slots() as usize],
@@ -214,6 +216,7 @@ impl Refer {
             gone: false,
         };
         self.loads.push(RLoad {
+            key,
             born: self.load_born,
             external: spec.external,
             spec: spec.clone(),
@@ -245,6 +248,11 @@ impl Refer {
     }
 
     // === looking ===
+
+    /// The number of a load, counted from 0 in the order of birth.
+    pub fn ix(&self, key: Load) -> usize {
+        self.loads.iter().position(|l| l.key == key).expect("a load")
+    }
 
     pub fn seq(&self, n: N) -> &RSeq {
         self.seqs.iter().find(|s| s.n == n).expect("a live sequence")

@@ -1,0 +1,53 @@
+//! Many loads under one model name, one after the other: nothing of those that have gone is kept, and their keys never fit again.
+
+mod rig;
+
+use rig::{Rig, oldest, spec};
+use sequor_core::*;
+
+const LOADS: u32 = 70_000;
+
+/// Retires a load and lets its one instance go.
+fn retire(rig: &mut Rig, load: Load) {
+    rig.apply(Event::Retire { load, until: rig.now });
+    while !matches!(rig.next_of(load), Next::Gone) {}
+}
+
+#[test]
+fn seventy_thousand_loads_leave_a_table_as_long_as_the_most_at_once() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let mut keys: Slab<Load, ()> = Slab::new();
+    let mut serving = keys.insert(());
+    let first = serving;
+    for n in 1..LOADS {
+        // As at a reload: the new load serves before the old one retires.
+        let next = keys.insert(());
+        rig.apply(Event::Loaded(next, LoadSpec { version: u64::from(n), ..spec(oldest(1), 1) }));
+        retire(&mut rig, serving);
+        keys.remove(serving);
+        serving = next;
+        rig.seen.clear();
+    }
+    assert_eq!(rig.core.load_capacity(), 2);
+
+    rig.serves = serving;
+    rig.apply(Event::Loaded(keys.insert(()), LoadSpec { version: 3, ..spec(oldest(1), 1) }));
+    let (start, end) = (rig.submit(7, true, false), rig.submit(7, false, true));
+    assert_eq!((rig.core.usage(serving).live, rig.core.usage(first)), (1, Usage::default()));
+    assert_eq!(rig.drain(), [1, 1]);
+    assert_eq!((rig.answers[&start], rig.answers[&end]), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_stale_key_finds_nothing_of_the_load_that_has_its_place() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let old = rig.serves;
+    retire(&mut rig, old);
+    rig.serves = Load::new(old.ix, old.generation.checked_add(1).expect("a generation"));
+    rig.apply(Event::Loaded(rig.serves, spec(oldest(1), 1)));
+    rig.submit(1, true, false);
+    rig.apply(Event::Retire { load: old, until: Time::ZERO });
+    rig.apply(Event::Attach(old, Some(Hooks { plan: true, ..Hooks::default() })));
+    assert!(matches!(rig.next_of(old), Next::Gone));
+    assert_eq!((rig.drain(), rig.usage().live), (vec![1], 1));
+}
