@@ -69,8 +69,8 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
     Ok(repository)
 }
 
-/// Triton's test aids, from its own variables of the environment: how many requests, and how many sequences in the backlog, must wait before a
-/// model that schedules `direct` (or batches stateless requests) runs for the first time.
+/// Triton's test aids, from Triton's environment variables: how many requests must wait with a slot, and how many without one, before a model
+/// that schedules `direct` (or batches stateless requests) runs for the first time.
 fn hold(variable: &dyn Fn(&str) -> Option<String>) -> Option<Hold> {
     let number = |name| variable(name)?.parse::<u32>().ok().filter(|n| *n > 0);
     let requests = number("TRITONSERVER_DELAY_SCHEDULER")?;

@@ -2,7 +2,59 @@
 
 use crate::slots::{sum_with_id, with_id};
 use crate::support::watch::Run;
-use crate::support::{Ask, Server};
+use crate::support::{Ask, Server, model};
+
+/// Four slots in `direct`, with Triton's test aids: nothing runs until so many requests wait with a slot, and so many without one.
+fn delayed(requests: u32, backlog: u32) -> Server {
+    model("sum").config(&with_id("direct { }")).onnx("sees_id_uint64").delay(requests, backlog).serve()
+}
+
+/// The ids in the rows of every run; 0 is padding.
+fn rows(server: &Server) -> Vec<Vec<u64>> {
+    server.runs().iter().map(|run| run.fed("CORRID")).collect()
+}
+
+#[test]
+fn the_backlog_delay_counts_the_requests_of_a_second_life_whose_first_still_has_its_slot() {
+    let server = delayed(12, 2);
+    let all = [1001u64, 1002, 1003, 1004].map(|id| server.seq(id));
+    let first: Vec<_> =
+        all.iter().flat_map(|seq| [seq.start(), seq.step(), seq.end()]).map(|ask| ask.input(&[1]).send()).collect();
+    let start = all[1].start().input(&[10]).send();
+    assert_eq!(server.runs().len(), 0);
+    let end = all[1].end().input(&[10]).send();
+    for (n, waiting) in (0..).zip(first) {
+        waiting.gives(&[n % 3 + 1]);
+    }
+    start.gives(&[10]);
+    end.gives(&[20]);
+    let of_all = vec![1001, 1002, 1003, 1004];
+    assert_eq!(rows(&server), [of_all.clone(), of_all.clone(), of_all, vec![1002], vec![1002]]);
+}
+
+#[test]
+fn the_backlog_delay_counts_every_request_of_a_sequence_without_a_slot() {
+    let server = delayed(10, 3);
+    let seqs = [1u64, 2, 3, 4, 5, 6].map(|id| server.seq(id));
+    let [a, b, c, d, only, late] = &seqs;
+    let asks = [a.start(), a.step(), a.end(), b.start(), b.end(), c.start(), c.end(), d.start(), d.step(), d.end()];
+    let mut waiting: Vec<_> = asks.into_iter().map(|ask| ask.input(&[1]).send()).collect();
+    waiting.push(only.only().input(&[1]).send());
+    waiting.push(late.start().input(&[1]).send());
+    assert_eq!(server.runs().len(), 0);
+    waiting.push(late.step().input(&[1]).send());
+    let sums = [1, 2, 3, 1, 2, 1, 2, 1, 2, 3, 1, 1, 2];
+    for (waiting, sum) in waiting.into_iter().zip(sums) {
+        waiting.gives(&[sum]);
+    }
+    // Its END comes when all else has run.
+    late.end().input(&[1]).gives(&[3]);
+    assert_eq!(
+        rows(&server),
+        [vec![1, 2, 3, 4], vec![1, 2, 3, 4], vec![1, 5, 6, 4], vec![0, 0, 6], vec![0, 0, 6]],
+        "14 requests in 5 runs"
+    );
+}
 
 /// One slot, in either strategy.
 fn one_slot() -> [Server; 2] {

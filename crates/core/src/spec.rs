@@ -163,11 +163,13 @@ pub struct Stages {
     pub seal: bool,
 }
 
-/// A test aid of Triton's, so that suites can build up queues: nothing of the load runs until as many requests wait in slots (in the queue, of a
-/// stateless load), over all instances, and as many sequences in the backlog. Once that was so, it never holds again.
+/// Triton's test aid that lets test suites build up queues. The load runs nothing until this many requests wait, over all its instances. Then it
+/// never holds again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold {
+    /// Requests of sequences that have a slot; requests in the queue, where the load is stateless.
     pub requests: u32,
+    /// Requests of sequences that have no slot.
     pub backlog: u32,
 }
 

@@ -34,9 +34,11 @@ impl Core {
     /// Lets a load run that holds back until enough waits, once it does.
     fn let_go(&mut self, load: Load, out: &mut Vec<Effect>) {
         let Some((state, hold)) = self.load(load).and_then(|l| Some((l, l.holding?))) else { return };
-        let seated = self.seqs.iter().filter(|(_, s)| s.load == load && s.seat.is_some());
-        let waiting = seated.map(|(_, s)| s.queue.len()).sum::<u32>() + state.ready.len();
-        if waiting < hold.requests || state.backlog.len() < hold.backlog {
+        let queued = |with_slot: bool| {
+            let of_load = self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == with_slot);
+            of_load.map(|(_, s)| s.queue.len()).sum::<u32>()
+        };
+        if queued(true) + state.ready.len() < hold.requests || queued(false) < hold.backlog {
             return;
         }
         let Some(state) = load_in(&mut self.loads, load) else { return };

@@ -12,7 +12,7 @@ use sequor::device::stand_in::StandIns;
 use sequor::model::repository::ReadyVersion;
 use sequor::model::{Availability, Clock, Options, Repository};
 use sequor::telemetry::Metrics;
-use sequor_core::Id;
+use sequor_core::{Hold, Id};
 use tempfile::TempDir;
 
 use super::over::Over;
@@ -29,14 +29,23 @@ pub struct Spec {
     seen: bool,
     accelerators: Option<StandIns>,
     clock: Clock,
+    hold: Option<Hold>,
 }
 
 /// A model of this name; its configuration and graph are still to be said.
 pub fn model(name: &str) -> Spec {
     let directory = TempDir::new().unwrap();
     fs_err::create_dir_all(directory.path().join(name).join("1")).unwrap();
-    let (backend, clock) = (onnx(), Clock::default());
-    Spec { name: name.to_owned(), directory, backend, state_limit: u64::MAX, seen: true, accelerators: None, clock }
+    Spec {
+        name: name.to_owned(),
+        directory,
+        backend: onnx(),
+        state_limit: u64::MAX,
+        seen: true,
+        accelerators: None,
+        clock: Clock::default(),
+        hold: None,
+    }
 }
 
 /// The configuration of a running sum: INPUT, OUTPUT and one state of one type, one instance, four rows. `sequence` goes into
@@ -113,6 +122,11 @@ impl Spec {
         Spec { clock: clock.clone(), ..self }
     }
 
+    /// Triton's test aids: runs nothing until so many requests wait with a slot, and so many without one.
+    pub fn delay(self, requests: u32, backlog: u32) -> Spec {
+        Spec { hold: Some(Hold { requests, backlog }), ..self }
+    }
+
     /// Its runs are neither seen nor held, so that nothing is kept of them.
     #[allow(dead_code, reason = "for what measures memory")]
     pub fn unseen(self) -> Spec {
@@ -125,8 +139,8 @@ impl Spec {
             true => Arc::new(Watched { backend: self.backend, watch: Arc::clone(&watch) }),
             false => self.backend,
         };
-        let mut options = Options { state_limit: self.state_limit, reply_pool: 1 << 20, ..Options::default() };
-        options.clock = self.clock;
+        let (state_limit, hold, clock) = (self.state_limit, self.hold, self.clock);
+        let mut options = Options { state_limit, reply_pool: 1 << 20, hold, clock, ..Options::default() };
         if let Some(accelerators) = self.accelerators {
             options.accelerators = Arc::new(accelerators);
         }
