@@ -81,6 +81,8 @@ pub struct Refused {
     pub ended_ago: Option<std::time::Duration>,
     /// How long its model lets a sequence be idle, for the sentence about expiry.
     pub idle: Option<std::time::Duration>,
+    /// Whether the client may send the request again: a START always, a later step while its sequence lives.
+    pub may_retry: bool,
 }
 
 /// What is wrong with a request, against the model's configuration (or in itself). Nothing of it was run.

@@ -80,18 +80,19 @@ impl Code {
         }
     }
 
-    /// KServe's HTTP status. What Triton has no code for stands where gRPC's own mapping puts it.
+    /// KServe's HTTP status. What Triton has no code for stands where gRPC's own mapping puts it, but for a sequence that is not
+    /// where the request takes it to be: 412, as OpenVINO Model Server says it.
     pub const fn http(self) -> u16 {
         match self {
             Code::Unknown
             | Code::InvalidArgument
             | Code::AlreadyExists
-            | Code::Cancelled
-            | Code::FailedPrecondition => 400,
+            | Code::Cancelled => 400,
             Code::Unauthenticated => 401,
             Code::Denied => 403,
             Code::NotFound => 404,
             Code::Conflict => 409,
+            Code::FailedPrecondition => 412,
             Code::TooLarge => 413,
             Code::Internal => 500,
             Code::Unimplemented => 501,

@@ -253,6 +253,7 @@ fn stopping(request: &InferRequest) -> Failure {
         id: request.sequence.id.clone(),
         ended_ago: None,
         idle: None,
+        may_retry: true,
     }))
 }
 

@@ -28,5 +28,5 @@ pub use code::Code;
 pub use connection_spawner::ConnectionSpawner;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use intake::{Api, Limits, Phase};
-pub use status::Status;
+pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

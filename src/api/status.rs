@@ -26,8 +26,18 @@ pub struct Status {
     pub message: String,
     /// One word of the table of reasons; metrics bear it as well.
     pub reason: &'static str,
-    /// When to try again, where trying again is of use.
-    pub retry_after: Option<Duration>,
+    pub retry: Retry,
+}
+
+/// What a client is told about sending the request again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Retry {
+    /// Nothing: the code says enough.
+    #[default]
+    Unsaid,
+    After(Duration),
+    /// Not to, although clients retry this code by themselves.
+    Never,
 }
 
 impl Status {
@@ -38,7 +48,7 @@ impl Status {
             message.truncate(end);
             message.push('…');
         }
-        Status { code, message, reason, retry_after: None }
+        Status { code, message, reason, retry: Retry::Unsaid }
     }
 
     /// Something this server does not do.
@@ -47,7 +57,11 @@ impl Status {
     }
 
     pub fn retry_after(self, span: Duration) -> Status {
-        Status { retry_after: Some(span), ..self }
+        Status { retry: Retry::After(span), ..self }
+    }
+
+    pub fn never_retry(self) -> Status {
+        Status { retry: Retry::Never, ..self }
     }
 
     /// The answer to a request with these headers, in the form that its protocol has for refusals.
@@ -65,9 +79,13 @@ impl From<Status> for tonic::Status {
     fn from(status: Status) -> tonic::Status {
         let mut trailers = MetadataMap::new();
         trailers.insert(REASON, MetadataValue::from_static(status.reason));
-        if let Some(span) = status.retry_after {
-            let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-            trailers.insert("grpc-retry-pushback-ms", MetadataValue::from(millis));
+        let pushback = match status.retry {
+            Retry::Unsaid => None,
+            Retry::After(span) => Some(MetadataValue::from(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))),
+            Retry::Never => Some(MetadataValue::from(-1)),
+        };
+        if let Some(millis) = pushback {
+            trailers.insert("grpc-retry-pushback-ms", millis);
         }
         tonic::Status::with_metadata(status.code.grpc(), status.message, trailers)
     }
@@ -77,7 +95,10 @@ impl IntoResponse for Status {
     fn into_response(self) -> Response {
         let code = axum::http::StatusCode::from_u16(self.code.http()).unwrap_or_default();
         let body = axum::Json(json!({ "error": self.message, "reason": self.reason }));
-        let retry = self.retry_after.map(|span| [("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]);
+        let retry = match self.retry {
+            Retry::After(span) => Some([("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]),
+            Retry::Unsaid | Retry::Never => None,
+        };
         (code, [(REASON, self.reason)], retry, body).into_response()
     }
 }
@@ -99,6 +120,14 @@ mod tests {
             (&http.headers()[REASON], &http.headers()["retry-after"]),
             (&"backlog_full".parse().unwrap(), &"1".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn a_client_is_told_not_to_retry_where_its_policy_would() {
+        let lost = Status::new(Code::Unavailable, "backlog_timeout", "late").never_retry();
+        let grpc = tonic::Status::from(lost.clone());
+        assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").expect("a sign"), "-1");
+        assert!(lost.into_response().headers().get("retry-after").is_none());
     }
 
     #[test]

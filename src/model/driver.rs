@@ -323,8 +323,8 @@ impl Model {
             job.release(now, self.recorder.as_ref());
         }
         drop(wakeups);
-        for (job, refusal) in actions.refused {
-            job.refuse(refusal, now, self.recorder.as_ref());
+        for (job, refusal, ended) in actions.refused {
+            job.refuse(refusal, ended, now, self.recorder.as_ref());
         }
         for (load, change) in actions.sequences {
             match change {

@@ -142,8 +142,8 @@ impl Job {
         recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
     }
 
-    /// Counts, records and says why it was not run.
-    pub(super) fn refuse(self, refusal: Refusal, now: Time, recorder: Option<&Recorder>) {
+    /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
+    pub(super) fn refuse(self, refusal: Refusal, ended: bool, now: Time, recorder: Option<&Recorder>) {
         self.load.metrics.dequeued(1);
         if let Some(reason) = failure_reason(&refusal) {
             self.load.metrics.failed(reason, now - self.arrived);
@@ -151,7 +151,7 @@ impl Job {
         if let Some(recorder) = recorder {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
-        let refused = self.load.refused(refusal, self.id.clone(), now);
+        let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
         let _ = self.reply.send(Err(refused));
     }
 }

@@ -186,7 +186,7 @@ impl Loaded {
     }
 
     /// A refusal with what its sentence needs.
-    pub(super) fn refused(&self, refusal: Refusal, id: Id, now: Time) -> Failure {
+    pub(super) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Failure {
         let ended_ago = match &refusal {
             Refusal::Unknown(Some(stone)) => Some(now - stone.at),
             _ => None,
@@ -195,7 +195,7 @@ impl Loaded {
             Scheduling::Sequence(sequence) => sequence.idle,
             _ => None,
         };
-        Failure::Refused(Box::new(Refused { refusal, model: self.settings.name.clone(), id, ended_ago, idle }))
+        Failure::Refused(Box::new(Refused { refusal, model: self.settings.name.clone(), id, ended_ago, idle, may_retry }))
     }
 
     /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.

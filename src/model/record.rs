@@ -14,7 +14,7 @@ use super::request::InferRequest;
 /// What is known of a request when it is admitted, and the size of its batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
-    start: bool,
+    pub(super) start: bool,
     end: bool,
     bytes: u64,
     shape: u64,

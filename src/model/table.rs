@@ -69,7 +69,8 @@ pub(super) enum PolicyNotice {
 /// What is to be done after the lock is given back.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
-    pub(super) refused: Vec<(Box<Job>, Refusal)>,
+    /// And whether the request's sequence ended with it.
+    pub(super) refused: Vec<(Box<Job>, Refusal, bool)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     pub(super) released: Vec<Box<Job>>,
     pub(super) wake: Vec<Instance>,
@@ -196,8 +197,8 @@ impl Table {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Refuse(req, refusal) => {
-                    self.actions.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal)));
+                Effect::Refuse { req, refusal, ended } => {
+                    self.actions.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal, ended)));
                 }
                 Effect::Release(req) => self.release(req),
                 Effect::Replay(req, seq) => self.replay(req, seq),
@@ -233,7 +234,7 @@ impl Table {
                 job.replayed = true;
                 self.actions.released.push(job);
             }
-            None => self.actions.refused.push((job, Refusal::StepGone { want: 0 })),
+            None => self.actions.refused.push((job, Refusal::StepGone { want: 0 }, false)),
         }
     }
 

@@ -242,7 +242,7 @@ impl<'a, 'p> Driver<'a, 'p> {
                         self.tally.answered(self.setup.workload, n, self.now);
                     }
                 }
-                Effect::Refuse(req, refusal) => {
+                Effect::Refuse { req, refusal, .. } => {
                     if self.open.remove(req).is_some() {
                         self.tally.refused(&refusal);
                     }

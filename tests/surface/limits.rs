@@ -73,11 +73,23 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     for id in 1..=4 {
         client.model_infer(step(id, &[START])).await.unwrap();
     }
-    let late = |id: i64| {
+    let late_after = |id: i64, micros: i64| {
         let mut late = step(id, &[START]);
-        late.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(20_000)));
+        late.parameters.insert("timeout".to_owned(), parameter(ParameterChoice::Int64Param(micros)));
         late
     };
+    let late = |id: i64| late_after(id, 20_000);
+    // The step behind it is refused with it, and only the START is worth sending again.
+    let start = {
+        let mut client = house.client().await;
+        let late = late_after(5, 1_000_000);
+        tokio::spawn(async move { client.model_infer(late).await })
+    };
+    house.until(|house| house.repository.live() == 5).await;
+    let behind = client.model_infer(step(5, &[])).await.unwrap_err();
+    let pushback = |status: &Status| status.metadata().get("grpc-retry-pushback-ms").cloned();
+    assert_eq!((behind.code(), pushback(&behind)), (Code::Unavailable, Some("-1".parse().unwrap())));
+    assert_eq!(pushback(&start.await.unwrap().unwrap_err()), Some("1000".parse().unwrap()));
     let refused = client.model_infer(late(5)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     let text =

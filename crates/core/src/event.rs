@@ -89,8 +89,13 @@ pub enum RowEnd {
 
 #[derive(Debug, PartialEq)]
 pub enum Effect {
-    /// The request is over: answer it with this refusal. It never ran.
-    Refuse(Req, Refusal),
+    /// The request is over: answer it with this refusal.
+    Refuse {
+        req: Req,
+        refusal: Refusal,
+        /// Whether its sequence ends with it. Then no further step can succeed, and only a START may be sent again.
+        ended: bool,
+    },
     /// The request is over: send the answer its run has left.
     Release(Req),
     /// The request repeats the last committed step of its sequence: send the kept answer.

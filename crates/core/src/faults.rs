@@ -51,6 +51,7 @@ faults! {
     DoneUntold,
     HalvesTaken,
     NewcomerToldTwice,
+    EndUntold,
 }
 
 #[cfg(feature = "planted")]

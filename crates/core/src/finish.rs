@@ -52,7 +52,7 @@ impl Core {
             return self.drop_step(now, seq, req, refusal, out);
         }
         if !self.start_after_all(now, seq, refusal, out) {
-            self.take_out(seq, req, refusal, out);
+            self.take_out(seq, req, refusal, true, out);
             self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
         }
     }
@@ -64,7 +64,7 @@ impl Core {
         while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
             let (key, start, prepared) = (head.key, head.start, head.prepared);
             if !start {
-                self.take_out(seq, key, told, out);
+                self.take_out(seq, key, told, false, out);
                 told = Refusal::Ended(Why::Failed);
                 continue;
             }
@@ -149,7 +149,7 @@ impl Core {
     fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.remove(req) else { return };
-        out.push(Effect::Refuse(req, refusal));
+        out.push(Effect::Refuse { req, refusal, ended: r.seq.is_some() });
         self.turn_done(&r, false, out);
         if let Some(seq) = r.seq {
             self.leave(now, seq, Why::Unsealed, Refusal::Ended(Why::Unsealed), out);

@@ -104,7 +104,7 @@ impl Core {
             }
             if let Some(key) = self.reqs.at(ix).map(|r| r.key) {
                 self.reqs.remove(key);
-                out.push(Effect::Refuse(key, told));
+                out.push(Effect::Refuse { req: key, refusal: told, ended: !fault(Planted::EndUntold) });
             }
         }
     }
@@ -168,7 +168,7 @@ impl Core {
             // Without it the others may make a batch that need not wait.
             wake_one(state, out);
         }
-        out.push(Effect::Refuse(req, told));
+        out.push(Effect::Refuse { req, refusal: told, ended: false });
         self.wake_if_over(r.load, out);
     }
 
@@ -183,7 +183,7 @@ impl Core {
         if let Some(step) = self.reqs.get(req).filter(|r| r.counted).map(|r| r.step) {
             self.expect_again(seq, Some(req), step, out);
         }
-        self.take_out(seq, req, told, out);
+        self.take_out(seq, req, told, false, out);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
         if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
@@ -200,7 +200,7 @@ impl Core {
                 None => s.queue.front(),
             };
             match next.and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.counted && !r.start)) {
-                Some((key, true)) => self.take_out(seq, key, Refusal::StepGap { want: step }, out),
+                Some((key, true)) => self.take_out(seq, key, Refusal::StepGap { want: step }, false, out),
                 Some(_) => return,
                 None => {
                     s.next_step = step;
@@ -210,8 +210,8 @@ impl Core {
         }
     }
 
-    /// Refuses a request that waits in the queue of a sequence.
-    pub(crate) fn take_out(&mut self, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    /// Refuses a request that waits in the queue of a sequence, which `ended` with it or lives on.
+    pub(crate) fn take_out(&mut self, seq: Seq, req: Req, refusal: Refusal, ended: bool, out: &mut Vec<Effect>) {
         let superseded = self.reqs.get(req).is_some_and(|r| r.end) && self.is_superseded(seq);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let Some(r) = self.reqs.remove(req) else { return };
@@ -226,7 +226,7 @@ impl Core {
         {
             state.backlog_bytes = state.backlog_bytes.saturating_sub(r.traits.bytes);
         }
-        out.push(Effect::Refuse(req, told));
+        out.push(Effect::Refuse { req, refusal, ended });
     }
 
     /// Whether a younger sequence has this one's id.

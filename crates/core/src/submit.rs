@@ -25,7 +25,7 @@ impl Core {
     pub(crate) fn submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) {
         let req = submit.req;
         if let Err(refusal) = self.try_submit(now, submit, out) {
-            out.push(Effect::Refuse(req, refusal));
+            out.push(Effect::Refuse { req, refusal, ended: false });
         } else if let Some(load) = self.reqs.get(req).map(|r| r.load) {
             self.let_go(load, out);
         }

@@ -336,11 +336,21 @@ fn unavailable(refused: &Refused) -> Status {
             format!("Exceeds maximum queue size ({limit} requests of sequence {id} of model '{model}' wait already)"),
         ),
         Refusal::Elsewhere => ("fenced", format!("sequence {id} of model '{model}' is held by another node")),
+        Refusal::Policy(code) if !refused.may_retry => {
+            let text = format!(
+                "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
+                 ended; send START"
+            );
+            return Status::new(Code::FailedPrecondition, "plugin_rejected", text);
+        }
         Refusal::Policy(code) => {
             ("plugin_rejected", format!("the scheduler of model '{model}' rejected the request (code {code})"))
         }
         other => ("internal", format!("model '{model}' refused the request: {other:?}")),
     };
+    if !refused.may_retry {
+        return Status::new(Code::Unavailable, reason, format!("{text}; the sequence ended, send START")).never_retry();
+    }
     let text = format!("{text}; retry after {}", span(RETRY_AFTER));
     Status::new(Code::Unavailable, reason, text).retry_after(RETRY_AFTER)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sequor_core::{Dims, Shape, Time};
 
 use super::*;
+use crate::api::Retry;
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -91,18 +92,29 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
     ]
 }
 
-fn refused_with(refusal: Refusal, id: Id) -> Failure {
+/// Refusals of later steps whose sequence ended with them.
+fn lost_cases() -> Vec<(&'static str, Refusal)> {
+    let waited = Duration::from_secs(1);
+    vec![
+        ("backlog-timeout-ended", Refusal::BacklogTimeout { waited, ahead: 156 }),
+        ("step-timeout-ended", Refusal::QueueTimeout { waited }),
+        ("policy-ended", Refusal::Policy(7)),
+    ]
+}
+
+fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
     let (ended_ago, idle) = (Some(Duration::from_millis(1200)), Some(Duration::from_secs(5)));
-    Failure::Refused(Box::new(Refused { refusal, model: "acc".to_owned(), id, ended_ago, idle }))
+    Failure::Refused(Box::new(Refused { refusal, model: "acc".to_owned(), id, ended_ago, idle, may_retry }))
 }
 
 fn all() -> BTreeMap<&'static str, Failure> {
     let model = || "acc".to_owned();
     let mut all: BTreeMap<&'static str, Failure> = BTreeMap::new();
     all.extend(invalid_cases().into_iter().map(|(name, what)| (name, Failure::Invalid { model: model(), what })));
-    all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7)))));
+    all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), true))));
+    all.extend(lost_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), false))));
     let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
-    all.insert("queue-timeout", refused_with(timeout, Id::None));
+    all.insert("queue-timeout", refused_with(timeout, Id::None, true));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
     all.insert("unknown-version", Failure::NotServed(NotServed::UnknownVersion { model: model(), version: 7 }));
     all.insert("no-versions", Failure::NotServed(NotServed::NoVersion { model: model() }));
@@ -165,7 +177,12 @@ fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
         let status = status(&failure, "");
         let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
-        assert_eq!(status.retry_after.is_some(), temporary, "{name}");
+        let want = match (temporary, name.ends_with("-ended")) {
+            (false, _) => Retry::Unsaid,
+            (true, false) => Retry::After(RETRY_AFTER),
+            (true, true) => Retry::Never,
+        };
+        assert_eq!(status.retry, want, "{name}");
     }
 }
 

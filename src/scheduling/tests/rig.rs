@@ -272,7 +272,7 @@ impl Rig {
         let earlier = std::mem::take(&mut *self.desk.effects.lock());
         for effect in earlier.into_iter().chain(out) {
             match effect {
-                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(refusal)), None),
+                Effect::Refuse { req, refusal, .. } => assert_eq!(self.answers.insert(req.ix, Err(refusal)), None),
                 Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
                 Effect::Note(Note::Fallback(_)) => self.binding.fell_back(),
                 Effect::Note(Note::Stale(_, n)) => self.binding.went_stale(n),

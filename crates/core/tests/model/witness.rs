@@ -105,7 +105,7 @@ impl Witness {
 
     pub fn effect(&mut self, effect: &Effect, all: &[Effect], seals: bool) -> Checked {
         match effect {
-            Effect::Refuse(req, _) => {
+            Effect::Refuse { req, .. } => {
                 let sent = self.answered(*req, effect)?;
                 let unsealed = sent.fate == Fate::Ran && seals;
                 hold!(sent.fate == Fate::Sent || unsealed, "what ran is not refused", "{effect:?} of {sent:?}");

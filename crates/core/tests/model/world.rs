@@ -196,7 +196,7 @@ impl World {
         }
         // Requests that are through make room for the next of their sequence, whatever the order of the effects.
         for effect in out {
-            if let Effect::Refuse(req, _) | Effect::Release(req) = effect {
+            if let Effect::Refuse { req, .. } | Effect::Release(req) = effect {
                 self.witness.through(*req);
             }
         }
@@ -254,7 +254,7 @@ impl World {
     fn act(&mut self, effect: &Effect, restarted: &[Seq]) -> Checked {
         self.overhear(effect);
         match effect {
-            Effect::Refuse(_, refusal) => count(&mut self.counts.refused, kind(refusal), 1),
+            Effect::Refuse { refusal, .. } => count(&mut self.counts.refused, kind(refusal), 1),
             Effect::Replay(..) => count(&mut self.counts.refused, "(Replay)", 1),
             Effect::Prepare(req, seq) => self.prepares.push((*req, *seq)),
             Effect::Post(req, _) => self.posts.push(*req),
@@ -327,7 +327,7 @@ impl World {
     fn said(&self, effect: &Effect) -> Option<Out> {
         let n = |seq: &Seq| self.names.get(seq).map_or(0, |(n, ..)| *n);
         Some(match effect {
-            Effect::Refuse(req, refusal) => Out::Refuse(*req, *refusal),
+            Effect::Refuse { req, refusal, ended } => Out::Refuse(*req, *refusal, *ended),
             Effect::Release(req) => Out::Release(*req),
             Effect::Replay(req, seq) => Out::Replay(*req, n(seq)),
             Effect::Prepare(req, seq) => Out::Prepare(*req, seq.as_ref().map(n)),

@@ -23,6 +23,8 @@ pub struct Rig {
     pub next_req: u32,
     pub answers: BTreeMap<u32, Result<(), Refusal>>,
     pub ended: Vec<Why>,
+    /// Refused requests whose sequences ended with them.
+    pub ended_with: Vec<u32>,
     pub seen: Vec<Effect>,
 }
 
@@ -58,6 +60,7 @@ impl Rig {
             next_req: 0,
             answers: BTreeMap::new(),
             ended: Vec::new(),
+            ended_with: Vec::new(),
             seen: Vec::new(),
         };
         rig.apply(Event::Loaded(Load::FIRST, spec));
@@ -73,7 +76,12 @@ impl Rig {
     pub fn take(&mut self, out: Vec<Effect>) {
         for effect in out {
             match &effect {
-                Effect::Refuse(req, refusal) => assert_eq!(self.answers.insert(req.ix, Err(*refusal)), None),
+                Effect::Refuse { req, refusal, ended } => {
+                    assert_eq!(self.answers.insert(req.ix, Err(*refusal)), None);
+                    if *ended {
+                        self.ended_with.push(req.ix);
+                    }
+                }
                 Effect::Release(req) => assert_eq!(self.answers.insert(req.ix, Ok(())), None),
                 Effect::Note(Note::Ended(_, why)) => self.ended.push(*why),
                 _ => {}

@@ -12,7 +12,7 @@ enum Step {
 impl Refer {
     pub fn submit(&mut self, now: u64, submit: &Submit) {
         if let Err(refusal) = self.try_submit(now, submit) {
-            self.out.push(Out::Refuse(submit.req, refusal));
+            self.out.push(Out::Refuse(submit.req, refusal, false));
         }
     }
 

@@ -31,7 +31,7 @@ impl Refer {
         let Some(RReq { seq, start, .. }) = self.req(req).cloned() else { return };
         let Some(n) = seq else {
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, refusal));
+            self.out.push(Out::Refuse(req, refusal, false));
             return;
         };
         let announced = self.seq(n).announced;
@@ -40,9 +40,10 @@ impl Refer {
         }
         self.seq_mut(n).queue.remove(0);
         self.reqs[req.ix as usize] = None;
-        self.out.push(Out::Refuse(req, refusal));
         let restart = self.seq(n).queue.iter().position(|r| self.req(*r).is_some_and(|r| r.start));
-        match restart.filter(|_| !announced) {
+        let restart = restart.filter(|_| !announced);
+        self.out.push(Out::Refuse(req, refusal, restart.is_none()));
+        match restart {
             Some(place) => self.start_after_all(now, n, place),
             None => self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed)),
         }
@@ -53,7 +54,7 @@ impl Refer {
         for _ in 0..place {
             let req = self.seq_mut(n).queue.remove(0);
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, Refusal::Ended(Why::Failed)));
+            self.out.push(Out::Refuse(req, Refusal::Ended(Why::Failed), false));
         }
         let s = self.seq_mut(n);
         (s.adopted, s.announced) = (false, true);
@@ -122,7 +123,7 @@ impl Refer {
                 Err(refusal) => {
                     self.tell(req, false);
                     let r = self.reqs[req.ix as usize].take().expect("a sealing request");
-                    self.out.push(Out::Refuse(req, refusal));
+                    self.out.push(Out::Refuse(req, refusal, r.seq.is_some()));
                     self.turn_done(&r, false);
                     if let Some(n) = r.seq {
                         self.leave(now, n, Why::Unsealed, Refusal::Ended(Why::Unsealed));

@@ -57,7 +57,7 @@ impl Refer {
     fn refuse_queue(&mut self, n: N, told: Refusal) {
         for req in std::mem::take(&mut self.seq_mut(n).queue) {
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, told));
+            self.out.push(Out::Refuse(req, told, true));
         }
     }
 
@@ -84,7 +84,7 @@ impl Refer {
         let (load, start) = (r.load, r.start);
         let Some(n) = r.seq else {
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, told));
+            self.out.push(Out::Refuse(req, told, false));
             return;
         };
         let s = self.seq(n);
@@ -134,6 +134,6 @@ impl Refer {
             let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
             self.seq_mut(n).ending = taken.then_some(Why::Restarted);
         }
-        self.out.push(Out::Refuse(req, told));
+        self.out.push(Out::Refuse(req, told, false));
     }
 }

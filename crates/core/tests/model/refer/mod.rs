@@ -144,7 +144,8 @@ pub struct Stone {
 /// What the core is expected to say. Sequences by their number.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Out {
-    Refuse(Req, Refusal),
+    /// And whether the sequence ends with it.
+    Refuse(Req, Refusal, bool),
     Release(Req),
     Replay(Req, N),
     Prepare(Req, Option<N>),
