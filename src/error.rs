@@ -79,7 +79,7 @@ pub struct Refused {
     pub id: Id,
     /// How long ago the tombstone's sequence ended, if the refusal has one.
     pub ended_ago: Option<std::time::Duration>,
-    /// How long its model lets a sequence be idle, for the sentence about expiry.
+    /// How long that sequence was allowed to be idle, for the sentence about expiry.
     pub idle: Option<std::time::Duration>,
     /// Whether the client may send the request again: a START always, a later step while its sequence lives.
     pub may_retry: bool,

@@ -119,7 +119,7 @@ pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest 
         model: MODEL.to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::Int(id), start, end, step: None },
+        sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
         inputs: vec![Named { name: "INPUT".to_owned(), tensor }],

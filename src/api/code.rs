@@ -84,10 +84,7 @@ impl Code {
     /// where the request takes it to be: 412, as OpenVINO Model Server says it.
     pub const fn http(self) -> u16 {
         match self {
-            Code::Unknown
-            | Code::InvalidArgument
-            | Code::AlreadyExists
-            | Code::Cancelled => 400,
+            Code::Unknown | Code::InvalidArgument | Code::AlreadyExists | Code::Cancelled => 400,
             Code::Unauthenticated => 401,
             Code::Denied => 403,
             Code::NotFound => 404,

@@ -192,7 +192,7 @@ impl Model {
             deadline,
             backlog_until: deadline.into_iter().chain(wait).min(),
             queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
-            idle: None,
+            idle: step.idle,
             priority: request.priority,
             traits,
             origin: 0,

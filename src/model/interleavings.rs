@@ -41,7 +41,7 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         model: "sum".to_owned(),
         version: String::new(),
         id: String::new(),
-        sequence: SequenceStep { id: Id::from(id), start, end, step: None },
+        sequence: SequenceStep { id: Id::from(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
         inputs: vec![Named { name: "INPUT".to_owned(), tensor }],

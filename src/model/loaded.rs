@@ -187,15 +187,18 @@ impl Loaded {
 
     /// A refusal with what its sentence needs.
     pub(super) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Failure {
-        let ended_ago = match &refusal {
-            Refusal::Unknown(Some(stone)) => Some(now - stone.at),
-            _ => None,
+        let (ended_ago, idle) = match &refusal {
+            Refusal::Unknown(Some(stone)) => (Some(now - stone.at), stone.idle),
+            _ => (None, None),
         };
-        let idle = match &self.settings.scheduling {
-            Scheduling::Sequence(sequence) => sequence.idle,
-            _ => None,
-        };
-        Failure::Refused(Box::new(Refused { refusal, model: self.settings.name.clone(), id, ended_ago, idle, may_retry }))
+        Failure::Refused(Box::new(Refused {
+            refusal,
+            model: self.settings.name.clone(),
+            id,
+            ended_ago,
+            idle,
+            may_retry,
+        }))
     }
 
     /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.

@@ -37,6 +37,8 @@ pub struct SequenceStep {
     pub end: bool,
     /// The client's number of this step, if it counts them.
     pub step: Option<u64>,
+    /// The idle time that a START asks for, up to the model's `idle_longest`.
+    pub idle: Option<Duration>,
 }
 
 /// A custom parameter.

@@ -64,7 +64,7 @@ impl Repository {
     pub fn ended_sequences(&self, model: &str) -> Result<Vec<EndedSequence>, Failure> {
         let model = self.model(model)?;
         let (now, ended) = (model.now(), model.ended(ENDS));
-        let one = |(id, Tombstone { why, at, step }): (Id, Tombstone)| EndedSequence {
+        let one = |(id, Tombstone { why, at, step, .. }): (Id, Tombstone)| EndedSequence {
             id,
             reason: ended_reason(why),
             step,

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use sequor_core::Stage;
+
 use crate::slots::{sum_with_id, with_id};
 use crate::support::{Server, both, sum};
 
@@ -96,4 +98,35 @@ fn idle_time_can_be_said_in_sequor_toml() {
         crate::support::model("sum").config(&config).toml("[sequence]\nidle = \"50ms\"\n").onnx("sum_int32").serve();
     server.seq(1).start().input(&[1]).gives(&[1]);
     server.wait_for_live(0);
+}
+
+/// How long a sequence may be idle whose START asks for this, by the server's own account: what is left of it, and since when it is idle.
+fn idle_asked(toml: &str, asked: Duration) -> Option<Duration> {
+    let server = crate::support::model("sum").config(&sum("TYPE_INT32", "", "")).toml(toml).onnx("sum_int32").serve();
+    server.seq(1).start().idle(asked).input(&[1]).gives(&[1]);
+    // Its answer leaves before the table shows it idle.
+    crate::support::server::wait(
+        || server.repository.live_sequences("sum").unwrap().iter().all(|seq| seq.stage == Stage::Idle),
+        || "it is not idle".to_owned(),
+    );
+    let [seq] = &server.repository.live_sequences("sum").unwrap()[..] else { panic!("it does not live") };
+    seq.left.map(|left| left + seq.quiet)
+}
+
+#[test]
+fn a_start_may_ask_for_an_idle_time_up_to_the_models_longest() {
+    let secs = Duration::from_secs;
+    let with = "[sequence]\nidle = \"100s\"\nidle_longest = \"300s\"\n";
+    assert_eq!(idle_asked(with, secs(200)), Some(secs(200)), "longer than the model's own");
+    assert_eq!(idle_asked(with, secs(50)), Some(secs(50)), "shorter");
+    assert_eq!(idle_asked(with, secs(1000)), Some(secs(300)), "capped");
+    let never = "[sequence]\nidle = \"never\"\nidle_longest = \"300s\"\n";
+    assert_eq!(idle_asked(never, secs(50)), Some(secs(50)), "where nobody else expires");
+}
+
+#[test]
+fn without_the_key_the_models_idle_time_holds_whatever_a_start_asks_for() {
+    let secs = Duration::from_secs;
+    assert_eq!(idle_asked("[sequence]\nidle = \"100s\"\n", secs(50)), Some(secs(100)));
+    assert_eq!(idle_asked("[sequence]\nidle = \"never\"\n", secs(50)), None);
 }

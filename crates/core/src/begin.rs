@@ -144,12 +144,16 @@ impl Core {
 }
 
 impl LoadState {
-    /// How long the sequence that this START opens may be idle.
+    /// How long the sequence that this request opens may be idle: what its START asks for, up to `idle_longest`, or the load's own time. Without
+    /// `idle_longest` nothing can be asked for.
     pub(crate) fn idle_of(&self, submit: &Submit) -> Option<Duration> {
-        let Expiry::Idle(usual) = self.spec.expiry else { return None };
-        match (submit.idle.filter(|_| submit.start), self.spec.idle_longest) {
-            (Some(wish), Some(longest)) => Some(wish.min(longest.max(usual))),
-            _ => Some(usual),
-        }
+        let default = match self.spec.expiry {
+            Expiry::Idle(default) => Some(default),
+            Expiry::Never => None,
+            Expiry::TwoScans { .. } => return None,
+        };
+        let asked = submit.idle.filter(|_| submit.start).zip(self.spec.idle_longest);
+        let Some((asked, longest)) = asked else { return default };
+        Some(if fault(Planted::IdleUncapped) { asked } else { asked.min(longest) })
     }
 }

@@ -1,5 +1,7 @@
 //! How sequences end, and what is known of them then.
 
+use std::time::Duration;
+
 use crate::time::Time;
 
 /// Why a sequence ended. The names are those of the reasons clients read.
@@ -49,4 +51,6 @@ pub struct Tombstone {
     pub at: Time,
     /// Its last committed step.
     pub step: u64,
+    /// How long it was allowed to be idle; `None` is for ever.
+    pub idle: Option<Duration>,
 }

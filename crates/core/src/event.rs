@@ -34,7 +34,7 @@ pub struct Submit {
     pub backlog_until: Option<Time>,
     /// While the request itself is queued: when it is refused. A step's refusal ends its sequence, as a cancellation does.
     pub queue_until: Option<Time>,
-    /// The idle time this START asks for, within the load's `idle_longest`.
+    /// The idle time this START asks for; the load's `idle_longest` is the maximum.
     pub idle: Option<Duration>,
     pub priority: u32,
     pub traits: Traits,

@@ -52,6 +52,7 @@ faults! {
     HalvesTaken,
     NewcomerToldTwice,
     EndUntold,
+    IdleUncapped,
 }
 
 #[cfg(feature = "planted")]

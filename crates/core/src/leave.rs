@@ -140,7 +140,7 @@ impl Core {
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
         let why = if why == Why::Idle && fault(Planted::WrongReason) { Why::End } else { why };
         if s.announced {
-            self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step }, limit);
+            self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step, idle: s.idle }, limit);
         }
     }
 
@@ -242,9 +242,9 @@ impl Core {
         match s.stage {
             Some(Stage::Backlogged) => s.backlog_until,
             Some(Stage::Idle) => match self.load(s.load).map(|l| l.spec.expiry) {
-                Some(Expiry::Idle(_)) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle + late()),
+                Some(Expiry::Idle(_) | Expiry::Never) => s.idle.map_or(Time::NEVER, |idle| s.touched + idle + late()),
                 Some(Expiry::TwoScans { every }) => second_scan(s.touched, every),
-                Some(Expiry::Never) | None => Time::NEVER,
+                None => Time::NEVER,
             },
             _ => Time::NEVER,
         }

@@ -185,7 +185,8 @@ pub struct LoadSpec {
     pub depth: u8,
     pub limits: Limits,
     pub expiry: Expiry,
-    /// The most a START may ask for; `None` leaves only what `expiry` says.
+    /// The longest idle time that a START may ask for, within which it replaces that of `expiry`; `None` ignores what STARTs ask for. Without a
+    /// meaning beside [`Expiry::TwoScans`].
     pub idle_longest: Option<Duration>,
     /// After this a sequence's slot may be taken by a START in need.
     pub idle_soft: Option<Duration>,

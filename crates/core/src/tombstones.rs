@@ -70,7 +70,7 @@ mod tests {
     use crate::time::Time;
 
     fn stone(step: u64) -> Tombstone {
-        Tombstone { why: Why::End, at: Time(step), step }
+        Tombstone { why: Why::End, at: Time(step), step, idle: None }
     }
 
     #[test]

@@ -81,6 +81,36 @@ fn idle_time_runs_from_the_later_of_arrival_and_completion() {
 }
 
 #[test]
+fn a_start_may_ask_for_its_own_idle_time_up_to_the_longest() {
+    let asks = |ms| move |s: &mut Submit| s.idle = Some(Duration::from_millis(ms));
+    let longest = Some(Duration::from_secs(3));
+    let mut rig = Rig::new(LoadSpec { idle_longest: longest, ..spec(oldest(4), 4) });
+    rig.submit_with(1, true, false, asks(2000));
+    rig.submit_with(2, true, false, asks(500));
+    rig.submit_with(3, true, false, asks(60_000));
+    rig.submit(4, true, false);
+    rig.drain();
+    // A later step asks in vain.
+    rig.submit_with(4, false, false, asks(60_000));
+    rig.drain();
+    let ends = [500, 1000, 2000, 3000].map(|at| {
+        rig.wait(at - rig.now.0 / MS - 1);
+        let before = rig.usage().live;
+        rig.wait(1);
+        (before, rig.usage().live)
+    });
+    assert_eq!(ends, [(4, 3), (3, 2), (2, 1), (1, 0)]);
+    assert_eq!(rig.core.tombstone(&Id::Int(3)).and_then(|stone| stone.idle), longest);
+
+    // Without a longest time nothing can be asked for.
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    rig.submit_with(1, true, false, asks(500));
+    rig.drain();
+    rig.wait(999);
+    assert_eq!(rig.usage().live, 1);
+}
+
+#[test]
 fn cancelling_a_queued_step_ends_the_sequence_and_one_that_runs_is_let_run() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let first = rig.submit(1, true, false);

@@ -75,6 +75,7 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
             "sequence_start" => read.sequence.start = flag(&key, value.as_ref())?,
             "sequence_end" => read.sequence.end = flag(&key, value.as_ref())?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, value.as_ref())?),
+            "sequence_idle_us" => read.sequence.idle = to_span(unsigned(&key, value.as_ref())?),
             "priority" => read.priority = to_priority(unsigned(&key, value.as_ref())?)?,
             "timeout" => read.timeout = timeout(&key, value.as_ref())?,
             "sequor_typed" => read.form.typed = flag(&key, value.as_ref())?,
@@ -124,15 +125,15 @@ pub(crate) fn to_priority(n: u64) -> Result<u32, Fault> {
     u32::try_from(n).map_err(|_| Fault::malformed(format!("invalid value for 'priority', {n} is too large.")))
 }
 
-/// Microseconds; 0 is none.
 fn timeout(key: &str, value: Option<&ParameterChoice>) -> Result<Option<Duration>, Fault> {
     match value {
-        Some(ParameterChoice::Int64Param(_)) => Ok(to_timeout(unsigned(key, value)?)),
+        Some(ParameterChoice::Int64Param(_)) => Ok(to_span(unsigned(key, value)?)),
         _ => Err(wrong_kind(key, "int64_param")),
     }
 }
 
-pub(crate) fn to_timeout(micros: u64) -> Option<Duration> {
+/// A span of time in microseconds; 0 is none.
+pub(crate) fn to_span(micros: u64) -> Option<Duration> {
     (micros > 0).then(|| Duration::from_micros(micros))
 }
 

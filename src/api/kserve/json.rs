@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::data;
-use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_timeout};
+use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_span};
 use super::fault::Fault;
 use super::form::{self, Form, Given};
 use super::model_inputs::ModelInputs;
@@ -128,8 +128,9 @@ fn read_parameters(parameters: Object) -> Result<Parameters, Fault> {
             "sequence_start" => read.sequence.start = flag(&key, &value)?,
             "sequence_end" => read.sequence.end = flag(&key, &value)?,
             "sequence_step" => read.sequence.step = Some(unsigned(&key, &value)?),
+            "sequence_idle_us" => read.sequence.idle = to_span(unsigned(&key, &value)?),
             "priority" => read.priority = to_priority(unsigned(&key, &value)?)?,
-            "timeout" => read.timeout = to_timeout(unsigned(&key, &value)?),
+            "timeout" => read.timeout = to_span(unsigned(&key, &value)?),
             "binary_data_output" => read.form.binary = flag(&key, &value)?,
             // JSON is typed as it is, and answers have no other after them.
             "sequor_typed" | "triton_enable_empty_final_response" => {

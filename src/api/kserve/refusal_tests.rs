@@ -55,7 +55,7 @@ fn shape(batching: bool) -> Invalid {
 }
 
 fn refusal_cases() -> Vec<(&'static str, Refusal)> {
-    let tomb = |why| Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402 }));
+    let tomb = |why| Refusal::Unknown(Some(Tombstone { why, at: Time::ZERO, step: 402, idle: None }));
     let waited = Duration::from_secs(1);
     vec![
         ("never-started", Refusal::Unknown(None)),

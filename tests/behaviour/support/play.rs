@@ -1,6 +1,7 @@
 //! Requests of a sequence: put together, sent, awaited, compared.
 
 use std::future::Future;
+use std::time::Duration;
 
 use sequor::error::Failure;
 use sequor::model::{InferAnswer, InferRequest, Named, Pending, SequenceStep, Tensor};
@@ -45,7 +46,7 @@ impl<'a> Seq<'a> {
             model: self.server.model.clone(),
             version: String::new(),
             id: String::new(),
-            sequence: SequenceStep { id: self.id.clone(), start, end, step: None },
+            sequence: SequenceStep { id: self.id.clone(), start, end, step: None, idle: None },
             priority: 0,
             timeout: None,
             inputs: Vec::new(),
@@ -74,6 +75,12 @@ impl Ask<'_> {
 
     pub fn with(mut self, name: &str, tensor: Tensor) -> Self {
         self.request.inputs.push(Named { name: name.to_owned(), tensor });
+        self
+    }
+
+    /// The idle time that a START asks for.
+    pub fn idle(mut self, span: Duration) -> Self {
+        self.request.sequence.idle = Some(span);
         self
     }
 

@@ -230,10 +230,11 @@ impl Refer {
 
     fn idle_of(&self, load: usize, submit: &Submit) -> Option<u64> {
         let spec = &self.loads[load].spec;
-        let Expiry::Idle(usual) = spec.expiry else { return None };
-        match (submit.idle.filter(|_| submit.start), spec.idle_longest) {
-            (Some(wish), Some(longest)) => Some(ns(wish.min(longest.max(usual)))),
-            _ => Some(ns(usual)),
+        match (spec.expiry, submit.start, submit.idle, spec.idle_longest) {
+            (Expiry::TwoScans { .. }, ..) => None,
+            (_, true, Some(asked), Some(longest)) => Some(ns(asked).min(ns(longest))),
+            (Expiry::Idle(default), ..) => Some(ns(default)),
+            (Expiry::Never, ..) => None,
         }
     }
 

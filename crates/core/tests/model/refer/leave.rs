@@ -1,5 +1,7 @@
 //! How sequences end in the reference model, and requests that never run.
 
+use std::time::Duration;
+
 use sequor_core::*;
 
 use super::{At, N, Out, Refer, Stone};
@@ -69,7 +71,7 @@ impl Refer {
         if !s.announced || limit == 0 || younger {
             return;
         }
-        let stone = Tombstone { why, at: Time(now), step: s.step };
+        let stone = Tombstone { why, at: Time(now), step: s.step, idle: s.idle.map(Duration::from_nanos) };
         let id = s.id.clone();
         self.stones.push(Stone { id, n, stone });
         while self.stones.len() > limit {

@@ -62,12 +62,11 @@ impl Refer {
         match s.stage {
             Stage::Backlogged => s.backlog_until,
             Stage::Idle => match self.loads[s.load].spec.expiry {
-                Expiry::Idle(_) => s.idle.map_or(NEVER, |idle| s.touched.saturating_add(idle)),
+                Expiry::Idle(_) | Expiry::Never => s.idle.map_or(NEVER, |idle| s.touched.saturating_add(idle)),
                 Expiry::TwoScans { every } => {
                     let every = ns(every).max(1);
                     (s.touched / every + 2) * every
                 }
-                Expiry::Never => NEVER,
             },
             _ => NEVER,
         }
