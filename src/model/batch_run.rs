@@ -5,6 +5,7 @@ use sequor_core::{Batch, Req, RowEnd};
 use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::error::Failure;
+use crate::state::budget::NoRoom;
 
 use super::execute::Executor;
 use super::job::Job;
@@ -112,6 +113,10 @@ pub(super) fn one_by_one(
 
 /// What a client is told of a row that did not run.
 fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
+    if let Some(NoRoom { wanted, used, limit }) = error.over_limit() {
+        let (model, id) = (load.settings.name.clone(), job.id.clone());
+        return Failure::StateMemory { model, id, wanted, used, limit };
+    }
     match error.no_room() {
         Some((place, wanted)) => Failure::DeviceMemory {
             model: load.settings.name.clone(),

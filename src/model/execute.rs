@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceError, Mark, Unfinished};
 use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
+use super::growth::{GrownStates, Reserved};
 use super::loaded::Loaded;
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
@@ -66,13 +67,14 @@ pub(super) struct Submitted {
 
 impl Executor {
     pub(super) fn new(load: Arc<Loaded>, placement: Placement, slots: u32, sided: bool) -> Result<Executor, RunError> {
-        let Placement { graph, device, pool, chunk_cache, gpu } = placement;
+        let Placement { graph, device, pool, budget, chunk_cache, gpu } = placement;
         let store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache)?;
         let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
         let contexts = vec![(load.wiring.clone(), context)];
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
         let memory = Unfinished::new(Arc::clone(&device));
-        let (slots, lost) = (Slots::new(store, gpu), Arc::new(Lost { error: OnceLock::new(), memory }));
+        let grown = GrownStates::new(budget, &load.states);
+        let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(Lost { error: OnceLock::new(), memory }));
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
     }
 
@@ -228,7 +230,11 @@ impl Executor {
         held.cuts = cuts(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
         let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
+        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
         store.commit(bound, fresh, &good)?;
+        if let Some(reserved) = reserved {
+            self.slots.grown.apply(reserved);
+        }
         let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
         let row = |row: &Option<Work>| row.as_ref().map(|work| work.slot.map(now).unwrap_or_default());
         Ok(batch.iter().map(row).collect())
@@ -269,6 +275,21 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, cuts: Vec<Cut
         }
     }
     rows.into_iter().flatten().collect()
+}
+
+/// Memory for the states that this run lets grow.
+fn reserve(
+    store: &Store,
+    grown: &GrownStates,
+    (bound, fresh): (&Bound, &[Option<Fresh>]),
+    batch: &[Option<Work>],
+) -> Result<Option<Reserved>, RunError> {
+    if !store.grows() {
+        return Ok(None);
+    }
+    let after = store.growing_bytes_after(bound, fresh)?;
+    let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((row.as_ref()?.slot?, bytes)));
+    Ok(Some(grown.reserve(sizes)?))
 }
 
 /// The states that the backend allocated.

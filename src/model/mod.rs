@@ -27,6 +27,7 @@ mod driver;
 mod execute;
 mod features;
 mod fingerprint;
+mod growth;
 mod handle;
 mod in_flight;
 mod index;

@@ -8,6 +8,7 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::Processor;
 use crate::device::{Device, Pool};
 use crate::state::ChunkCache;
+use crate::state::budget::Budget;
 use crate::telemetry::GpuMetrics;
 
 /// An instance's place and means.
@@ -19,6 +20,8 @@ pub(super) struct Placement {
     pub(super) pool: Pool,
     /// Memory for states that ended sequences no longer need.
     pub(super) chunk_cache: ChunkCache,
+    /// Bytes of state over all models.
+    pub(super) budget: Budget,
     /// Of the GPU, if it is one.
     pub(super) gpu: Option<GpuMetrics>,
 }

@@ -94,8 +94,8 @@ impl Repository {
                 Arc::clone(shared.insert(graph))
             }
         };
-        let chunk_cache = self.0.chunk_cache.clone();
-        Ok(Placement { graph, device: Arc::new(Host), pool: self.0.pool.clone(), chunk_cache, gpu: None })
+        let (pool, budget, chunk_cache) = (self.0.pool.clone(), self.0.budget.clone(), self.0.chunk_cache.clone());
+        Ok(Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None })
     }
 
     fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
@@ -106,6 +106,7 @@ impl Repository {
             None => self.0.pool.clone(),
         };
         let gpu = Some(self.note(ordinal, &device)?);
-        Ok(Placement { graph, device, pool, chunk_cache: self.0.chunk_cache.clone(), gpu })
+        let (budget, chunk_cache) = (self.0.budget.clone(), self.0.chunk_cache.clone());
+        Ok(Placement { graph, device, pool, budget, chunk_cache, gpu })
     }
 }

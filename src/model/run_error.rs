@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::backend::BackendError;
 use crate::batch::BatchError;
 use crate::device::{DeviceError, Place};
+use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, StateError};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -20,11 +21,23 @@ pub(super) enum RunError {
     /// Its sequence could not be given state memory.
     #[error(transparent)]
     NoState(Arc<RunError>),
+    /// The state would grow beyond `limits.state`.
+    #[error(transparent)]
+    Limit(#[from] NoRoom),
     #[error("the state that was kept is not taken: {0}")]
     Snapshot(#[from] Arc<SnapshotError>),
 }
 
 impl RunError {
+    /// What was wanted of `limits.state`, if that was the reason.
+    pub(super) fn over_limit(&self) -> Option<NoRoom> {
+        match self {
+            RunError::NoState(error) => error.over_limit(),
+            RunError::Limit(no_room) => Some(*no_room),
+            _ => None,
+        }
+    }
+
     /// What was wanted and where, if it was memory and there is none.
     pub(super) fn no_room(&self) -> Option<(Place, usize)> {
         let device = match self {

@@ -9,11 +9,13 @@ use sequor_core::{Req, SlotOp};
 use crate::state::{SnapshotError, Store};
 use crate::telemetry::GpuMetrics;
 
+use super::growth::GrownStates;
 use super::run_error::RunError;
 
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) store: Store,
+    pub(super) grown: GrownStates,
     /// The GPU's gauges, and what was last told of our states there.
     gpu: Option<(GpuMetrics, i64)>,
     /// Slots whose sequences could not be given state memory, until they are freed.
@@ -21,8 +23,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(store: Store, gpu: Option<GpuMetrics>) -> Slots {
-        Slots { store, gpu: gpu.map(|gpu| (gpu, 0)), roomless: BTreeMap::new() }
+    pub(super) fn new(store: Store, grown: GrownStates, gpu: Option<GpuMetrics>) -> Slots {
+        Slots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), roomless: BTreeMap::new() }
     }
 
     /// Does what must be done before a run. `kept` finds the state that a request brought for its sequence.
@@ -42,7 +44,10 @@ impl Slots {
                 SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req))?,
                 // It had nothing to free.
                 SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
-                SlotOp::Free(slot) => self.store.free(slot.ix)?,
+                SlotOp::Free(slot) => {
+                    self.store.free(slot.ix)?;
+                    self.grown.reset(slot.ix);
+                }
                 // No load names the stage that leads here yet.
                 SlotOp::Spill(..) => {}
             }
@@ -52,12 +57,13 @@ impl Slots {
 
     /// Gives a slot the first state of a sequence, or one that was kept. Where there is no room for it, that sequence alone is not served.
     fn begin(&mut self, slot: u32, kept: Option<Bytes>) -> Result<(), RunError> {
+        self.grown.reset(slot);
         let begun = match kept {
-            Some(snapshot) => self.store.restore(slot, &snapshot).map_err(RunError::from),
+            Some(snapshot) => self.restore(slot, &snapshot),
             None => self.store.init(slot).map_err(RunError::from),
         };
         match begun {
-            Err(error) if error.no_room().is_some() => {
+            Err(error) if error.no_room().is_some() || error.over_limit().is_some() => {
                 // What a slot held before is not another sequence's to read.
                 if self.store.is_live(slot) {
                     self.store.free(slot)?;
@@ -70,6 +76,15 @@ impl Slots {
                 begun
             }
         }
+    }
+
+    fn restore(&mut self, slot: u32, snapshot: &[u8]) -> Result<(), RunError> {
+        self.store.restore(slot, snapshot)?;
+        if self.store.grows() {
+            let reserved = self.grown.reserve([(slot, self.store.growing_bytes(slot))])?;
+            self.grown.apply(reserved);
+        }
+        Ok(())
     }
 
     /// Why the sequence in this slot cannot run, if it has no state memory.

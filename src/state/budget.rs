@@ -47,11 +47,29 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a [`Budget`].
+/// Bytes taken from a [`Budget`], until it is dropped.
 #[derive(Debug)]
 pub struct Ticket {
     budget: Budget,
     bytes: u64,
+}
+
+impl Ticket {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds the bytes of `more`, which is of the same budget.
+    pub fn merge(&mut self, mut more: Ticket) {
+        self.bytes += std::mem::take(&mut more.bytes);
+    }
+
+    /// Gives back everything above `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let kept = self.bytes.min(bytes);
+        self.budget.0.used.fetch_sub(self.bytes - kept, Ordering::Relaxed);
+        self.bytes = kept;
+    }
 }
 
 impl Drop for Ticket {
@@ -70,6 +88,19 @@ mod tests {
         let ticket = budget.take(8).unwrap();
         assert_eq!(budget.take(3).unwrap_err(), NoRoom { wanted: 3, used: 8, limit: 10 });
         assert!(budget.take(u64::MAX).is_err());
+        drop(ticket);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_ticket_grows_by_another_and_gives_back_what_it_shrinks_by() {
+        let budget = Budget::new(10);
+        let mut ticket = budget.take(4).unwrap();
+        ticket.merge(budget.take(5).unwrap());
+        assert_eq!((ticket.bytes(), budget.used()), (9, 9));
+        ticket.shrink_to(2);
+        ticket.shrink_to(8);
+        assert_eq!((ticket.bytes(), budget.used()), (2, 2));
         drop(ticket);
         assert_eq!(budget.used(), 0);
     }

@@ -17,6 +17,7 @@ mod chunk_cache;
 mod commit;
 mod error;
 mod growing;
+mod growth;
 mod loose;
 mod run;
 mod snapshot;

@@ -99,6 +99,11 @@ impl StateSpec {
         Some(Layout { outer, inner: elements.checked_mul(size)?, kept: elements.checked_mul(kept)?, widen, narrow })
     }
 
+    /// Whether the state's size changes from step to step.
+    pub fn grows(&self) -> bool {
+        self.layout().is_none()
+    }
+
     /// Bytes a sequence holds for this state; for one whose size changes, what it holds at START.
     pub fn bytes(&self) -> u64 {
         let elements = self.dims.fixed().as_ref().unwrap_or(&self.initial.shape).elements().unwrap_or(u64::MAX);

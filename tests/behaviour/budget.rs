@@ -2,7 +2,10 @@
 
 use sequor::error::Failure;
 
-use crate::support::{Server, both, model, sum};
+use crate::state::GROW;
+use crate::support::server::wait;
+use crate::support::values::tensor;
+use crate::support::{Ask, Server, both, model, sum};
 
 /// Room for two sequences of 4 bytes.
 fn two(strategy: &str) -> Server {
@@ -57,4 +60,69 @@ fn what_was_refused_for_another_reason_holds_nothing() {
     assert_eq!(server.repository.state_bytes().0, 0);
     server.seq(1).only().input(&[1]).gives(&[1]);
     assert_eq!(server.repository.state_bytes().0, 0);
+}
+
+/// A state of 16 bytes at START that grows by 16 bytes a row of INPUT.
+fn grows(strategy: &str, limit: u64) -> Server {
+    model("grow").config(&GROW.replace("STRATEGY", strategy)).onnx("grow_fp32").limit(limit).serve()
+}
+
+fn rows(ask: Ask<'_>, rows: u64) -> Ask<'_> {
+    ask.with("INPUT", tensor(&[1, rows, 4], &vec![1.0f32; rows as usize * 4]))
+}
+
+/// Memory of a state that grew comes back with its slot, on the instance's thread.
+#[track_caller]
+fn until_free(server: &Server) {
+    let used = || server.repository.state_bytes().0;
+    wait(|| used() == 0, || format!("{} bytes are held", used()));
+}
+
+#[test]
+fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
+    for strategy in both() {
+        let server = grows(strategy, 64);
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        assert_eq!(rows(a.start(), 2).answer().shape("OUTPUT_STATE"), [1, 3, 4]);
+        assert_eq!(server.repository.state_bytes(), (48, 64), "{strategy}");
+        assert_eq!(rows(a.step(), 1).answer().shape("OUTPUT_STATE"), [1, 4, 4]);
+        for _ in 0..2 {
+            match rows(a.step(), 1).fails() {
+                Failure::StateMemory { wanted: 16, used: 64, limit: 64, .. } => {}
+                other => panic!("{other:?}"),
+            }
+            // Its state is as it was, and so is what it holds.
+            assert_eq!(server.last_run().shape("INPUT_STATE"), [1, 4, 4]);
+            assert_eq!(server.repository.state_bytes().0, 64);
+        }
+        match rows(b.start(), 1).fails() {
+            Failure::StateMemory { wanted: 16, used: 64, .. } => {}
+            other => panic!("{other:?}"),
+        }
+        // A new life begins small, in the memory that the old one has.
+        assert_eq!(rows(a.start(), 1).answer().shape("OUTPUT_STATE"), [1, 2, 4]);
+        assert_eq!(server.repository.state_bytes().0, 32, "{strategy}");
+        assert_eq!(rows(b.start(), 1).answer().shape("OUTPUT_STATE"), [1, 2, 4]);
+        let _ = rows(a.end(), 1).fails();
+        let _ = rows(b.end(), 1).send().result();
+        until_free(&server);
+    }
+}
+
+#[test]
+fn of_a_batch_that_grows_beyond_the_limit_only_what_does_not_fit_is_refused() {
+    for strategy in both() {
+        // 48 bytes each, 32 of the third, and room for one row more.
+        let server = grows(strategy, 144);
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        for seq in [&a, &b] {
+            assert_eq!(rows(seq.start(), 2).answer().shape("OUTPUT_STATE"), [1, 3, 4]);
+        }
+        let c = server.seq(3);
+        let held = server.hold(rows(c.start(), 1));
+        let waiting = [&a, &b].map(|seq| rows(seq.step(), 1).send());
+        held.release();
+        let ended = waiting.map(|w| w.result().map(|answer| answer.shape("OUTPUT_STATE").to_vec()));
+        assert!(matches!(&ended[..], [Ok(_), Err(Failure::StateMemory { .. })]), "{strategy}: {ended:?}");
+    }
 }

@@ -203,7 +203,7 @@ fn a_state_may_batch_on_its_second_axis() {
     }
 }
 
-const GROW: &str = r#"
+pub const GROW: &str = r#"
     max_batch_size: 4
     instance_group { count: 1 }
     input { name: "INPUT" data_type: TYPE_FP32 dims: [ -1, 4 ] }
