@@ -13,7 +13,7 @@ use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use prost::Message as _;
-use sequor::api::{Api, Limits};
+use sequor::api::{Api, Caller, Limits, RequestContext};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
 use sequor::config::model::{GraphPort, GraphSignature, json};
@@ -197,8 +197,12 @@ impl House {
         House { runtime, repository, app: sequor::server::app(&api), _folder: folder }
     }
 
-    fn ask(&self, request: Request<Body>) -> (StatusCode, axum::http::HeaderMap, Bytes) {
+    fn ask(&self, mut request: Request<Body>) -> (StatusCode, axum::http::HeaderMap, Bytes) {
         self.runtime.block_on(async {
+            // The dispatcher's part, which stands before the application.
+            let caller = Caller { name: Caller::LOCAL.to_owned(), address: ([127, 0, 0, 1], 1).into() };
+            let context = RequestContext::new(&Arc::new(caller), request.headers());
+            request.extensions_mut().insert(context);
             let answer = tokio::time::timeout(HANGS, self.app.clone().oneshot(request)).await;
             let (parts, body) = answer.expect("an answer").unwrap().into_parts();
             let collected = body.collect().await.unwrap();

@@ -11,9 +11,8 @@ use tokio::sync::watch;
 use super::kserve::refusal;
 use super::kserve::settings::Traces;
 use super::kserve::shared_memory::Regions;
-use super::queued::{Held, Queued};
+use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::{Code, Deadline, Status};
-use crate::config::units::human;
 use crate::error::{Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
 use crate::telemetry::Metrics;
@@ -61,7 +60,7 @@ struct Shared {
     repository: Repository,
     metrics: Metrics,
     limits: Limits,
-    queued: Queued,
+    queued: QueuedBytes,
     phase: watch::Sender<Phase>,
     traces: Traces,
     regions: Regions,
@@ -70,7 +69,8 @@ struct Shared {
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
         let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
-        let (queued, regions) = (Queued::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request));
+        let (queued, regions) =
+            (QueuedBytes::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request));
         Api(Arc::new(Shared { repository, metrics, limits, queued, phase, traces, regions }))
     }
 
@@ -84,6 +84,11 @@ impl Api {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// The bytes of requests that wait, or have not arrived in whole.
+    pub(crate) fn queued(&self) -> &QueuedBytes {
+        &self.0.queued
     }
 
     pub(crate) fn regions(&self) -> &Regions {
@@ -150,7 +155,7 @@ impl Api {
         Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
     }
 
-    fn admit(&self, model: &Served, request: InferRequest) -> Result<(Pending, Held), Status> {
+    fn admit(&self, model: &Served, request: InferRequest) -> Result<(Pending, QueuedBytesPermit), Status> {
         self.check_room(&request)?;
         let held = self.hold(&request)?;
         let mark = request.id.clone();
@@ -158,15 +163,10 @@ impl Api {
         Ok((pending, held))
     }
 
-    fn hold(&self, request: &InferRequest) -> Result<Held, Status> {
+    fn hold(&self, request: &InferRequest) -> Result<QueuedBytesPermit, Status> {
         let bytes = request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum();
-        self.0.queued.take(bytes).map_err(|used| {
-            let [bytes, used, limit] = [bytes, used, self.0.limits.queued].map(human);
-            let text = format!(
-                "no room for a request of {bytes}: requests of {used} wait already, of {limit} that may (limits.queued); retry after 1 s"
-            );
-            Status::new(Code::Unavailable, "queue_full", text).retry_after(refusal::RETRY_AFTER)
-        })
+        let mut permit = self.0.queued.permit();
+        permit.grow(bytes).map(|()| permit)
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
@@ -209,7 +209,7 @@ pub struct Underway {
     pending: Option<Pending>,
     refused: Option<Status>,
     #[allow(dead_code, reason = "only its drop matters")]
-    held: Option<Held>,
+    held: Option<QueuedBytesPermit>,
     #[allow(dead_code, reason = "only its drop matters")]
     flight: Flight,
 }

@@ -5,6 +5,7 @@
 //!
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls.
+//! - [`body_error`]: why a body was given up while it arrived.
 //! - [`connection_spawner`]: tasks within a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
@@ -12,6 +13,7 @@
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 
 pub mod admin;
+pub mod body_error;
 pub mod caller;
 pub mod code;
 pub mod connection_spawner;
@@ -19,10 +21,11 @@ pub mod context;
 pub mod health;
 pub mod intake;
 pub mod kserve;
-mod queued;
+pub(crate) mod queued;
 pub mod status;
 pub mod upgrades;
 
+pub use body_error::BodyError;
 pub use caller::Caller;
 pub use code::Code;
 pub use connection_spawner::ConnectionSpawner;

@@ -1,14 +1,16 @@
 //! Bytes of requests that wait for their answers, all models and surfaces together, against `limits.queued`. A request that does not fit is
-//! refused before anything of its sequence is touched.
+//! refused before its sequence is touched.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::{Code, Status};
+use crate::config::units::human;
 use crate::telemetry::kinds::Gauge;
 
-/// Clones share the count.
+/// The count of a server. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Queued(Arc<Inner>);
+pub(crate) struct QueuedBytes(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -17,33 +19,72 @@ struct Inner {
     shown: Gauge,
 }
 
-/// Counted as long as this lives.
+/// The bytes of one request. They are counted for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Held {
-    queued: Queued,
+pub(crate) struct QueuedBytesPermit {
+    queued: QueuedBytes,
     bytes: u64,
 }
 
-impl Queued {
+impl QueuedBytes {
     /// `shown` follows the count.
-    pub(crate) fn new(limit: u64, shown: Gauge) -> Queued {
-        Queued(Arc::new(Inner { used: AtomicU64::new(0), limit, shown }))
+    pub(crate) fn new(limit: u64, shown: Gauge) -> QueuedBytes {
+        QueuedBytes(Arc::new(Inner { used: AtomicU64::new(0), limit, shown }))
     }
 
-    /// Counts these bytes, or says how many there are already. Whoever brings none is always let in.
-    pub(crate) fn take(&self, bytes: u64) -> Result<Held, u64> {
+    /// A permit of no bytes yet.
+    pub(crate) fn permit(&self) -> QueuedBytesPermit {
+        QueuedBytesPermit { queued: self.clone(), bytes: 0 }
+    }
+
+    /// Counts these bytes too, or returns how many there are already. No bytes always fit.
+    fn add(&self, bytes: u64) -> Result<(), u64> {
         let Inner { used, limit, shown } = &*self.0;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= *limit || bytes == 0);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
         shown.add(signed(bytes));
-        Ok(Held { queued: self.clone(), bytes })
+        Ok(())
+    }
+
+    fn remove(&self, bytes: u64) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.shown.add(-signed(bytes));
     }
 }
 
-impl Drop for Held {
+impl QueuedBytesPermit {
+    /// Counts more bytes for the request before memory is taken for them, or refuses the request.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Status> {
+        let limit = self.queued.0.limit;
+        let needed = self.bytes.saturating_add(bytes);
+        self.queued.add(bytes).map_err(|used| refused(needed, used.saturating_sub(self.bytes), limit))?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Counts exactly these bytes from now on, or refuses the request.
+    pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), Status> {
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            return self.grow(more);
+        }
+        self.queued.remove(self.bytes - bytes);
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+fn refused(bytes: u64, used: u64, limit: u64) -> Status {
+    let [bytes, used, limit] = [bytes, used, limit].map(human);
+    let text = format!(
+        "queued request bytes {used} of {limit} (limits.queued); this request needs {bytes}; retry after {}",
+        super::kserve::refusal::span(super::kserve::refusal::RETRY_AFTER)
+    );
+    Status::new(Code::Unavailable, "queue_full", text).retry_after(super::kserve::refusal::RETRY_AFTER)
+}
+
+impl Drop for QueuedBytesPermit {
     fn drop(&mut self) {
-        self.queued.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.queued.0.shown.add(-signed(self.bytes));
+        self.queued.remove(self.bytes);
     }
 }
 
@@ -55,19 +96,39 @@ fn signed(bytes: u64) -> i64 {
 mod tests {
     use super::*;
 
+    fn permit(queued: &QueuedBytes, bytes: u64) -> Result<QueuedBytesPermit, Code> {
+        let mut permit = queued.permit();
+        permit.grow(bytes).map(|()| permit).map_err(|status| status.code)
+    }
+
     #[test]
-    fn what_does_not_fit_is_refused_and_takes_nothing() {
+    fn a_request_that_does_not_fit_is_refused_and_counts_nothing() {
         let shown = Gauge::default();
-        let queued = Queued::new(10, shown.clone());
-        let (first, none) = (queued.take(8).unwrap(), queued.take(0).unwrap());
-        assert_eq!(queued.take(3).map(|_| ()), Err(8));
-        assert_eq!(queued.take(u64::MAX).map(|_| ()), Err(8));
-        let second = queued.take(2).unwrap();
-        assert!(queued.take(0).is_ok(), "full, but this needs no room");
+        let queued = QueuedBytes::new(10, shown.clone());
+        let (first, none) = (permit(&queued, 8).unwrap(), permit(&queued, 0).unwrap());
+        assert_eq!(permit(&queued, 3).map(|_| ()), Err(Code::Unavailable));
+        assert_eq!(permit(&queued, u64::MAX).map(|_| ()), Err(Code::Unavailable));
+        let second = permit(&queued, 2).unwrap();
+        assert!(permit(&queued, 0).is_ok(), "a request without bytes fits a full server");
         assert_eq!(shown.get(), 10);
         drop((first, none));
-        assert_eq!((queued.take(9).map(|_| ()), shown.get()), (Err(2), 2));
+        assert_eq!((permit(&queued, 9).map(|_| ()), shown.get()), (Err(Code::Unavailable), 2));
         drop(second);
+        assert_eq!(shown.get(), 0);
+    }
+
+    #[test]
+    fn a_permit_grows_and_shrinks() {
+        let shown = Gauge::default();
+        let queued = QueuedBytes::new(10, shown.clone());
+        let mut permit = permit(&queued, 6).unwrap();
+        permit.grow(4).unwrap();
+        assert!(permit.grow(1).is_err());
+        permit.resize(3).unwrap();
+        assert_eq!(shown.get(), 3);
+        assert!(permit.resize(11).is_err());
+        permit.resize(10).unwrap();
+        drop(permit);
         assert_eq!(shown.get(), 0);
     }
 }

@@ -1,7 +1,10 @@
 //! Connections that became something else than HTTP: they outlive the connection's own task, and the server still waits for them, or cuts
 //! them, on its way out.
 
+use std::any::Any;
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,12 +16,16 @@ pub struct Upgrades {
     pub open: TaskTracker,
     /// Connections end now.
     pub cut: CancellationToken,
+    /// How long the client may be silent before it is asked for a sign of life; zero is for ever.
+    pub keepalive: Duration,
+    /// What counts the connection while it is open.
+    pub permit: Arc<dyn Any + Send + Sync>,
 }
 
 impl Upgrades {
     /// Runs what an upgraded connection does, so that the server knows of it.
     pub async fn run(self, task: impl Future<Output = ()>) {
-        let cut = self.cut;
+        let Upgrades { cut, permit: _permit, .. } = self;
         let until_cut = async {
             tokio::select! {
                 () = task => {}

@@ -14,7 +14,10 @@ use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
 use crate::config::server::{Settings, Shown, file};
 use crate::model::{Options, Repository};
-use crate::server::{Addresses, AdminOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles};
+use crate::server::{
+    Addresses, AdminOptions, ConnectionOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles,
+    descriptors,
+};
 use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
@@ -107,6 +110,7 @@ pub(super) fn server_options(
             queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
         },
+        connections: connections(&settings.connections),
         drain: DrainOptions {
             announce: settings.drain.announce.0,
             finish: settings.drain.finish.0,
@@ -118,6 +122,32 @@ pub(super) fn server_options(
         allowed_origins: settings.http.allowed_origins.clone(),
         checks: Vec::new(),
     })
+}
+
+/// The limits of connections, no higher than the process may open files.
+fn connections(settings: &file::Connections) -> ConnectionOptions {
+    let wanted = ConnectionOptions {
+        max: settings.max as usize,
+        per_peer: settings.per_peer as usize,
+        reserved: settings.reserved as usize,
+        first_byte: settings.first_byte.0,
+        head: settings.head.0,
+        body: settings.body.0,
+        idle: settings.idle.0,
+        streams: settings.streams,
+    };
+    let limit = descriptors::raise();
+    let (fitted, lowered) = wanted.fit(limit, descriptors::open());
+    if lowered {
+        let (max, per_peer) = (fitted.max, fitted.per_peer);
+        tracing::warn!(
+            limit,
+            max,
+            per_peer,
+            "connections.max is lowered: the process may not open enough files (ulimit -n)"
+        );
+    }
+    fitted
 }
 
 /// The settings as operators read them: where the folder of plug-ins is, whatever folder they ask from.

@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,26 +15,29 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
+use tokio::time::{Instant, Sleep, sleep};
 
+use super::activity::Activity;
+use super::connection_limit::{ConnectionLimit, ConnectionOptions, ConnectionPermit};
 use super::dispatcher::{ConnectionHandle, Dispatcher};
+use super::first_bytes;
 use super::shutdown::Shutdown;
 use super::tasks::Tasks;
 use super::tls::{self, Tls};
 use crate::api::{Caller, ConnectionSpawner};
 use crate::model::InlineScope;
+use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 const FRAME: u32 = 256 << 10;
-/// Requests on one connection; how many there may be at all is limited elsewhere.
-const STREAMS: u32 = 1 << 16;
 /// Streams a client may cancel before they were looked at. Well-meaning clients cancel whole bunches when a deadline passes.
 const EARLY_RESETS: usize = 4096;
 /// Rounds of a connection before others get their turn.
 const ROUNDS: usize = 64;
-/// How long a client may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(30);
+/// Time for a client to leave after its idle connection was closed.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// What the HTTP/2 machinery wants run beside the connection is run within it.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionSpawner {
@@ -50,26 +53,30 @@ pub(super) struct Serving {
     pub(super) keepalive: Duration,
     pub(super) tls: Option<Tls>,
     pub(super) shutdown: Shutdown,
+    pub(super) options: ConnectionOptions,
+    pub(super) limit: ConnectionLimit,
+    pub(super) metrics: Metrics,
 }
 
-fn builder(keepalive: Duration) -> (auto::Builder<ConnectionSpawner>, ConnectionSpawner) {
+fn builder(keepalive: Duration, options: &ConnectionOptions) -> (auto::Builder<ConnectionSpawner>, ConnectionSpawner) {
     let spawner = ConnectionSpawner::default();
     let mut builder = auto::Builder::new(spawner.clone());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head);
     builder
         .http2()
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(options.streams)
         .max_pending_accept_reset_streams(EARLY_RESETS)
         .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive));
     (builder, spawner)
 }
 
 /// Serves a connection until either side ends it.
-pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving) {
+pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit, serving: Serving) {
+    let permit = Arc::new(permit);
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
@@ -79,29 +86,41 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, serving: Serving)
     };
     let Some(tls) = &serving.tls else {
         let caller = caller(None);
-        return talk(stream, peer, caller, serving).await;
+        return talk(stream, caller, permit, serving).await;
     };
     let shaken = tokio::select! {
-        shaken = tls.accept(stream) => shaken,
+        shaken = tls.accept(stream, serving.options.first_byte) => shaken,
         () = serving.shutdown.closing.cancelled() => return,
     };
     match shaken {
         Ok(stream) => {
             let caller = caller(tls::client_name(&stream));
-            Box::pin(talk(stream, peer, caller, serving)).await;
+            Box::pin(talk(stream, caller, permit, serving)).await;
         }
         Err(error) => tracing::debug!(%peer, %error, "no TLS"),
     }
 }
 
 /// Answers the requests of a connection, whatever carries it.
-async fn talk<S>(stream: S, peer: SocketAddr, caller: Arc<Caller>, serving: Serving)
+async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: Serving)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Serving { dispatcher, keepalive, shutdown, .. } = serving;
-    let (builder, spawner) = builder(keepalive);
-    let handle = ConnectionHandle { caller, spawner: spawner.clone(), shutdown: shutdown.clone() };
+    let Serving { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
+    let peer = caller.address;
+    let begun = tokio::select! {
+        begun = first_bytes::read(stream, &options) => begun,
+        () = shutdown.closing.cancelled() => return,
+    };
+    let stream = match begun {
+        Ok(stream) => stream,
+        Err(reason) => return reason.into_iter().for_each(|reason| metrics.connection_closed(reason)),
+    };
+    let (builder, spawner) = builder(keepalive, &options);
+    let activity = Activity::default();
+    let mut idle = IdleTimer::new(options.idle, activity.clone());
+    let handle =
+        ConnectionHandle { caller, spawner: spawner.clone(), shutdown: shutdown.clone(), activity, keepalive, permit };
     let service = service_fn(move |request| dispatcher.call(&handle, request));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();
@@ -112,6 +131,15 @@ where
             told = true;
             connection.as_mut().graceful_shutdown();
             tasks.waker().wake_by_ref();
+        }
+        match idle.poll(cx) {
+            Poll::Pending => {}
+            Poll::Ready(Idle::Leave) => {
+                metrics.connection_closed(ConnectionClosed::Idle);
+                connection.as_mut().graceful_shutdown();
+                tasks.waker().wake_by_ref();
+            }
+            Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
         let mut inline = InlineScope::begin();
         for _ in 0..ROUNDS {
@@ -142,6 +170,44 @@ where
     }
 }
 
+/// Ends a connection without requests: it asks the client to leave, and cuts the connection if the client does not.
+struct IdleTimer {
+    sleep: Option<Pin<Box<Sleep>>>,
+    every: Duration,
+    activity: Activity,
+    leaving: bool,
+}
+
+enum Idle {
+    Leave,
+    Cut,
+}
+
+impl IdleTimer {
+    /// Zero is never.
+    fn new(every: Duration, activity: Activity) -> IdleTimer {
+        let sleep = (!every.is_zero()).then(|| Box::pin(sleep(every)));
+        IdleTimer { sleep, every, activity, leaving: false }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Idle> {
+        let Some(sleep) = &mut self.sleep else { return Poll::Pending };
+        while sleep.as_mut().poll(cx).is_ready() {
+            let idle = self.activity.is_idle();
+            if idle && self.leaving {
+                return Poll::Ready(Idle::Cut);
+            }
+            let leaves = idle && !self.leaving;
+            self.leaving |= idle;
+            sleep.as_mut().reset(Instant::now() + if self.leaving { self.every.min(LEAVE) } else { self.every });
+            if leaves {
+                return Poll::Ready(Idle::Leave);
+            }
+        }
+        Poll::Pending
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use axum::Router;
@@ -158,6 +224,10 @@ mod tests {
 
     use super::*;
     use crate::server::local;
+    use crate::server::request_body::BodyLimits;
+    use crate::telemetry::kinds::Gauge;
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     async fn connect(app: Router) -> Channel {
         let listener = TcpListener::bind(local(0)).await.expect("a port");
@@ -165,14 +235,18 @@ mod tests {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
         let serving = Serving {
-            dispatcher: Dispatcher::new(None, app, Vec::new()),
+            dispatcher: Dispatcher::new(None, app, Vec::new(), BodyLimits { queued: None, stall: HOUR }),
             keepalive: Duration::ZERO,
             tls: None,
             shutdown,
+            options: ConnectionOptions::default(),
+            limit: ConnectionLimit::new(100, 100, Gauge::default()),
+            metrics: Metrics::new(false),
         };
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                tokio::spawn(serve(stream, peer, serving.clone()));
+                let permit = serving.limit.admit(peer).expect("room");
+                tokio::spawn(serve(stream, peer, permit, serving.clone()));
             }
         });
         Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection")

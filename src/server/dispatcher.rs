@@ -3,23 +3,31 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::{Future, Ready};
+use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::header::UPGRADE;
-use axum::http::{Request, Response};
+use axum::http::{HeaderMap, Request, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tower::Service;
 
+use super::activity::{ActiveRequest, Activity};
+use super::connection_limit::ConnectionPermit;
+use super::request_body::{BodyLimits, Kind, RequestBody};
 use super::shutdown::Shutdown;
 use crate::api::kserve::unary::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
+use crate::api::status::is_grpc;
 use crate::api::{Caller, Check, ConnectionSpawner, RequestContext, RequestHead, Status, Upgrades};
+
+/// The service whose streams may rest like those of inference.
+const REFLECTION: &str = "/grpc.reflection.";
 
 /// What one listener serves. Each connection has a clone.
 #[derive(Debug, Clone)]
@@ -28,6 +36,7 @@ pub(crate) struct Dispatcher {
     /// Every path, `ModelInfer` included.
     router: Router,
     checks: Arc<[Arc<dyn Check>]>,
+    bodies: BodyLimits,
 }
 
 /// What requests need of their connection.
@@ -36,32 +45,46 @@ pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
     pub(crate) spawner: ConnectionSpawner,
     pub(crate) shutdown: Shutdown,
+    pub(crate) activity: Activity,
+    pub(crate) keepalive: Duration,
+    pub(crate) permit: Arc<ConnectionPermit>,
 }
 
 impl Dispatcher {
     /// A request must pass the checks in their order.
-    pub(crate) fn new(infer: Option<InferService>, router: Router, checks: Vec<Arc<dyn Check>>) -> Dispatcher {
+    pub(crate) fn new(
+        infer: Option<InferService>,
+        router: Router,
+        checks: Vec<Arc<dyn Check>>,
+        bodies: BodyLimits,
+    ) -> Dispatcher {
         // Makes the router ready once instead of for every connection.
-        Dispatcher { infer, router: router.with_state(()), checks: checks.into() }
+        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
         let context = match self.admit(&connection.caller, &request) {
             Ok(context) => context,
-            Err(status) => return ResponseFuture::Refused(std::future::ready(status.response(request.headers()))),
+            Err(status) => return self.respond(connection, Answer::Refused(ready(status.response(request.headers())))),
         };
         let path = request.uri().path();
         if let (Some(service), INFER) = (&self.infer, path) {
-            return ResponseFuture::Infer(Box::pin(service.clone().call(context, request)));
+            let request = request.map(|body| RequestBody::new(body, Kind::Message, self.bodies.clone()));
+            return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
         }
+        let kind = kind(path, request.headers());
         if path == STREAM_INFER {
             request.extensions_mut().insert(connection.spawner.clone());
         } else if request.headers().contains_key(UPGRADE) {
-            let Shutdown { connections, cut, .. } = &connection.shutdown;
-            request.extensions_mut().insert(Upgrades { open: connections.clone(), cut: cut.clone() });
+            request.extensions_mut().insert(connection.upgrades());
         }
         request.extensions_mut().insert(context);
-        ResponseFuture::Router(Box::pin(self.router.clone().call(request)))
+        let request = request.map(|body| RequestBody::new(body, kind, self.bodies.clone()));
+        self.respond(connection, Answer::Router(Box::pin(self.router.clone().call(request))))
+    }
+
+    fn respond(&self, connection: &ConnectionHandle, answer: Answer) -> ResponseFuture {
+        ResponseFuture { answer, request: Some(connection.activity.begin()) }
     }
 
     fn admit<T>(&self, caller: &Arc<Caller>, request: &Request<T>) -> Result<RequestContext, Status> {
@@ -72,8 +95,31 @@ impl Dispatcher {
     }
 }
 
+impl ConnectionHandle {
+    fn upgrades(&self) -> Upgrades {
+        let Shutdown { connections, cut, .. } = &self.shutdown;
+        let (permit, keepalive) = (Arc::<ConnectionPermit>::clone(&self.permit), self.keepalive);
+        Upgrades { open: connections.clone(), cut: cut.clone(), keepalive, permit }
+    }
+}
+
+/// How the body of a request on this path arrives.
+fn kind(path: &str, headers: &HeaderMap) -> Kind {
+    match path {
+        _ if !is_grpc(headers) => Kind::Whole,
+        STREAM_INFER => Kind::Messages,
+        _ if path.starts_with(REFLECTION) => Kind::Messages,
+        _ => Kind::Message,
+    }
+}
+
 /// The response to a request.
-pub(crate) enum ResponseFuture {
+pub(crate) struct ResponseFuture {
+    answer: Answer,
+    request: Option<ActiveRequest>,
+}
+
+enum Answer {
     Infer(Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>),
     Router(Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>),
     Refused(Ready<Response<Body>>),
@@ -83,18 +129,25 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match &mut *self {
-            ResponseFuture::Infer(answer) => ready!(answer.as_mut().poll(cx)).map(ResponseBody::Infer),
-            ResponseFuture::Router(answer) => ready!(answer.as_mut().poll(cx))?.map(ResponseBody::Router),
-            ResponseFuture::Refused(answer) => ready!(Pin::new(answer).poll(cx)).map(ResponseBody::Router),
+        let response = match &mut self.answer {
+            Answer::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(Content::Infer),
+            Answer::Router(answer) => std::task::ready!(answer.as_mut().poll(cx))?.map(Content::Router),
+            Answer::Refused(answer) => std::task::ready!(Pin::new(answer).poll(cx)).map(Content::Router),
         };
-        Poll::Ready(Ok(answer))
+        let request = self.request.take();
+        Poll::Ready(Ok(response.map(|content| ResponseBody { content, _request: request })))
     }
 }
 
-/// The body of a response.
+/// The body of a response. The request is active until it is dropped.
 #[derive(Debug)]
-pub(crate) enum ResponseBody {
+pub(crate) struct ResponseBody {
+    content: Content,
+    _request: Option<ActiveRequest>,
+}
+
+#[derive(Debug)]
+enum Content {
     Infer(tonic::body::Body),
     Router(Body),
 }
@@ -107,23 +160,23 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>>> {
-        match &mut *self {
-            ResponseBody::Infer(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            ResponseBody::Router(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        match &mut self.content {
+            Content::Infer(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Content::Router(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            ResponseBody::Infer(body) => body.is_end_stream(),
-            ResponseBody::Router(body) => body.is_end_stream(),
+        match &self.content {
+            Content::Infer(body) => body.is_end_stream(),
+            Content::Router(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            ResponseBody::Infer(body) => body.size_hint(),
-            ResponseBody::Router(body) => body.size_hint(),
+        match &self.content {
+            Content::Infer(body) => body.size_hint(),
+            Content::Router(body) => body.size_hint(),
         }
     }
 }

@@ -17,9 +17,9 @@ pub const KEY: &str = "sequor-key";
 
 /// The keys of one file. Clones are the same keys.
 #[derive(Clone)]
-pub struct Keys(Arc<Mutex<Held>>);
+pub struct Keys(Arc<Mutex<KeyStore>>);
 
-struct Held {
+struct KeyStore {
     path: PathBuf,
     watched: Watched,
     known: Vec<Known>,
@@ -45,7 +45,7 @@ impl Keys {
     pub fn open(path: &Path) -> Result<Keys, KeysError> {
         let watched = Watched::new(vec![path.to_owned()]);
         let known = read(path)?;
-        Ok(Keys(Arc::new(Mutex::new(Held { path: path.to_owned(), watched, known }))))
+        Ok(Keys(Arc::new(Mutex::new(KeyStore { path: path.to_owned(), watched, known }))))
     }
 
     /// Whose key these headers carry.
@@ -60,7 +60,7 @@ impl Keys {
     }
 }
 
-impl Held {
+impl KeyStore {
     /// Reads the file again if it has changed. A file that cannot be read lets nobody in who was not let in before.
     fn renew(&mut self) {
         if !self.watched.changed() {

@@ -3,22 +3,28 @@
 //! # Layout
 //!
 //! - [`listeners`]: the ports, bound before anything else is done; [`holder`] says who has a port that is taken.
-//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one.
+//! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task; `tasks`: its requests, within that one; `activity`: whether it has any.
+//! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
 
+mod activity;
 mod changed;
 pub mod connection;
+pub mod connection_limit;
+pub mod descriptors;
 mod dispatcher;
 pub mod drain;
+mod first_bytes;
 mod guard;
 pub mod holder;
 pub mod keys;
 pub mod listeners;
 mod origin;
 pub mod poll;
+mod request_body;
 mod shutdown;
 pub mod systemd;
 mod tasks;
@@ -35,6 +41,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+pub use connection_limit::ConnectionOptions;
 pub use drain::{DrainOptions, Drained, Stop};
 pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
@@ -47,13 +54,16 @@ use crate::api::{self, Api, Check};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
 use connection::Serving;
+use connection_limit::{ConnectionLimit, ConnectionPermit};
 use guard::Guard;
 use origin::OriginCheck;
+use request_body::BodyLimits;
 use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     pub limits: api::Limits,
+    pub connections: ConnectionOptions,
     pub drain: DrainOptions,
     /// How often a silent HTTP/2 client is asked whether it is there; zero is never.
     pub keepalive: Duration,
@@ -81,6 +91,7 @@ impl Default for ServerOptions {
         ServerOptions {
             limits,
             drain,
+            connections: ConnectionOptions::default(),
             keepalive,
             tls: None,
             admin: AdminOptions::default(),
@@ -116,18 +127,32 @@ pub fn start(
     let addresses = listeners.addresses();
     let api = Api::new(repository, metrics, options.limits);
     let shutdown = Shutdown::default();
-    let ServerOptions { drain, keepalive, tls, admin, allowed_origins, checks, .. } = options;
+    let ServerOptions { drain, tls, admin, allowed_origins, checks, connections, keepalive, .. } = options;
     let drain_asked = Arc::new(Notify::new());
     let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
-    let for_operators = Dispatcher::new(None, for_operators, [checks.clone(), vec![Arc::new(guard)]].concat());
-    let origins = OriginCheck { allowed: allowed_origins };
-    let for_clients = [checks.clone(), vec![Arc::new(origins)]].concat();
-    let clients = Dispatcher::new(Some(InferService::new(&api)), app(&api), for_clients);
-    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks);
-    let plain = Serving { dispatcher: scrapes, keepalive, tls: None, shutdown: shutdown.clone() };
-    let public = Serving { dispatcher: clients, tls, ..plain.clone() };
-    let operators = Serving { dispatcher: for_operators, ..public.clone() };
+    // Operators are served whatever clients have queued.
+    let bodies = BodyLimits { queued: None, stall: connections.body };
+    let checks_of = |check: Arc<dyn Check>| [checks.clone(), vec![check]].concat();
+    let for_operators = Dispatcher::new(None, for_operators, checks_of(Arc::new(guard)), bodies.clone());
+    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies.clone());
+    let bodies = BodyLimits { queued: Some(api.queued().clone()), ..bodies };
+    let origins = checks_of(Arc::new(OriginCheck { allowed: allowed_origins }));
+    let clients = Dispatcher::new(Some(InferService::new(&api)), app(&api), origins, bodies);
+    let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
+    let reserved = || limit(connections.reserved, connections.reserved);
+    let plain = Serving {
+        dispatcher: scrapes,
+        keepalive,
+        tls: None,
+        shutdown: shutdown.clone(),
+        options: connections,
+        limit: reserved(),
+        metrics: api.metrics().clone(),
+    };
+    let public =
+        Serving { dispatcher: clients, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
+    let operators = Serving { dispatcher: for_operators, limit: reserved(), ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
@@ -184,11 +209,21 @@ async fn accept(listener: TcpListener, serving: Serving) {
         };
         match accepted {
             Ok((stream, peer)) => {
-                shutdown.connections.spawn(connection::serve(stream, peer, serving.clone()));
+                let Some(permit) = admit(&serving, peer) else { continue };
+                shutdown.connections.spawn(connection::serve(stream, peer, permit, serving.clone()));
             }
             Err(error) => refuse_a_while(&error).await,
         }
     }
+}
+
+/// Counts the connection; `None` if there are too many, and then it is closed.
+fn admit(serving: &Serving, peer: SocketAddr) -> Option<ConnectionPermit> {
+    let admitted = serving.limit.admit(peer).inspect_err(|reason| {
+        tracing::debug!(%peer, limit = reason.name(), "connection closed: too many are open");
+        serving.metrics.connection_closed(*reason);
+    });
+    admitted.ok()
 }
 
 /// A connection that was gone before it was taken is nobody's loss. Anything else (no file descriptors left) does not pass by trying at once.

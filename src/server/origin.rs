@@ -9,10 +9,13 @@ use axum::http::{HeaderMap, Method};
 use crate::api::status::is_grpc;
 use crate::api::{Check, Code, RequestContext, RequestHead, Status};
 
+/// The header that browsers put on every request.
+const SITE: &str = "sec-fetch-site";
+
 /// Every origin is allowed.
 const ANY: &str = "*";
 
-/// Paths whose POST changes something besides sequences. Their bodies are JSON.
+/// Paths whose POST changes something besides sequences. Pages send JSON to them.
 const MANAGEMENT: [&str; 5] =
     ["/v2/repository/", "/v2/logging", "/v2/trace/", "/v2/systemsharedmemory/", "/v2/cudasharedmemory/"];
 
@@ -30,7 +33,9 @@ impl Check for OriginCheck {
             return Ok(());
         }
         self.check_origin(headers, uri)?;
-        if is_management(uri.path()) && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
+        // Other clients name any type: libcurl, for one, names that of a form.
+        let is_page = headers.contains_key(ORIGIN) || headers.contains_key(SITE);
+        if is_page && is_management(uri.path()) && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
     }
 }
 
@@ -72,16 +77,14 @@ fn is_same(origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
     page.host().eq_ignore_ascii_case(asked.host()) && port(page) == port(asked)
 }
 
-/// A body of a management path is JSON. Triton's Python client and `curl -X POST` name no type; a page of a browser cannot leave it out
-/// without naming its origin.
+/// A page names a type that makes a browser ask first whether it may send the request.
 fn check_json(headers: &HeaderMap) -> Result<(), Status> {
-    let Some(kind) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let named = kind.to_str().unwrap_or_default();
+    let named = headers.get(CONTENT_TYPE).map_or(Ok(""), |kind| kind.to_str()).unwrap_or_default();
     let essence = named.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let text = format!("this path takes content-type: application/json, not \"{named}\"");
+    let text = format!("pages send content-type: application/json to this path, not \"{named}\"");
     Err(Status::new(Code::InvalidArgument, "bad_input", text))
 }
 
@@ -128,8 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn management_takes_json() {
-        let with = |path, kind| refused(&[], path, &[HOST, ("content-type", kind)]);
+    fn pages_send_json_to_management_paths() {
+        let own = ("origin", "http://127.0.0.1:8000");
+        let with = |path, kind| refused(&[], path, &[HOST, own, ("content-type", kind)]);
         let paths = [
             "POST /v2/logging",
             "POST /v2/trace/setting",
@@ -140,7 +144,9 @@ mod tests {
             assert_eq!(with(path, "text/plain"), Some(400), "{path}");
             assert_eq!(with(path, "application/x-www-form-urlencoded"), Some(400), "{path}");
             assert_eq!(with(path, "application/json; charset=utf-8"), None, "{path}");
-            assert_eq!(refused(&[], path, &[HOST]), None, "{path}");
+            assert_eq!(refused(&[], path, &[HOST, ("sec-fetch-site", "same-origin")]), Some(400), "{path}");
+            let form = ("content-type", "application/x-www-form-urlencoded");
+            assert_eq!(refused(&[], path, &[HOST, form]), None, "{path}");
         }
         assert_eq!(with("POST /v2/models/m/infer", "application/octet-stream"), None);
     }

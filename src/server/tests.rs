@@ -215,7 +215,7 @@ async fn a_request_that_does_not_end_is_cut() {
     let server = serve();
     // A body that never comes in whole.
     let mut stream = TcpStream::connect(server.running.addresses.http.expect("a port")).await.expect("a connection");
-    let head = "POST /v2/models/m/infer HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    let head = "POST /v2/repository/index HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
     stream.write_all(head.as_bytes()).await.expect("written");
     let mut line = [0; 12];
     stream.read_exact(&mut line).await.expect("the server reads the body");

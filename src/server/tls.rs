@@ -18,14 +18,11 @@ use tokio_rustls::server::TlsStream;
 
 use super::changed::Watched;
 
-/// How long a client may take to say who it is.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-
 /// The TLS of a server. Clones are the same.
 #[derive(Clone)]
-pub struct Tls(Arc<Mutex<Held>>);
+pub struct Tls(Arc<Mutex<TlsState>>);
 
-struct Held {
+struct TlsState {
     files: TlsFiles,
     watched: Watched,
     config: Arc<ServerConfig>,
@@ -59,7 +56,7 @@ impl Tls {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let watched = Watched::new(paths.into_iter().flatten().cloned().collect());
         let config = Arc::new(config(&files)?);
-        Ok(Tls(Arc::new(Mutex::new(Held { files, watched, config }))))
+        Ok(Tls(Arc::new(Mutex::new(TlsState { files, watched, config }))))
     }
 
     /// Whether clients must show a certificate.
@@ -67,10 +64,10 @@ impl Tls {
         self.0.lock().files.client_ca.is_some()
     }
 
-    /// The handshake of a new connection.
-    pub(super) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+    /// Does the handshake of a new connection within this time.
+    pub(super) async fn accept(&self, stream: TcpStream, within: Duration) -> std::io::Result<TlsStream<TcpStream>> {
         let config = self.0.lock().current();
-        tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await?
+        tokio::time::timeout(within, TlsAcceptor::from(config).accept(stream)).await?
     }
 }
 
@@ -82,7 +79,7 @@ pub(super) fn client_name(stream: &TlsStream<TcpStream>) -> Option<String> {
     Some(format!("certificate:{head}"))
 }
 
-impl Held {
+impl TlsState {
     fn current(&mut self) -> Arc<ServerConfig> {
         if self.watched.changed() {
             match config(&self.files) {

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
 use super::kinds::{Counter, Gauge};
@@ -101,6 +102,18 @@ impl Metrics {
     /// Bytes of their inputs.
     pub fn queued(&self) -> &Gauge {
         &self.0.families.queued
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> &Gauge {
+        &self.0.families.connections
+    }
+
+    /// The server closed a connection.
+    pub fn connection_closed(&self, reason: ConnectionClosed) {
+        if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
+            counter.add(1);
+        }
     }
 
     /// Live sequences of all models.

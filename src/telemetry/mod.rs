@@ -4,11 +4,13 @@
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: what is set of a GPU.
 //! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: what is counted of plug-ins.
+//! - [`ConnectionClosed`]: why the server closes connections.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
 //! - [`log`]: where log lines go, and how they look.
 //! - [`trace`]: the lines of a recorded trace · [`record`]: how they get into a file.
 
+mod connection_closed;
 pub mod gpu;
 pub mod handles;
 mod inline_gate;
@@ -21,6 +23,7 @@ pub mod plugins;
 pub mod record;
 pub mod trace;
 
+pub use connection_closed::ConnectionClosed;
 pub use gpu::{GpuMetrics, GpuReading};
 pub use handles::{
     BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, StepPath, Timed, ended_reason,

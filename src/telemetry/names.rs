@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::{Family as Labelled, MetricConstructor};
 use prometheus_client::registry::Registry;
 use sequor_core::Why;
 
+use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, Phase, StepPath, ended_reason};
 use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
 use super::plugins::{Hook, Make, PluginMetrics};
@@ -37,6 +38,8 @@ pub(super) struct Families {
     pub(super) plugins: Plugins,
     pub(super) in_flight: Gauge,
     pub(super) queued: Gauge,
+    pub(super) connections: Gauge,
+    pub(super) connections_closed: [Counter; 5],
 }
 
 #[derive(Debug, Clone)]
@@ -85,6 +88,13 @@ fn gauge_alone(registry: &mut Registry, name: &str, help: &str) -> Gauge {
     let gauge = Gauge::default();
     registry.register(name, help, gauge.clone());
     gauge
+}
+
+/// One counter for each reason, so that a scrape shows them before they count.
+fn connections_closed(registry: &mut Registry) -> [Counter; 5] {
+    let help = "Connections that the server closed: the setting under [connections] whose limit they met";
+    let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
+    ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![("reason", reason.name().to_owned())]))
 }
 
 impl Triton {
@@ -161,8 +171,10 @@ impl Families {
             queued: gauge_alone(
                 r,
                 "sequor_requests_queued_bytes",
-                "Bytes of the inputs of those requests; limits.queued is the most",
+                "Bytes of the inputs of those requests and of bodies that have not arrived in whole; limits.queued is the maximum",
             ),
+            connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
+            connections_closed: connections_closed(r),
         }
     }
 

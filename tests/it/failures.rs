@@ -115,7 +115,11 @@ fn an_unknown_flag_is_a_matter_of_usage() {
 fn an_unknown_key_is_told_with_its_line() {
     let call = Call::serve(models()).arguments(["--config", "here.toml"]);
     fs::write(call.folder.path().join("here.toml"), "schema = 1\n\n[http]\nprot = 8000\n").unwrap();
-    assert_refused(&call.end(), 3, "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`");
+    assert_refused(
+        &call.end(),
+        3,
+        "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`, `allowed_origins`",
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod bad_input;
 mod check;
 mod cli;
 mod clients;
+mod connections;
 mod demo;
 mod docs;
 mod examples;

@@ -110,6 +110,23 @@ impl Call {
         Server { process, http, grpc, metrics, admin }
     }
 
+    /// The same call, of a process that may open only so many files.
+    pub(crate) fn limited(mut self, files: u32) -> Call {
+        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited]).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command = command;
+        self
+    }
+
     pub(crate) fn begin(mut self) -> Process {
         let mut child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command));
         let (told, lines) = sync_channel(10_000);

@@ -44,8 +44,8 @@ async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
     let waiting = waiting(&house, 3).await;
 
     let refused = client.model_infer(request("same", "late", &large())).await.unwrap_err();
-    let text = "no room for a request of 300 KiB: requests of 900 KiB wait already, of 1 MiB that may (limits.queued); retry after 1 s";
-    assert_eq!((refused.code(), refused.message()), (Code::Unavailable, text));
+    let text = "queued request bytes 900 KiB of 1 MiB (limits.queued); this request needs ";
+    assert_eq!((refused.code(), refused.message().starts_with(text)), (Code::Unavailable, true), "{refused}");
     let said = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
     assert_eq!((said("sequor-reason"), said("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));
     let input = json!({ "name": "INPUT", "shape": [1, LARGE / 4], "datatype": "INT32", "data": large() });

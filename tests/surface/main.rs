@@ -5,6 +5,7 @@
 
 mod admin;
 mod answers;
+mod connections;
 mod control;
 mod dispatcher;
 mod forms;

@@ -9,6 +9,7 @@ use crate::house::{House, START, exchange, step, values};
 
 const FOREIGN: (&str, &str) = ("origin", "http://example.org");
 const TEXT: (&str, &str) = ("content-type", "text/plain");
+const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// The status of a WebSocket that a page of this origin opens.
@@ -30,7 +31,7 @@ async fn a_page_of_another_origin_changes_nothing() {
     let mut client = house.client().await;
     assert_eq!(values(client.model_infer(step(1, "", 1, &[START])).await.unwrap().get_ref()), [1]);
     let off = br#"{"log_info":false,"log_warning":false,"log_error":false}"#;
-    for headers in [&[TEXT][..], &[TEXT, FOREIGN], &[JSON, FOREIGN], &[FOREIGN]] {
+    for headers in [&[TEXT, SAME][..], &[TEXT, FOREIGN], &[JSON, FOREIGN], &[FOREIGN]] {
         let answer = house.http("POST /v2/logging", headers, off).await;
         assert!([400, 403].contains(&answer.status), "{headers:?}: {}", answer.head);
         assert_eq!(house.get("/v2/logging").await["log_info"], true);

@@ -9,7 +9,7 @@ use super::answer;
 use super::form::Form;
 use super::json::{self, Head};
 use super::path::Named;
-use crate::api::{Api, Code, Status};
+use crate::api::{Api, BodyError, Code, Status};
 use crate::model::{InferRequest, Served};
 
 /// Says where in a body the JSON ends and bytes begin.
@@ -57,6 +57,8 @@ pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
         if error.is::<LengthLimitError>() {
             return too_large();
         }
-        Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
+        BodyError::status_of(&*error).unwrap_or_else(|| {
+            Status::new(Code::InvalidArgument, "bad_input", format!("the request's body could not be read: {error}"))
+        })
     })
 }

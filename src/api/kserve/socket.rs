@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -15,6 +16,7 @@ use axum::response::Response;
 use axum::{Extension, extract::rejection::ExtensionRejection};
 use bytes::Bytes;
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 
 use super::body::read_body;
 use super::form::Form;
@@ -42,7 +44,8 @@ pub(super) async fn open(
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let limit = api.limits().request;
     let told = api.headers(|name| headers.get(name)?.to_str().ok());
-    let talk = Talk { api, named, sequence, headers: told, waiting: VecDeque::new(), largest: None };
+    let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
+    let talk = Talk { api, keepalive, named, sequence, headers: told, waiting: VecDeque::new(), largest: None };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -54,6 +57,8 @@ pub(super) async fn open(
 
 struct Talk {
     api: Api,
+    /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
+    keepalive: Duration,
     named: Named,
     /// What the headers say of the sequence.
     sequence: Option<String>,
@@ -69,6 +74,7 @@ enum Heard {
     Answer(Message),
     Message(Message),
     Gone,
+    Silent,
     Closing,
 }
 
@@ -76,6 +82,8 @@ impl Talk {
     async fn run(mut self, mut socket: WebSocket) {
         let mut phases = self.api.phases();
         let mut is_closing = false;
+        let mut is_asked = false;
+        let mut silence = pin!(sleep(self.keepalive));
         loop {
             if is_closing && self.waiting.is_empty() {
                 let reason = Utf8Bytes::from_static("the server is stopping");
@@ -91,7 +99,13 @@ impl Talk {
                     Some(Err(_)) | None => Heard::Gone,
                 },
                 _ = phases.wait_for(|phase| *phase == Phase::Closing), if !is_closing => Heard::Closing,
+                // What the client sends is not read while there is no room for answers.
+                () = silence.as_mut(), if has_room && !self.keepalive.is_zero() => Heard::Silent,
             };
+            if matches!(heard, Heard::Message(_) | Heard::Answer(_) | Heard::Silent) {
+                silence.as_mut().reset(Instant::now() + self.keepalive);
+            }
+            is_asked &= !matches!(heard, Heard::Message(_));
             match heard {
                 // Whoever does not read is waited for here: nothing of theirs is read meanwhile.
                 Heard::Answer(answer) => {
@@ -103,6 +117,13 @@ impl Talk {
                 Heard::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
                 Heard::Message(Message::Ping(_) | Message::Pong(_)) => {}
                 Heard::Message(Message::Close(_)) | Heard::Gone => return,
+                Heard::Silent if is_asked => return,
+                Heard::Silent => {
+                    is_asked = true;
+                    if socket.send(Message::Ping(Bytes::new())).await.is_err() {
+                        return;
+                    }
+                }
                 Heard::Closing => is_closing = true,
             }
         }

@@ -26,6 +26,7 @@ pub struct File {
     pub grpc: Grpc,
     pub metrics: Metrics,
     pub limits: Limits,
+    pub connections: Connections,
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
@@ -132,6 +133,20 @@ pub struct Limits {
     pub slots: u64,
 }
 
+/// What one client may do with connections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Connections {
+    pub max: u32,
+    pub per_peer: u32,
+    pub reserved: u32,
+    pub first_byte: Span,
+    pub head: Span,
+    pub body: Span,
+    pub idle: Span,
+    pub streams: u32,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Drain {
@@ -219,6 +234,7 @@ impl Default for File {
             grpc: Grpc::default(),
             metrics: Metrics::default(),
             limits: Limits::default(),
+            connections: Connections::default(),
             drain: Drain::default(),
             runtime: Runtime::default(),
             log: Log::default(),
@@ -284,6 +300,21 @@ impl Default for Limits {
             stream_unread: Size(8 << 20),
             instances: Bounds::default().instances,
             slots: Bounds::default().slots,
+        }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections {
+            max: 8192,
+            per_peer: 4096,
+            reserved: 32,
+            first_byte: seconds(10),
+            head: seconds(30),
+            body: seconds(30),
+            idle: seconds(600),
+            streams: 1000,
         }
     }
 }

@@ -113,6 +113,42 @@ pub const KEYS: &[Key] = &[
     key("limits.stream_unread", Kind::Size, "Most bytes of answers a client may leave unread on one stream"),
     key("limits.instances", Kind::Number, "Maximum instances of one model"),
     key("limits.slots", Kind::Number, "Maximum slots of one model, all its instances together"),
+    key(
+        "connections.max",
+        Kind::Number,
+        "Maximum open connections of HTTP and gRPC together; one more is closed at once; lowered if the process may not open as many files",
+    ),
+    key(
+        "connections.per_peer",
+        Kind::Number,
+        "Maximum open connections of HTTP and gRPC from one address (IPv6: one /64 network); one more is closed at once",
+    ),
+    key(
+        "connections.reserved",
+        Kind::Number,
+        "Connections that are kept for the operators' and for the metrics listener each, on top of connections.max",
+    ),
+    key(
+        "connections.first_byte",
+        Kind::Span,
+        "Maximum time for a TLS handshake, and then until the first byte of a connection; then it is closed",
+    ),
+    key(
+        "connections.head",
+        Kind::Span,
+        "Maximum time for the head of a request; over HTTP/1.1 also between two requests; then the connection is closed",
+    ),
+    key(
+        "connections.body",
+        Kind::Span,
+        "Maximum time without a byte of a body that has begun; then the request is refused; streams may rest between messages",
+    ),
+    key("connections.idle", Kind::Span, "Time without a request after which a connection is closed; 0s is never"),
+    key(
+        "connections.streams",
+        Kind::Number,
+        "Maximum concurrent requests on one HTTP/2 connection; clients wait with further ones",
+    ),
     key("drain.announce", Kind::Span, "How long a stopping server is not ready but still takes everything"),
     key("drain.finish", Kind::Span, "How long it then takes no new sequences while live ones go on"),
     key("drain.exit_timeout", Kind::Span, "How long stopping may take in all"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Admin, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
+use super::file::{Admin, Connections, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
@@ -35,6 +35,7 @@ pub struct Settings {
     /// `None` is no TLS.
     pub tls: Option<Tls>,
     pub limits: Limits,
+    pub connections: Connections,
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
@@ -133,6 +134,13 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("limits.stream_unread", said.limits.stream_unread.0 == 0),
         ("limits.instances", said.limits.instances == 0),
         ("limits.slots", said.limits.slots == 0),
+        ("connections.max", said.connections.max == 0),
+        ("connections.per_peer", said.connections.per_peer == 0),
+        ("connections.reserved", said.connections.reserved == 0),
+        ("connections.first_byte", said.connections.first_byte.0.is_zero()),
+        ("connections.head", said.connections.head.0.is_zero()),
+        ("connections.body", said.connections.body.0.is_zero()),
+        ("connections.streams", said.connections.streams == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("plugins.max_candidates", said.plugins.max_candidates == 0),
         ("plugins.time", said.plugins.time.0.is_zero()),
@@ -208,6 +216,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
             stream_unread: limits.stream_unread.0,
             model: Bounds { instances: limits.instances, slots: limits.slots },
         },
+        connections: said.connections,
         drain: said.drain,
         runtime: said.runtime,
         log: said.log,

@@ -1,0 +1,149 @@
+//! How many connections the listeners keep open: in all, and from one peer. A connection beyond that is closed as soon as it is accepted, so
+//! that descriptors are left for operators, models and files.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::telemetry::ConnectionClosed;
+use crate::telemetry::kinds::Gauge;
+
+/// What one client may do with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// Maximum open connections of the clients' listeners together.
+    pub max: usize,
+    /// Maximum of these from one peer.
+    pub per_peer: usize,
+    /// Maximum open connections of each of the operators' and the metrics listener, on top of `max`.
+    pub reserved: usize,
+    /// Maximum time until a new connection's first byte.
+    pub first_byte: Duration,
+    /// Maximum time for the head of a request, and for the first frame of HTTP/2.
+    pub head: Duration,
+    /// Maximum time between two reads of a request's body.
+    pub body: Duration,
+    /// Maximum time without a request; zero is no limit.
+    pub idle: Duration,
+    /// Maximum concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        ConnectionOptions {
+            max: 8192,
+            per_peer: 4096,
+            reserved: 32,
+            first_byte: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(600),
+            streams: 1000,
+        }
+    }
+}
+
+/// The open connections of a group of listeners. Clones share the count.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionLimit(Arc<Limit>);
+
+#[derive(Debug)]
+struct Limit {
+    max: usize,
+    per_peer: usize,
+    open: Mutex<Open>,
+    shown: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    peers: HashMap<IpAddr, usize>,
+}
+
+/// An open connection. It is counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionPermit {
+    limit: ConnectionLimit,
+    peer: IpAddr,
+}
+
+impl ConnectionLimit {
+    /// `shown` follows the count.
+    pub(super) fn new(max: usize, per_peer: usize, shown: Gauge) -> ConnectionLimit {
+        ConnectionLimit(Arc::new(Limit { max, per_peer, open: Mutex::default(), shown }))
+    }
+
+    /// Counts a connection from this address, or says which maximum it would exceed.
+    pub(super) fn admit(&self, from: SocketAddr) -> Result<ConnectionPermit, ConnectionClosed> {
+        let Limit { max, per_peer, open, shown } = &*self.0;
+        let peer = network(from.ip());
+        let mut open = open.lock();
+        if open.total >= *max {
+            return Err(ConnectionClosed::Max);
+        }
+        let Open { total, peers } = &mut *open;
+        let count = peers.entry(peer).or_default();
+        if *count >= *per_peer {
+            return Err(ConnectionClosed::PerPeer);
+        }
+        *count += 1;
+        *total += 1;
+        shown.add(1);
+        Ok(ConnectionPermit { limit: self.clone(), peer })
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        let mut open = self.limit.0.open.lock();
+        open.total = open.total.saturating_sub(1);
+        self.limit.0.shown.add(-1);
+        if let Some(count) = open.peers.get_mut(&self.peer) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.peers.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// The peer that an address stands for: a host with IPv6 has a whole /64 network of addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_in_all_and_by_peer() {
+        let limit = ConnectionLimit::new(3, 2, Gauge::default());
+        let from = |text: &str| limit.admit(SocketAddr::new(text.parse().unwrap(), 1));
+        let (first, second) = (from("10.0.0.1").unwrap(), from("::ffff:10.0.0.1").unwrap());
+        assert_eq!(from("10.0.0.1").unwrap_err(), ConnectionClosed::PerPeer);
+        let third = from("2001:db8::1").unwrap();
+        assert_eq!(from("10.0.0.2").unwrap_err(), ConnectionClosed::Max);
+        drop(first);
+        let fourth = from("2001:db8::2:0:0:9").unwrap();
+        drop((second, third));
+        assert!(from("2001:db8::3").is_ok());
+        drop(fourth);
+        assert_eq!(limit.0.open.lock().peers.len(), 0);
+    }
+
+    #[test]
+    fn a_peer_of_ipv6_is_its_network() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::"));
+        assert_ne!(of("2001:db8:1:3::"), of("2001:db8:1:2::"));
+    }
+}

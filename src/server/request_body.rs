@@ -1,0 +1,254 @@
+//! The body of a request as its bytes arrive: what is not whole yet counts against `limits.queued`, and a body that stops is given up.
+//!
+//! A whole body, or a whole message of a gRPC call, counts no longer here: the surface that reads it counts what it keeps.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+use crate::api::queued::{QueuedBytes, QueuedBytesPermit};
+use crate::api::{BodyError, Code, Status};
+use crate::config::units::Span;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What holds for the bodies of a listener.
+#[derive(Debug, Clone)]
+pub(super) struct BodyLimits {
+    /// `None` counts nothing.
+    pub(super) queued: Option<QueuedBytes>,
+    /// Maximum time between two reads.
+    pub(super) stall: Duration,
+}
+
+/// Where a body may rest without being given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One message, which is awaited from the first byte to the last.
+    Whole,
+    /// One gRPC message.
+    Message,
+    /// gRPC messages, between which the client may wait as long as it likes.
+    Messages,
+}
+
+/// A body that is being received.
+#[derive(Debug)]
+pub(super) struct RequestBody<B = Incoming> {
+    inner: B,
+    kind: Kind,
+    framing: Framing,
+    limits: BodyLimits,
+    permit: Option<QueuedBytesPermit>,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> RequestBody<B> {
+    pub(super) fn new(inner: B, kind: Kind, limits: BodyLimits) -> RequestBody<B> {
+        RequestBody { inner, kind, framing: Framing::default(), limits, permit: None, stalled: None }
+    }
+
+    /// Counts bytes that have arrived. `ended` is whether they are the last.
+    fn count(&mut self, data: &[u8], ended: bool) -> Result<(), Status> {
+        let unfinished = match self.kind {
+            Kind::Whole => self.framing.add(data.len()),
+            Kind::Message | Kind::Messages => self.framing.advance(data),
+        };
+        match &self.limits.queued {
+            Some(queued) if unfinished > 0 && !ended => {
+                self.permit.get_or_insert_with(|| queued.permit()).resize(unfinished)
+            }
+            _ => {
+                self.permit = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits no longer than the client may rest here.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if self.kind == Kind::Messages && self.framing.unfinished == 0 {
+            self.stalled = None;
+            return Poll::Pending;
+        }
+        let stall = self.limits.stall;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
+        std::task::ready!(stalled.as_mut().poll(cx));
+        let text = format!("no byte of the request's body came within {} (connections.body)", Span(stall));
+        Poll::Ready(Status::new(Code::Cancelled, "bad_input", text))
+    }
+}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for RequestBody<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let body = self.get_mut();
+        let Poll::Ready(frame) = Pin::new(&mut body.inner).poll_frame(cx) else {
+            return body.poll_stalled(cx).map(|status| Some(Err(failure(status))));
+        };
+        body.stalled = None;
+        let Some(frame) = frame.transpose().map_err(Into::into)? else { return Poll::Ready(None) };
+        if let Some(data) = frame.data_ref() {
+            let ended = body.inner.is_end_stream();
+            if let Err(status) = body.count(data, ended) {
+                return Poll::Ready(Some(Err(failure(status))));
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+fn failure(status: Status) -> BoxError {
+    Box::new(BodyError::from(status))
+}
+
+/// How much of the current message has arrived.
+#[derive(Debug, Default)]
+struct Framing {
+    unfinished: u64,
+    /// Bytes of a message's head: a flag and its length.
+    head: [u8; 5],
+    head_len: usize,
+    /// Bytes of the message that are to come.
+    left: u64,
+}
+
+impl Framing {
+    fn add(&mut self, bytes: usize) -> u64 {
+        self.unfinished = self.unfinished.saturating_add(bytes as u64);
+        self.unfinished
+    }
+
+    /// Goes over bytes of messages; how many there are now of one that is not whole.
+    fn advance(&mut self, mut data: &[u8]) -> u64 {
+        while !data.is_empty() {
+            if self.left > 0 {
+                let (now, rest) = data.split_at(data.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)));
+                self.left -= now.len() as u64;
+                self.add(now.len());
+                data = rest;
+            } else if let Some(((byte, rest), place)) = data.split_first().zip(self.head.get_mut(self.head_len)) {
+                *place = *byte;
+                self.head_len += 1;
+                self.add(1);
+                data = rest;
+            }
+            if self.head_len == self.head.len() {
+                let [_, length @ ..] = self.head;
+                (self.left, self.head_len) = (u64::from(u32::from_be_bytes(length)), 0);
+            } else if self.head_len > 0 {
+                continue;
+            }
+            if self.left == 0 {
+                self.unfinished = 0;
+            }
+        }
+        self.unfinished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use http_body_util::StreamBody;
+    use tokio_stream::wrappers::ReceiverStream;
+
+    use super::*;
+    use crate::telemetry::kinds::Gauge;
+
+    fn message(length: usize) -> Vec<u8> {
+        [&[0][..], &u32::try_from(length).unwrap().to_be_bytes(), &vec![7; length]].concat()
+    }
+
+    #[test]
+    fn messages_are_told_apart_however_they_are_cut() {
+        let bytes = [message(3), message(0), message(10), message(2)[..6].to_vec()].concat();
+        for size in 1..bytes.len() {
+            let mut framing = Framing::default();
+            let mut last = 0;
+            for part in bytes.chunks(size) {
+                last = framing.advance(part);
+                assert!(last <= 15);
+            }
+            assert_eq!(last, 6, "{size}");
+        }
+        let mut framing = Framing::default();
+        assert_eq!(framing.advance(&message(3)), 0);
+        assert_eq!((framing.advance(&[0]), framing.advance(&[0, 0, 0, 9, 1])), (1, 6));
+    }
+
+    const STALL: Duration = Duration::from_millis(20);
+
+    type Sender = tokio::sync::mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
+
+    fn body(
+        kind: Kind,
+        limit: u64,
+    ) -> (Sender, Gauge, RequestBody<impl HttpBody<Data = Bytes, Error = BoxError> + Unpin>) {
+        let (sender, frames) = tokio::sync::mpsc::channel(8);
+        let shown = Gauge::default();
+        let limits = BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), stall: STALL };
+        (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits))
+    }
+
+    async fn send(sender: &Sender, bytes: &[u8]) {
+        sender.send(Ok(Frame::data(Bytes::copy_from_slice(bytes)))).await.unwrap();
+    }
+
+    async fn code(body: &mut (impl HttpBody<Data = Bytes, Error = BoxError> + Unpin)) -> Option<tonic::Code> {
+        let error = body.frame().await?.err()?;
+        Some(BodyError::status_of(&*error).unwrap().code.grpc())
+    }
+
+    #[tokio::test]
+    async fn what_is_not_whole_is_counted_and_refused_beyond_the_limit() {
+        let (sender, shown, mut whole) = body(Kind::Whole, 100);
+        for count in [40, 80] {
+            send(&sender, &[1; 40]).await;
+            whole.frame().await.unwrap().unwrap();
+            assert_eq!(shown.get(), count);
+        }
+        send(&sender, &[1; 40]).await;
+        assert_eq!(code(&mut whole).await, Some(tonic::Code::Unavailable));
+        drop(whole);
+        assert_eq!(shown.get(), 0);
+        let (sender, shown, mut messages) = body(Kind::Messages, 100);
+        send(&sender, &[&message(90)[..], &message(40)[..10]].concat()).await;
+        messages.frame().await.unwrap().unwrap();
+        assert_eq!(shown.get(), 10);
+        send(&sender, &message(40)[10..]).await;
+        messages.frame().await.unwrap().unwrap();
+        assert_eq!(shown.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stops_is_given_up_and_a_stream_may_rest_between_messages() {
+        for kind in [Kind::Whole, Kind::Message] {
+            let (sender, _, mut body) = body(kind, 100);
+            assert_eq!(code(&mut body).await, Some(tonic::Code::Cancelled), "{kind:?}");
+            drop(sender);
+        }
+        let (sender, _, mut messages) = body(Kind::Messages, 100);
+        let longer = tokio::time::timeout(STALL * 3, messages.frame());
+        assert!(longer.await.is_err());
+        send(&sender, &message(9)[..7]).await;
+        messages.frame().await.unwrap().unwrap();
+        assert_eq!(code(&mut messages).await, Some(tonic::Code::Cancelled));
+    }
+}

@@ -1,0 +1,32 @@
+//! Why the server closes connections.
+
+/// Why the server closed a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnectionClosed {
+    Max,
+    PerPeer,
+    FirstByte,
+    Head,
+    Idle,
+}
+
+impl ConnectionClosed {
+    pub const ALL: [ConnectionClosed; 5] = [
+        ConnectionClosed::Max,
+        ConnectionClosed::PerPeer,
+        ConnectionClosed::FirstByte,
+        ConnectionClosed::Head,
+        ConnectionClosed::Idle,
+    ];
+
+    /// The setting of this name under `connections`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConnectionClosed::Max => "max",
+            ConnectionClosed::PerPeer => "per_peer",
+            ConnectionClosed::FirstByte => "first_byte",
+            ConnectionClosed::Head => "head",
+            ConnectionClosed::Idle => "idle",
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Connections that do nothing, at a server that may open few files.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::server::{Call, get, models};
+
+/// Files that the server may open, and connections that want to be open.
+const FILES: u32 = 300;
+const IDLE: usize = 290;
+
+#[test]
+fn idle_connections_leave_room_for_operators_and_health() {
+    let call = Call::serve(models()).arguments(["--connections-per-peer=64"]);
+    let server = call.limited(FILES).start();
+    let admin = server.admin.unwrap();
+    let idle: Vec<TcpStream> = (0..IDLE).map(|_| TcpStream::connect(server.grpc).unwrap()).collect();
+    // Those beyond the limit are closed at once.
+    let mut closed = 0;
+    for mut stream in &idle {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        closed += usize::from(matches!(stream.read(&mut [0]), Ok(0)));
+    }
+    assert!(closed >= IDLE - 64, "{closed} of {IDLE} were closed");
+    let begun = Instant::now();
+    assert_eq!(get(admin, "/livez").0, 403, "a host that is no name of this machine");
+    assert_eq!(get(server.metrics, "/metrics").0, 200);
+    println!("operators and metrics answered in {:?} beside {IDLE} idle connections", begun.elapsed());
+    drop(idle);
+    let begun = Instant::now();
+    while TcpStream::connect(server.http).and_then(|mut s| answers(&mut s)).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no connection of a client is served again");
+    }
+    let ended = server.stop();
+    assert!(ended.stderr.contains("connections.max is lowered"), "{}", ended.stderr);
+}
+
+/// Whether a client is answered on this connection.
+fn answers(stream: &mut TcpStream) -> std::io::Result<()> {
+    use std::io::Write;
+    stream.write_all(b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer)?;
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    Ok(())
+}

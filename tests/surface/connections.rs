@@ -1,0 +1,199 @@
+//! What a client may do with connections: every wait has an end, every count a maximum, and others go on meanwhile.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sequor::api::Limits;
+use sequor::server::{ConnectionOptions, ServerOptions};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::house::{House, exchange};
+
+const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// Every limit of time in these tests.
+const MOMENT: Duration = Duration::from_millis(60);
+
+fn hasty() -> House {
+    let connections = ConnectionOptions {
+        first_byte: MOMENT,
+        head: MOMENT,
+        body: MOMENT,
+        idle: MOMENT,
+        ..ConnectionOptions::default()
+    };
+    House::served(ServerOptions { connections, ..ServerOptions::default() })
+}
+
+/// A client that has sent this.
+async fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// All that the server says until it closes the connection. The runner ends a test that waits in vain.
+async fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let (mut all, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+        all.extend_from_slice(&chunk[..count]);
+    }
+    all
+}
+
+/// The next step of a live sequence, and what it sums up to.
+async fn step(house: &House, value: i32, start: bool) -> Value {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
+    let parameters = json!({ "sequence_id": 7, "sequence_start": start });
+    let answer = house.post("/v2/models/sum/infer", json!({ "inputs": [input], "parameters": parameters })).await;
+    answer.json()["outputs"][0]["data"][0].clone()
+}
+
+fn closed(house: &House, reason: &str) -> bool {
+    let line = format!("sequor_connections_closed_total{{reason=\"{reason}\"}} 0\n");
+    let text = house.metrics.encode();
+    text.contains("sequor_connections_closed_total") && !text.contains(&line)
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_go_on_is_not_kept() {
+    let house = hasty();
+    let [http, grpc, metrics, admin] = house.all_addresses();
+    assert_eq!(step(&house, 1, true).await, 1);
+    let head = b"POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
+    let handshake = [PREFACE.as_bytes(), SETTINGS].concat();
+    let cases: [(&str, &[u8]); 5] = [
+        ("first_byte", b""),
+        ("head", &PREFACE.as_bytes()[..7]),
+        ("head", PREFACE.as_bytes()),
+        ("idle", &handshake),
+        ("", b"GET /v2 HTTP/1.1\r\nhost:"),
+    ];
+    for (reason, bytes) in cases {
+        for address in [http, grpc, metrics, admin] {
+            rest(sent(address, bytes).await).await;
+        }
+        assert!(reason.is_empty() || closed(&house, reason), "{reason}");
+    }
+    let answer = String::from_utf8(rest(sent(http, head).await).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("connections.body"), "{answer}");
+    // Between two requests of one connection.
+    let answer = rest(sent(http, b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n").await).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(step(&house, 2, false).await, 3);
+    house.until(|house| house.metrics.connections().get() == 0).await;
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_operators_have_their_own() {
+    let connections = ConnectionOptions { max: 4, per_peer: 3, reserved: 2, ..ConnectionOptions::default() };
+    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
+    let [http, grpc, metrics, admin] = house.all_addresses();
+    let mut kept = Vec::new();
+    for address in [http, grpc, http] {
+        kept.push(sent(address, b"").await);
+    }
+    house.until(|house| house.metrics.connections().get() == 3).await;
+    for address in [http, grpc] {
+        assert_eq!(rest(sent(address, b"").await).await, b"");
+    }
+    assert!(closed(&house, "per_peer") && !closed(&house, "max"));
+    for (address, path) in [(admin, "GET /admin/config"), (metrics, "GET /metrics")] {
+        let own = [("host", "127.0.0.1")];
+        let answer = exchange(address, path, &own[..usize::from(address == metrics)], b"").await;
+        assert!([200, 403].contains(&answer.status), "{path}");
+    }
+    kept.pop();
+    house.until(|house| house.metrics.connections().get() == 2).await;
+    assert_eq!(exchange(http, "GET /v2/health/live", &[], b"").await.status, 200);
+}
+
+#[tokio::test]
+async fn bodies_that_have_not_arrived_count() {
+    let limits = Limits { queued: 1 << 20, ..Limits::default() };
+    let house = House::served(ServerOptions { limits, ..ServerOptions::default() });
+    assert_eq!(step(&house, 1, true).await, 1);
+    let head = "POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
+    let part = [head.as_bytes(), &vec![b' '; 100 << 10]].concat();
+    let mut kept = Vec::new();
+    for n in 1..=10 {
+        kept.push(sent(house.addresses.http.unwrap(), &part).await);
+        house.until(|house| house.metrics.queued().get() == n * (100 << 10)).await;
+    }
+    for _ in 0..10 {
+        let answer = String::from_utf8(rest(sent(house.addresses.http.unwrap(), &part).await).await).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("queue_full"), "{answer}");
+        assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+    }
+    // Calls of gRPC count with them; a small one fits and is answered, and so does a live sequence.
+    let mut client = house.client().await;
+    let large = crate::house::request("same", "", &vec![1; 100 << 10]);
+    assert_eq!(client.model_infer(large).await.unwrap_err().code(), tonic::Code::Unavailable);
+    assert_eq!(client.model_infer(crate::house::request("same", "", &[1])).await.unwrap().get_ref().outputs.len(), 1);
+    assert_eq!(step(&house, 2, false).await, 3);
+    assert_eq!(exchange(house.addresses.http.unwrap(), "GET /v2/health/live", &[], b"").await.status, 200);
+    drop(kept);
+    house.until(|house| house.metrics.queued().get() == 0).await;
+}
+
+/// A HEADERS frame that opens a stream with an inference call, and leaves its body open.
+fn open_stream(id: u32) -> Vec<u8> {
+    let path = b"/inference.GRPCInferenceService/ModelInfer";
+    let kind = b"application/grpc";
+    let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    block.extend_from_slice(path);
+    block.extend_from_slice(&[0x01, 1, b'x', 0x0f, 0x10, u8::try_from(kind.len()).unwrap()]);
+    block.extend_from_slice(kind);
+    let length = u32::try_from(block.len()).unwrap().to_be_bytes();
+    [&length[1..], &[1, 4], &id.to_be_bytes(), &block].concat()
+}
+
+#[tokio::test]
+async fn streams_of_a_connection_are_bounded() {
+    const STREAMS: u32 = 10;
+    const REFUSED_STREAM: u8 = 7;
+    let connections = ConnectionOptions { streams: STREAMS, ..ConnectionOptions::default() };
+    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
+    let opened = (0..60).flat_map(|n| open_stream(2 * n + 1));
+    let bytes: Vec<u8> = [PREFACE.as_bytes(), SETTINGS].concat().into_iter().chain(opened).collect();
+    let mut stream = sent(house.addresses.grpc.unwrap(), &bytes).await;
+    let mut refused = 0;
+    while refused < 60 - STREAMS {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut frame = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut frame).await.unwrap();
+        refused += u32::from(head[3] == 3 && frame[3] == REFUSED_STREAM);
+    }
+    assert_eq!(step(&house, 1, true).await, 1);
+}
+
+#[tokio::test]
+async fn a_websocket_is_asked_for_a_sign_of_life() {
+    let house = House::served(ServerOptions { keepalive: MOMENT, ..ServerOptions::default() });
+    let head = "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let said = rest(sent(house.addresses.http.unwrap(), head.as_bytes()).await).await;
+    assert!(
+        said.starts_with(b"HTTP/1.1 101") && said.ends_with(b"\r\n\r\n\x89\x00"),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+    // A client that answers pings is kept for as long as it likes.
+    let mut stream = sent(house.addresses.http.unwrap(), head.as_bytes()).await;
+    let mut said = vec![0; 4096];
+    while !said.ends_with(b"\r\n\r\n") {
+        let count = stream.read(&mut said[..]).await.unwrap();
+        said.truncate(count);
+    }
+    for _ in 0..5 {
+        let mut ping = [0; 2];
+        stream.read_exact(&mut ping).await.unwrap();
+        assert_eq!(ping, [0x89, 0]);
+        stream.write_all(&[0x8a, 0x80, 0, 0, 0, 0]).await.unwrap();
+    }
+    drop(stream);
+    house.until(|house| house.metrics.connections().get() == 0).await;
+}
