@@ -108,6 +108,19 @@ fn the_page_of_flags_is_what_the_tables_say() {
     is_page("reference/server.md", &page);
 }
 
+#[test]
+fn the_page_of_security_names_every_limit() {
+    let page = fs::read_to_string(root().join("docs/reference/security.md")).unwrap();
+    let is_limit = |key: &&Key| ["limits.", "connections."].iter().any(|section| key.path.starts_with(section));
+    let missing: Vec<&str> = KEYS
+        .iter()
+        .filter(is_limit)
+        .map(|key| key.path)
+        .filter(|path| !page.contains(&format!("\n| `{path}` | ")))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
 /// A metric as a scrape shows it: its help, and the labels of one of its series.
 fn metric(text: &str, name: &str) -> (String, String) {
     let help = text.lines().find_map(|line| line.strip_prefix("# HELP ")?.strip_prefix(name)?.strip_prefix(' '));
