@@ -124,7 +124,7 @@ mod tests {
             assert_eq!(refused(&[], "POST /v2/logging", &[HOST, ("origin", own), json]), None, "{own}");
         }
         assert_eq!(refused(&[], "POST /v2/logging", &[HOST, ("origin", "http://127.0.0.1:9000")]), Some(403));
-        assert_eq!(refused(&[], "POST /v2/logging", &[("host", "a.org"), ("origin", "https://a.org:443")]), None);
+        assert_eq!(refused(&[], "POST /v2/logging", &[("host", "a.org"), ("origin", "https://a.org:443"), json]), None);
         assert_eq!(refused(&["http://example.org/"], "GET /s", &[HOST, FOREIGN, socket]), None);
         assert_eq!(refused(&["*"], "GET /s", &[HOST, ("origin", "null"), socket]), None);
         assert_eq!(refused(&["http://example.com"], "GET /s", &[HOST, FOREIGN, socket]), Some(403));

@@ -1,10 +1,9 @@
-//! Tasks that run within another: polled when they were woken, and those that were woken together in the order in which they were begun.
+//! Tasks that run within another task, their host. The host polls the tasks that were woken, in the order in which they were begun.
 //!
-//! That order is what this is for. A client's requests on one connection come interleaved, and one read brings the last bytes of many: by
-//! the order of wakes, a later request whose first and last bytes came together would overtake an earlier one that lacked only its last.
+//! That order matters. A client's requests on one connection come interleaved, and one read brings the last bytes of many: in the order of
+//! wakes, a later request whose first and last bytes came together would overtake an earlier one that lacked only its last.
 //!
-//! Whoever polls them, their host, has a bell of its own among theirs. While it polls nobody need wake it, for it looks at the bells once
-//! more before it rests.
+//! The host has a waker among theirs. It is woken only while it rests, because it looks at the queue once more before it rests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,54 +19,54 @@ use crate::model;
 
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The number of the host's own bell; tasks have higher ones.
+/// The number of the host in the queue; tasks have higher ones.
 const HOST: u64 = 0;
 
 /// The tasks of one connection.
 pub(super) struct Tasks {
-    running: BTreeMap<u64, (Work, Waker, Arc<Bell>)>,
+    running: BTreeMap<u64, (Work, Waker, Arc<TaskWaker>)>,
     begun: u64,
-    calls: Arc<Calls>,
-    host: (Waker, Arc<Bell>),
+    wakes: Arc<Wakes>,
+    host: (Waker, Arc<TaskWaker>),
     /// Those of this turn; kept for its memory.
     turn: Vec<u64>,
 }
 
-/// Who wants to be polled.
-struct Calls {
-    called: Mutex<Called>,
+/// The wake-ups of one connection.
+struct Wakes {
+    queue: Mutex<WakeQueue>,
     /// Where the host is a task.
     runtime: Option<Handle>,
 }
 
 #[derive(Default)]
-struct Called {
+struct WakeQueue {
     tasks: Vec<u64>,
-    /// Whoever polls the tasks, while it rests.
+    /// The host's own waker, while it rests.
     resting: Option<Waker>,
 }
 
-/// What wakes one task, once until it is polled again.
-struct Bell {
+/// Puts one task into the queue, once until it is polled again.
+struct TaskWaker {
     task: u64,
-    rung: AtomicBool,
-    calls: Arc<Calls>,
+    woken: AtomicBool,
+    wakes: Arc<Wakes>,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.rung.swap(true, Ordering::AcqRel) {
+        if self.woken.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut called = self.calls.called.lock();
-        called.tasks.push(self.task);
-        let host = called.resting.take();
-        drop(called);
-        match (host, &self.calls.runtime) {
+        let mut queue = self.wakes.queue.lock();
+        queue.tasks.push(self.task);
+        let host = queue.resting.take();
+        drop(queue);
+        match (host, &self.wakes.runtime) {
             (Some(host), Some(runtime)) => model::wake(host, runtime),
             (Some(host), None) => host.wake(),
             (None, _) => {}
@@ -75,18 +74,18 @@ impl Wake for Bell {
     }
 }
 
-/// A bell that is rung already.
-fn bell(task: u64, calls: &Arc<Calls>) -> (Waker, Arc<Bell>) {
-    let bell = Arc::new(Bell { task, rung: AtomicBool::new(true), calls: Arc::clone(calls) });
-    calls.called.lock().tasks.push(task);
-    (Waker::from(Arc::clone(&bell)), bell)
+/// A waker whose task is in the queue already.
+fn task_waker(task: u64, wakes: &Arc<Wakes>) -> (Waker, Arc<TaskWaker>) {
+    let state = Arc::new(TaskWaker { task, woken: AtomicBool::new(true), wakes: Arc::clone(wakes) });
+    wakes.queue.lock().tasks.push(task);
+    (Waker::from(Arc::clone(&state)), state)
 }
 
 impl Default for Tasks {
     fn default() -> Tasks {
-        let calls = Arc::new(Calls { called: Mutex::default(), runtime: Handle::try_current().ok() });
-        let host = bell(HOST, &calls);
-        Tasks { running: BTreeMap::new(), begun: HOST, calls, host, turn: Vec::new() }
+        let wakes = Arc::new(Wakes { queue: Mutex::default(), runtime: Handle::try_current().ok() });
+        let host = task_waker(HOST, &wakes);
+        Tasks { running: BTreeMap::new(), begun: HOST, wakes, host, turn: Vec::new() }
     }
 }
 
@@ -94,29 +93,29 @@ impl Tasks {
     /// Begins a task. It is polled in the next turn.
     pub(super) fn begin(&mut self, work: Work) {
         self.begun += 1;
-        let (waker, bell) = bell(self.begun, &self.calls);
-        self.running.insert(self.begun, (work, waker, bell));
+        let (waker, state) = task_waker(self.begun, &self.wakes);
+        self.running.insert(self.begun, (work, waker, state));
     }
 
-    /// What wakes the host as the tasks are woken. It is rung at first.
+    /// The host's waker. The host is in the queue at first.
     pub(super) fn waker(&self) -> &Waker {
         &self.host.0
     }
 
-    /// Polls every task that was woken, once. Whether the host's own bell was rung.
+    /// Polls every task that was woken, once. Returns whether the host was woken.
     pub(super) fn turn(&mut self) -> bool {
-        std::mem::swap(&mut self.calls.called.lock().tasks, &mut self.turn);
+        std::mem::swap(&mut self.wakes.queue.lock().tasks, &mut self.turn);
         self.turn.sort_unstable();
         let mut host = false;
         for task in self.turn.drain(..) {
             if task == HOST {
-                self.host.1.rung.store(false, Ordering::Release);
+                self.host.1.woken.store(false, Ordering::Release);
                 host = true;
                 continue;
             }
-            let Some((work, waker, bell)) = self.running.get_mut(&task) else { continue };
+            let Some((work, waker, state)) = self.running.get_mut(&task) else { continue };
             // Before the poll: who is woken during it wants another.
-            bell.rung.store(false, Ordering::Release);
+            state.woken.store(false, Ordering::Release);
             if work.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
                 self.running.remove(&task);
             }
@@ -124,17 +123,17 @@ impl Tasks {
         host
     }
 
-    /// Whether nobody has called.
+    /// Whether the queue is empty.
     pub(super) fn is_idle(&self) -> bool {
-        self.calls.called.lock().tasks.is_empty()
+        self.wakes.queue.lock().tasks.is_empty()
     }
 
-    /// Lets the host rest until a bell is rung. False if one was: there is a turn to be done first.
+    /// Lets the host rest until a task is woken. False if one was: there is a turn to be done first.
     pub(super) fn rest(&self, waker: &Waker) -> bool {
-        let mut called = self.calls.called.lock();
-        let idle = called.tasks.is_empty();
-        if idle && !called.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
-            called.resting = Some(waker.clone());
+        let mut queue = self.wakes.queue.lock();
+        let idle = queue.tasks.is_empty();
+        if idle && !queue.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
+            queue.resting = Some(waker.clone());
         }
         idle
     }
@@ -212,7 +211,7 @@ mod tests {
         let counted = || count.0.load(Ordering::Relaxed);
         noted.turn();
         noted.wake(1);
-        assert!(!noted.tasks.rest(&host), "somebody has called");
+        assert!(!noted.tasks.rest(&host), "a task was woken");
         assert_eq!((counted(), noted.turn()), (0, vec![1]));
         assert!(noted.tasks.rest(&host));
         (0..3).for_each(|n| noted.wake(n));
@@ -225,7 +224,7 @@ mod tests {
     #[test]
     fn the_host_has_a_bell_of_its_own() {
         let mut tasks = Tasks::default();
-        assert!(tasks.turn(), "at first it is rung");
+        assert!(tasks.turn(), "at first it is woken");
         assert!(!tasks.turn());
         let waker = tasks.waker().clone();
         (0..2).for_each(|_| waker.wake_by_ref());

@@ -91,7 +91,9 @@ impl House {
     /// The models of [`House::new`], served with these options.
     pub(crate) fn served(options: ServerOptions) -> House {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
+        // Sequences rest for as long as a test takes.
+        let sum = SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
+        write(folder.path(), "sum", &sum, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
         let house = House::of(Arc::new(MockBackend::new()), options, folder);
         house.repository.load_all(house.folder.path()).unwrap();
