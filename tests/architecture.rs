@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/links.rs"]
+mod links;
+#[path = "architecture/prose.rs"]
+mod prose;
 
 type Table = BTreeMap<String, BTreeSet<String>>;
 

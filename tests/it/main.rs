@@ -25,11 +25,13 @@ mod load;
 mod operator;
 mod oracle;
 mod packages;
+mod pages;
 #[path = "../surface/admin/papers.rs"]
 mod papers;
 mod perf;
 mod plugins;
 mod python;
+mod reference;
 mod sequences;
 mod serve;
 mod server;

@@ -2,6 +2,7 @@
 
 mod features;
 mod keys;
+mod reference;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ pub use keys::{
     Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rows, Rules, Sequence, State, Storage,
     WhenExpired,
 };
+pub use reference::{KeyEntry, MODEL_KEYS};
 
 /// The file, read. Without a file: nothing said.
 #[derive(Debug, Clone, Default)]

@@ -1,0 +1,324 @@
+//! Every key of a model's `sequor.toml`, as the reference page lists it. A test holds the table against the keys that the parser accepts.
+
+/// A key of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyEntry {
+    /// Table and name; `state.X` and `input.X` are tables of one state or input.
+    pub path: &'static str,
+    /// The type of its value, or its choices.
+    pub value: &'static str,
+    /// The value that holds if the key is not written.
+    pub default: &'static str,
+    /// What it does, and what happens at the limit. Empty if the key is not served: then the model is refused.
+    pub help: &'static str,
+    pub example: &'static str,
+}
+
+impl KeyEntry {
+    pub fn is_served(&self) -> bool {
+        !self.help.is_empty()
+    }
+}
+
+const fn key(
+    path: &'static str,
+    value: &'static str,
+    default: &'static str,
+    example: &'static str,
+    help: &'static str,
+) -> KeyEntry {
+    KeyEntry { path, value, default, help, example }
+}
+
+/// A key that is parsed and refused.
+const fn later(path: &'static str) -> KeyEntry {
+    key(path, "", "", "", "")
+}
+
+const DURATION: &str = "duration";
+
+/// All keys, in the order of the page.
+pub const MODEL_KEYS: &[KeyEntry] = &[
+    key("schema", "1", "1", "schema = 1", "Version of this file's format."),
+    key(
+        "sequence.rules",
+        "`triton`, `ovms`",
+        "`triton` over KServe v2",
+        "rules = \"ovms\"",
+        "Rules for START on a live id, for a missing id and for a full server. `triton`: START restarts the sequence, a missing id is \
+         refused, and a sequence without a slot waits in the backlog. `ovms`: START on a live id is refused (`already_live`), a missing \
+         id is assigned by the server, and a sequence without a slot is refused.",
+    ),
+    key(
+        "sequence.idle",
+        "duration above 0, or `never`",
+        "`max_sequence_idle_microseconds`, else 1 s",
+        "idle = \"30s\"",
+        "Sequor ends a sequence after this time without a request. The time runs from the later of the last arrival and the last \
+         completion. It does not run while a request waits or runs. The next step of an expired sequence is refused with `expired`.",
+    ),
+    key(
+        "sequence.idle_soft",
+        DURATION,
+        "none: no sequence is evicted",
+        "idle_soft = \"2s\"",
+        "If no slot is free, a new sequence takes the slot of the sequence that has been idle longest, provided that it has been idle \
+         for at least this long. The next step of the evicted sequence is refused with `evicted`.",
+    ),
+    key(
+        "sequence.idle_longest",
+        DURATION,
+        "none",
+        "idle_longest = \"10m\"",
+        "Maximum idle time that a START may ask for with the request parameter `sequence_idle_us`. A longer wish is cut to it. Without \
+         this key the parameter has no effect.",
+    ),
+    key(
+        "sequence.max_live",
+        "integer, at least 1",
+        "no limit",
+        "max_live = 4096",
+        "Maximum live sequences of the model, those in the backlog included. Beyond it, START is refused with `live_limit`.",
+    ),
+    key(
+        "sequence.max_queued",
+        "integer, at least 1",
+        "4096",
+        "max_queued = 64",
+        "Maximum requests that wait in one sequence. Beyond it, a request is refused with `queue_full`.",
+    ),
+    key(
+        "sequence.on_cancel",
+        "`end`, `keep`",
+        "`end`",
+        "on_cancel = \"keep\"",
+        "Effect of a cancelled request that still waits. `end`: the sequence ends, because a gap would make later answers wrong \
+         without notice. `keep`: the sequence lives on and expects that step again.",
+    ),
+    key(
+        "sequence.end_without_inputs",
+        "boolean",
+        "`false`",
+        "end_without_inputs = true",
+        "Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.",
+    ),
+    key(
+        "sequence.tombstones",
+        DURATION,
+        "10 min",
+        "tombstones = \"1h\"",
+        "How long the server remembers why a sequence ended. A late step is answered with that reason; afterwards with `never_started`. \
+         A model remembers at most 4,096 ended sequences.",
+    ),
+    key(
+        "backlog.max",
+        "integer",
+        "1,048,576",
+        "max = 2000",
+        "Maximum sequences that wait for a slot. Beyond it, START is refused with `backlog_full`.",
+    ),
+    key(
+        "backlog.timeout",
+        DURATION,
+        "none: a START waits for its own `timeout`, or for ever",
+        "timeout = \"1s\"",
+        "Maximum time that a START waits for a slot. Then the whole sequence is refused with `backlog_timeout`. The request's own \
+         `timeout` holds as well, if it is shorter.",
+    ),
+    key(
+        "queue.expire",
+        "`run`, `reject`",
+        "`run`",
+        "expire = \"reject\"",
+        "What happens to a step of a live sequence whose `timeout` has passed while it waited. `run`: it runs all the same. `reject`: \
+         it is refused with `backlog_timeout`, and its sequence ends unless `on_cancel = \"keep\"`.",
+    ),
+    key(
+        "state.X.batch_axis",
+        "integer",
+        "0",
+        "batch_axis = 1",
+        "The axis of the model's state tensor that is the batch. `X` is the state's `input_name`. `dims` in `config.pbtxt` leave this \
+         axis out. Triton cannot batch such a model.",
+    ),
+    key(
+        "state.X.storage",
+        "`declared`, `fp16`, `bf16`",
+        "`declared`",
+        "storage = \"fp16\"",
+        "The type in which Sequor keeps an FP32 state between steps. The model still reads and writes FP32. The memory for that state \
+         is halved, and so is its precision.",
+    ),
+    later("state.X.pad"),
+    key(
+        "input.X.constant",
+        "number, boolean, string or list",
+        "none",
+        "constant = 16000",
+        "Value of a model input that clients do not send. It is the same for every request and has no batch dimension. A list gives \
+         the elements in row-major order.",
+    ),
+    later("input.X.ragged"),
+    later("input.X.value"),
+    later("input.X.multiple_of"),
+    later("input.X.buckets"),
+    later("input.X.lengths"),
+    later("input.X.mask"),
+    later("output.X.crop"),
+    key(
+        "feature.name",
+        "string",
+        "required",
+        "name = \"tenant\"",
+        "A value that a scheduler plug-in sees for each request. Each `[[feature]]` table defines one; names are unique. A model has at \
+         most four features of each type.",
+    ),
+    key("feature.from", "`parameter`, `input`, `header`", "required", "from = \"parameter\"", "Where the value comes from."),
+    key(
+        "feature.key",
+        "string",
+        "required",
+        "key = \"tenant\"",
+        "Name of the request parameter, model input, or HTTP header and gRPC metadata entry.",
+    ),
+    key(
+        "feature.type",
+        "`key`, `number`",
+        "required",
+        "type = \"key\"",
+        "`key`: text, of which the plug-in sees a 64-bit hash. `number`: a 64-bit float; of an input, its first element.",
+    ),
+    key(
+        "feature.default",
+        "string or number",
+        "empty text, or 0",
+        "default = \"anonymous\"",
+        "Value for requests that do not carry one. It must match `type`.",
+    ),
+    key(
+        "plugins.scheduler.use",
+        "string",
+        "required",
+        "use = \"fair-share\"",
+        "Name of the scheduler plug-in that decides for this model: the file `NAME.wasm` in `plugins.dir`.",
+    ),
+    key(
+        "plugins.scheduler.sha256",
+        "64 hexadecimal digits",
+        "none",
+        "sha256 = \"3f2a…6e\"",
+        "Hash of the component. If the file's hash differs, the model is refused. Required if `plugins.require_sha256` is set.",
+    ),
+    key(
+        "plugins.scheduler.time",
+        "duration above 0",
+        "`plugins.time` of the server",
+        "time = \"1ms\"",
+        "Maximum CPU time of one call. A call that exceeds it is a strike, and the built-in policy decides that round.",
+    ),
+    key(
+        "plugins.scheduler.memory",
+        "size",
+        "`plugins.memory` of the server",
+        "memory = \"16MiB\"",
+        "Maximum memory of one instance of the plug-in. An instance that exceeds it is a strike.",
+    ),
+    key(
+        "plugins.scheduler.config",
+        "table",
+        "empty",
+        "config = { burst = 4 }",
+        "Settings of the plug-in. Its `configure` function receives them as JSON.",
+    ),
+    later("plugins.initializer"),
+    later("plugins.processor"),
+    later("sequence.client_state"),
+    later("sequence.watch"),
+    later("durability"),
+    later("reload"),
+    later("model"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::keys::Keys;
+    use super::*;
+
+    /// The keys that the parser accepts in a table: it lists them when it refuses one that it does not know.
+    fn accepted(table: &str) -> BTreeSet<String> {
+        let text = format!("{table}no_such_key = 1\n");
+        let refused = toml::from_str::<Keys>(&text).expect_err("an unknown key").to_string();
+        let (_, list) = refused.split_once("expected ").unwrap_or_else(|| panic!("{refused}"));
+        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_lists_the_keys_that_the_parser_accepts() {
+        let tables = [
+            ("[sequence]\n", "sequence."),
+            ("[backlog]\n", "backlog."),
+            ("[queue]\n", "queue."),
+            ("[state.X]\n", "state.X."),
+            ("[input.X]\n", "input.X."),
+            ("[output.X]\n", "output.X."),
+            ("[[feature]]\n", "feature."),
+            ("[plugins.scheduler]\n", "plugins.scheduler."),
+            ("[plugins]\n", "plugins."),
+            ("", ""),
+        ];
+        let deeper: BTreeSet<&str> = tables.iter().filter_map(|(_, path)| path.strip_suffix('.')).collect();
+        let mut parsed = BTreeSet::new();
+        for (table, prefix) in tables {
+            for name in accepted(table) {
+                let path = format!("{prefix}{name}");
+                let has_own = deeper.iter().any(|d| *d == path || d.strip_suffix(".X") == Some(path.as_str()));
+                if !has_own {
+                    parsed.insert(path);
+                }
+            }
+        }
+        let listed: BTreeSet<String> = MODEL_KEYS.iter().map(|key| key.path.to_owned()).collect();
+        assert_eq!(listed, parsed);
+        assert_eq!(MODEL_KEYS.len(), listed.len(), "a key is listed twice");
+    }
+
+    #[test]
+    fn keys_listed_as_not_served_are_refused() {
+        let refused = |text: &str| super::super::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err();
+        for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
+            let text = match key.path.rsplit_once('.') {
+                Some((_, "initializer")) => "[plugins.initializer]\nuse = \"x\"\n".to_owned(),
+                Some((_, "processor")) => "[[plugins.processor]]\nuse = \"x\"\n".to_owned(),
+                Some((table, name)) => {
+                    let value = match name {
+                        "client_state" => "true",
+                        "ragged" => "\"pad\"",
+                        "buckets" => "[1]",
+                        "crop" => "{ like = \"x\" }",
+                        "lengths" | "mask" | "watch" => "\"x\"",
+                        _ => "1",
+                    };
+                    format!("[{table}]\n{name} = {value}\n")
+                }
+                None => format!("[{}]\n", key.path),
+            };
+            assert!(toml::from_str::<Keys>(&text).is_ok(), "{text}");
+            assert!(refused(&text), "{text}");
+        }
+    }
+
+    #[test]
+    fn examples_of_keys_are_accepted() {
+        for key in MODEL_KEYS.iter().filter(|key| key.is_served()) {
+            let (name, _) = key.example.split_once(' ').unwrap_or_default();
+            assert!(key.path.ends_with(name) && !name.is_empty(), "{key:?}");
+            let rest = match key.path {
+                path if path.starts_with("feature.") || path.starts_with("plugins.") => continue,
+                path => path.rsplit_once('.').map_or(String::new(), |(table, _)| format!("[{table}]\n")),
+            };
+            assert!(toml::from_str::<Keys>(&format!("{rest}{}\n", key.example)).is_ok(), "{key:?}");
+        }
+    }
+}

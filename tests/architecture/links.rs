@@ -1,0 +1,180 @@
+//! Pages: links and anchors lead somewhere, every reason has its place in troubleshooting, pages are short and so are their sentences.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::{prose, root, sources};
+
+/// Pages that may be longer than 250 lines, and whose tables are not sentences.
+const REFERENCES: [&str; 4] = ["docs/reference/", "docs/dev/", "docs/model-config.md", "docs/plugins/tutorial.md"];
+
+fn pages() -> Vec<(String, String)> {
+    let ours = |path: &str| path.ends_with(".md") && (path.starts_with("docs/") || !path.contains('/'));
+    let all = prose::texts().into_iter().filter(|(path, _)| path.ends_with(".md"));
+    all.filter(|(path, _)| ours(path) || path.starts_with("models/") || path == "plugins/README.md").collect()
+}
+
+/// The text of a page without its blocks of code.
+fn without_code(text: &str) -> String {
+    let mut inside = false;
+    let line = |line: &str| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        if inside || fence { "\n".to_owned() } else { format!("{line}\n") }
+    };
+    text.lines().map(line).collect()
+}
+
+/// The anchors of a page: its headings as GitHub and mdBook name them, and those it names itself.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in without_code(text).lines() {
+        for (at, mark) in line.match_indices("<a id=\"") {
+            found.insert(line[at + mark.len()..].split('"').next().unwrap_or_default().to_owned());
+        }
+        if let Some(title) = line.strip_prefix('#').map(|rest| rest.trim_start_matches('#').trim()) {
+            let title = title.split("<a ").next().unwrap_or(title).trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            found.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+        }
+    }
+    found
+}
+
+/// The targets of a page's links.
+fn links(text: &str) -> Vec<String> {
+    let text = without_code(text);
+    let behind = text.match_indices("](").map(|(at, mark)| &text[at + mark.len()..]);
+    behind.filter_map(|rest| rest.split_once(')').map(|(link, _)| link.to_owned())).collect()
+}
+
+/// The path without `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut faults = Vec::new();
+    for (page, text) in pages() {
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let path = match file {
+                "" => PathBuf::from(&page),
+                file => plain(&Path::new(&page).parent().unwrap().join(file)),
+            };
+            let target = root().join(&path);
+            if !target.exists() {
+                faults.push(format!("{page}: {link} leads nowhere"));
+            } else if !anchor.is_empty() && !anchors(&fs::read_to_string(target).unwrap_or_default()).contains(anchor) {
+                faults.push(format!("{page}: {link}: no such anchor"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_book_lists_every_page() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<String> = links(&summary).into_iter().map(|link| format!("docs/{link}")).collect();
+    let pages = pages().into_iter().map(|(page, _)| page);
+    let missing: Vec<String> =
+        pages.filter(|p| p.starts_with("docs/") && p != "docs/SUMMARY.md" && !listed.contains(p)).collect();
+    assert!(missing.is_empty(), "docs/SUMMARY.md does not list {missing:?}");
+}
+
+/// The reasons that the code can answer with: those beside a code, and those of ended sequences.
+fn reasons() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (_, text) in sources("src/api").into_iter().chain(sources("src/server")) {
+        for (at, _) in text.match_indices("Code::") {
+            let rest = text[at + 6..].trim_start_matches(char::is_alphanumeric);
+            let Some(rest) = rest.strip_prefix(',').map(str::trim_start).and_then(|rest| rest.strip_prefix('"')) else {
+                continue;
+            };
+            found.extend(rest.split('"').next().map(str::to_owned));
+        }
+    }
+    let table = fs::read_to_string(root().join("tests/cases/refusals.toml")).unwrap();
+    found.extend(table.lines().filter_map(|line| line.strip_prefix("reason = \"")?.strip_suffix('"')).map(str::to_owned));
+    found
+}
+
+#[test]
+fn every_reason_has_its_place_in_troubleshooting() {
+    let page = fs::read_to_string(root().join("docs/troubleshoot.md")).unwrap();
+    let (anchors, reasons) = (anchors(&page), reasons());
+    assert!(reasons.len() > 25 && reasons.contains("expired") && reasons.contains("unauthenticated"), "{reasons:?}");
+    let missing: Vec<&String> = reasons.iter().filter(|reason| !anchors.contains(*reason)).collect();
+    assert!(missing.is_empty(), "docs/troubleshoot.md has no anchor for {missing:?}");
+}
+
+/// The lengths of a page's sentences, in words. Headings, tables and code are none.
+fn sentences(text: &str) -> Vec<usize> {
+    let (mut all, mut words) = (Vec::new(), 0);
+    let mut end = |words: &mut usize| {
+        if *words > 1 {
+            all.push(*words);
+        }
+        *words = 0;
+    };
+    for line in without_code(text).lines().map(str::trim) {
+        let item = line.starts_with("* ") || line.starts_with("- ") || line.starts_with(|c: char| c.is_ascii_digit());
+        if line.is_empty() || line.starts_with(['#', '|', '<', '>']) || item {
+            end(&mut words);
+        }
+        if line.starts_with(['#', '|', '<', '>']) {
+            continue;
+        }
+        for word in line.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)) {
+            words += 1;
+            if word.trim_end_matches(['*', '`', ')', '"']).ends_with(['.', '!', '?']) {
+                end(&mut words);
+            }
+        }
+    }
+    end(&mut words);
+    all
+}
+
+#[test]
+fn pages_and_sentences_are_short() {
+    let (mut all, mut faults) = (Vec::new(), Vec::new());
+    for (page, text) in pages() {
+        let lengths = sentences(&text);
+        let (count, words) = (lengths.len(), lengths.iter().sum::<usize>());
+        if count > 0 {
+            println!("{page}: {} words a sentence ({count} sentences)", words.div_ceil(count));
+        }
+        let reference = REFERENCES.iter().any(|begin| page.starts_with(begin)) || page == "CHANGELOG.md";
+        if !reference && text.lines().count() > 250 {
+            faults.push(format!("{page} has {} lines", text.lines().count()));
+        }
+        all.extend(lengths);
+    }
+    let mean = all.iter().sum::<usize>() as f64 / all.len() as f64;
+    println!("all pages: {mean:.1} words a sentence, {} sentences", all.len());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn anchors_and_sentences_are_counted() {
+    assert_eq!(anchors("# A `b`, c\n## Do x-y_z <a id=\"w\"></a>\n"), ["a-b-c", "do-x-y_z", "w"].map(String::from).into());
+    assert_eq!(sentences("# T\n\nOne two. Three four five.\n\n* a b c\n* d e\n\n| x | y |\n"), [2, 3, 3, 2]);
+    assert_eq!(links("see [a](b.md#c) and [d](e)"), ["b.md#c", "e"]);
+}

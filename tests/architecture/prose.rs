@@ -1,0 +1,213 @@
+//! How the tree is written: no words of `tests/prose.deny`, and no type name declared twice. `tests/prose.allow` counts what is left in each
+//! folder; a count may fall and not rise. `UPDATE_PROSE=1` writes lower counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::root;
+
+const FOLDERS: [&str; 13] = [
+    "src", "crates", "xtask", "plugins", "docs", "tests", "benches", "examples", "fuzz", "wit", "proto", "models", "deploy",
+];
+const ENDINGS: [&str; 15] =
+    ["rs", "md", "wit", "proto", "py", "js", "mjs", "ts", "toml", "h", "c", "pbtxt", "cu", "service", "allow"];
+const NOT_OURS: [&str; 6] = ["node_modules", "target", "generated", "third_party", "bindings.rs", "componentize_py"];
+
+/// Every text file of the tree that is written by hand, with its path.
+pub(crate) fn texts() -> Vec<(String, String)> {
+    fn walk(path: &Path, found: &mut Vec<(String, String)>) {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        if NOT_OURS.iter().any(|part| name.contains(part)) || name.starts_with("tests/prose.") {
+            return;
+        }
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap().map(Result::unwrap) {
+                walk(&entry.path(), found);
+            }
+        } else if path.extension().is_some_and(|e| ENDINGS.iter().any(|ending| e == *ending))
+            && let Ok(text) = fs::read_to_string(path)
+            && !text.contains("@generated")
+        {
+            found.push((name, text));
+        }
+    }
+    let mut found = Vec::new();
+    for folder in FOLDERS.iter().filter(|folder| root().join(folder).exists()) {
+        walk(&root().join(folder), &mut found);
+    }
+    for entry in fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|e| e == "md") {
+            walk(&entry, &mut found);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The lines of a text without the marks of comments and lists.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| {
+        let line = line.trim();
+        let line = ["//!", "///", "//", "#", "/*", "*", "-", "|"].iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line);
+        line.trim()
+    })
+}
+
+/// The words and openings of `tests/prose.deny` in a text.
+fn denied(text: &str, deny: &[(bool, String)]) -> Vec<String> {
+    let (mut whole, mut starts) = (String::new(), BTreeSet::from([0]));
+    for line in lines(text) {
+        let ends = whole.trim_end().ends_with(['.', ':', '!', '?', '|', '{', '}', ';', ',', ')']);
+        if line.is_empty() || ends || whole.ends_with("\n") {
+            starts.insert(whole.len());
+        }
+        whole.push_str(line);
+        whole.push(if line.is_empty() { '\n' } else { ' ' });
+    }
+    for mark in [". ", "! ", "? ", "\"", "| ", "**"] {
+        starts.extend(whole.match_indices(mark).map(|(at, mark)| at + mark.len()));
+    }
+    let small = whole.to_ascii_lowercase();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (opening, words) in deny {
+        let (text, words) = if *opening { (&whole, words.clone()) } else { (&small, words.to_lowercase()) };
+        for (at, _) in text.match_indices(&words) {
+            let inside = text[..at].ends_with(is_word) || text[at + words.len()..].starts_with(is_word);
+            if !inside && (!*opening || starts.contains(&at)) {
+                let end = (at + words.len() + 30..).find(|n| text.is_char_boundary((*n).min(text.len()))).unwrap_or(at);
+                found.push(whole[at..end.min(whole.len())].to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn deny() -> Vec<(bool, String)> {
+    let text = fs::read_to_string(root().join("tests/prose.deny")).unwrap();
+    let line = |line: &str| {
+        let (kind, words) = line.split_once(' ').filter(|_| !line.starts_with('#'))?;
+        Some((kind == "opening", words.to_owned()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// `src/api` of `src/api/kserve/mod.rs`, `docs` of `docs/install.md`.
+fn folder(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        [top, below, _, ..] => format!("{top}/{below}"),
+        [top, _] => (*top).to_owned(),
+        _ => path.to_owned(),
+    }
+}
+
+/// What `tests/prose.allow` allows: words in a folder, and types that are declared more than once.
+#[derive(Default, PartialEq, Eq)]
+struct Allowed {
+    words: BTreeMap<String, usize>,
+    /// With the reason.
+    types: BTreeMap<String, String>,
+}
+
+impl Allowed {
+    fn read() -> Allowed {
+        let text = fs::read_to_string(root().join("tests/prose.allow")).unwrap_or_default();
+        let mut allowed = Allowed::default();
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("words", rest)) => {
+                    let (folder, count) = rest.rsplit_once(' ').unwrap();
+                    allowed.words.insert(folder.to_owned(), count.parse().unwrap());
+                }
+                Some(("type", rest)) => {
+                    let (name, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+                    allowed.types.insert(name.to_owned(), reason.to_owned());
+                }
+                _ => {}
+            }
+        }
+        allowed
+    }
+
+    /// Writes what is still there of it.
+    fn write(&self) {
+        let mut text = "# What is left of words that tests/prose.deny lists, by folder, and of types that are declared twice, with the reason.\n\
+            # Counts may only fall: UPDATE_PROSE=1 cargo test --test architecture prose\n"
+            .to_owned();
+        for (folder, count) in &self.words {
+            let _ = writeln!(text, "words {folder} {count}");
+        }
+        for (name, reason) in &self.types {
+            let _ = writeln!(text, "{}", format!("type {name} {reason}").trim_end());
+        }
+        fs::write(root().join("tests/prose.allow"), text).unwrap();
+    }
+}
+
+/// The names of types that more than one file declares, outside of tests.
+fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
+    let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in texts {
+        let ours = ["src/", "crates/", "xtask/"].iter().any(|folder| path.starts_with(folder)) && path.ends_with(".rs");
+        if !ours || path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs") {
+            continue;
+        }
+        for line in text.lines() {
+            let line = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, rest)| rest));
+            let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+            if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                by_name.entry(name).or_default().push(path.clone());
+            }
+        }
+    }
+    by_name.retain(|_, paths| paths.len() > 1);
+    by_name
+}
+
+#[test]
+fn words_and_names_are_plain() {
+    let (texts, deny, allowed) = (texts(), deny(), Allowed::read());
+    assert!(texts.len() > 300 && deny.len() > 5);
+    let mut left = Allowed::default();
+    let mut where_: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in &texts {
+        for found in denied(text, &deny) {
+            *left.words.entry(folder(path)).or_default() += 1;
+            where_.entry(folder(path)).or_default().push(format!("{path}: {found}"));
+        }
+    }
+    let twice = declared_twice(&texts);
+    left.types = twice.keys().map(|n| (n.clone(), allowed.types.get(n).cloned().unwrap_or_default())).collect();
+    let words: usize = left.words.values().sum();
+    println!("{words} words of tests/prose.deny are left; {} type names are declared twice", twice.len());
+    if std::env::var_os("UPDATE_PROSE").is_some() {
+        left.write();
+        return;
+    }
+    let mut faults = Vec::new();
+    for (folder, count) in &left.words {
+        let most = allowed.words.get(folder).copied().unwrap_or(0);
+        if *count > most {
+            let all = where_[folder].join("\n  ");
+            faults.push(format!("{folder}: {count} words of tests/prose.deny, and {most} are allowed:\n  {all}"));
+        }
+    }
+    for (name, paths) in twice.iter().filter(|(name, _)| !allowed.types.contains_key(*name)) {
+        faults.push(format!("the type {name} is declared more than once: {}", paths.join(", ")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn denied_words_are_found_and_others_are_not() {
+    let deny = deny();
+    let count = |text: &str| denied(text, &deny).len();
+    assert_eq!(count("/// Whoever calls. It\n/// falls. fn whatever_else() {}"), 2);
+    assert_eq!(count("// What is served\n// One that waits.\n"), 2);
+    assert_eq!(count("let x = \"What is wrong\"; // says what is wrong"), 1);
+    assert_eq!(count("what is served, the one that waits; it is toldest"), 0);
+}

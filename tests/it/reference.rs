@@ -1,0 +1,168 @@
+//! Reference pages made from the program's own tables and help: keys of a model's file, errors, commands. See `docs.rs` for `UPDATE_DOCS`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use serde::Deserialize;
+
+use sequor::config::model::sequor_toml::{KeyEntry, MODEL_KEYS};
+
+use crate::docs::{cell, is_page};
+use crate::server::{Call, root};
+
+/// Title and introduction of each table of a model's file.
+const TABLES: [(&str, &str, &str); 9] = [
+    ("", "Top of the file", ""),
+    ("sequence", "`[sequence]`: life of a sequence", ""),
+    ("backlog", "`[backlog]`: sequences without a slot", ""),
+    ("queue", "`[queue]`: requests that wait", ""),
+    ("state.X", "`[state.X]`: one state", "`X` is the `input_name` of a `state` in `config.pbtxt`."),
+    ("input.X", "`[input.X]`: one model input", "`X` is the name of an input of the ONNX graph."),
+    ("output.X", "`[output.X]`: one model output", ""),
+    ("feature", "`[[feature]]`: what a scheduler plug-in sees", "Each table defines one feature."),
+    (
+        "plugins.scheduler",
+        "`[plugins.scheduler]`: the plug-in that decides",
+        "Without this table the strategy of `config.pbtxt` decides.",
+    ),
+];
+
+const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
+    For operators who serve their own models. After this page you can set what `config.pbtxt` cannot say: idle times, limits of the\n\
+    backlog, the batch axis of a state, constant inputs, and the plug-in that decides.\n\n\
+    The file lies beside `config.pbtxt`. It is optional, and so is every key.\n\n\
+    ```toml\n\
+    # models/encoder/sequor.toml\n\
+    schema = 1\n\n\
+    [sequence]\n\
+    idle = \"30s\"          # end a sequence after 30 s without a request\n\
+    idle_soft = \"2s\"      # after 2 s another sequence may take its slot\n\n\
+    [backlog]\n\
+    timeout = \"1s\"        # refuse a START that finds no slot within 1 s\n\
+    ```\n\n\
+    * **When a change takes effect.** Sequor reads the file when it loads the model. Load the model again with `sequor model load NAME`,\n  \
+    with KServe's load request, or with `model.control_mode = \"poll\"`. New sequences follow the new file; live ones finish under the\n  \
+    old one.\n\
+    * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
+    * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n\n\
+    This page is generated from `src/config/model/sequor_toml/reference.rs`.\n";
+
+fn table_of(key: &KeyEntry) -> &'static str {
+    key.path.rsplit_once('.').map_or("", |(table, _)| table)
+}
+
+#[test]
+fn the_page_of_a_models_keys_is_what_the_table_says() {
+    let mut page = MODEL_CONFIG.to_owned();
+    for (table, title, introduction) in TABLES {
+        let keys: Vec<_> = MODEL_KEYS.iter().filter(|key| table_of(key) == table && key.is_served()).collect();
+        if keys.is_empty() {
+            continue;
+        }
+        let _ = writeln!(page, "\n## {title}\n");
+        if !introduction.is_empty() {
+            let _ = writeln!(page, "{introduction}\n");
+        }
+        for key in keys {
+            let name = key.path.rsplit_once('.').map_or(key.path, |(_, name)| name);
+            let _ = write!(
+                page,
+                "### `{name}`{}\n\n{}\n\n* Value: {}. Default: {}.\n* Example: `{}`\n\n",
+                anchor(key),
+                key.help,
+                key.value,
+                key.default,
+                key.example
+            );
+        }
+        page.truncate(page.trim_end().len() + 1);
+    }
+    let later: Vec<String> =
+        MODEL_KEYS.iter().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
+    let _ = write!(
+        page,
+        "\n## Keys that are not served yet\n\nSequor refuses a model whose file has one of these, and names the line: {}.\n",
+        later.join(", ")
+    );
+    is_page("model-config.md", &page);
+}
+
+/// A name for links where several tables have a key of the same name.
+fn anchor(key: &KeyEntry) -> String {
+    format!(" <a id=\"{}\"></a>", key.path.replace('.', "-").to_lowercase())
+}
+
+/// One entry of the table of refusals.
+#[derive(Deserialize)]
+struct Refusal {
+    code: String,
+    http: u16,
+    reason: String,
+    text: String,
+}
+
+pub(crate) fn refusals() -> BTreeMap<String, Vec<(String, u16, String)>> {
+    let text = fs::read_to_string(root().join("tests/cases/refusals.toml")).unwrap();
+    let entries: BTreeMap<String, Refusal> = toml::from_str(&text).unwrap();
+    let mut by_reason: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for entry in entries.into_values() {
+        by_reason.entry(entry.reason).or_default().push((entry.code, entry.http, entry.text));
+    }
+    by_reason.values_mut().for_each(|entries| entries.sort());
+    by_reason
+}
+
+#[test]
+fn the_page_of_errors_is_what_clients_read() {
+    let mut page = "# Errors\n\n\
+        For client authors and operators. The table lists every refusal that a client of the KServe v2 protocol can read: its reason, its\n\
+        codes and its sentence. [Troubleshooting](../troubleshoot.md) says for each reason what to do.\n\n\
+        The reason is the trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response\n\
+        parameter `sequor_reason` on a stream. Match on the reason or the code: a sentence begins as Triton's does, and may say more.\n\n\
+        Refusals of malformed requests (`bad_input`) are listed with their requests in\n\
+        [tests/cases/bad_input.toml](../../tests/cases/bad_input.toml).\n\n\
+        This page is generated from `tests/cases/refusals.toml`.\n\n\
+        | reason | gRPC | HTTP | sentence (example) |\n|---|---|---|---|\n"
+        .to_owned();
+    for (reason, entries) in refusals() {
+        for (code, http, text) in entries {
+            let text = cell(&text);
+            let _ = writeln!(page, "| [`{reason}`](../troubleshoot.md#{reason}) | {code} | {http} | {text} |");
+        }
+    }
+    is_page("reference/errors.md", &page);
+}
+
+/// The help of a command, and of the commands below it.
+fn help(path: &[&str], page: &mut String) {
+    let ended = Call::sequor().arguments(path).arguments(["--help"]).environment("COLUMNS", "100").end();
+    assert_eq!(ended.code, Some(0), "{path:?}: {}", ended.stderr);
+    let name = ["sequor"].iter().chain(path).copied().collect::<Vec<_>>().join(" ");
+    let level = "#".repeat(2 + path.len().min(2));
+    let text: Vec<&str> = ended.stdout.lines().map(str::trim_end).collect();
+    // The flags of `serve` have a page of their own.
+    let shown = if path == ["serve"] {
+        "See [server settings](server.md).".to_owned()
+    } else {
+        format!("```text\n{}\n```", text.join("\n").trim_end())
+    };
+    let _ = write!(page, "\n{level} `{name}`\n\n{shown}\n");
+    let commands = text.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for line in commands.filter(|line| !line.starts_with("     ")) {
+        let command = line.split_whitespace().next().unwrap();
+        if command != "help" {
+            help(&[path, &[command]].concat(), page);
+        }
+    }
+}
+
+#[test]
+fn the_page_of_commands_is_what_their_help_says() {
+    let mut page = "# Commands\n\n\
+        For everyone who types `sequor`. This page is the `--help` of every command, generated from the program.\n\n\
+        Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server.\n"
+        .to_owned();
+    help(&[], &mut page);
+    is_page("reference/cli.md", &page);
+}
