@@ -9,7 +9,8 @@ use std::path::Path;
 use super::root;
 
 const FOLDERS: [&str; 13] = [
-    "src", "crates", "xtask", "plugins", "docs", "tests", "benches", "examples", "fuzz", "wit", "proto", "models", "deploy",
+    "src", "crates", "xtask", "plugins", "docs", "tests", "benches", "examples", "fuzz", "wit", "proto", "models",
+    "deploy",
 ];
 const ENDINGS: [&str; 15] =
     ["rs", "md", "wit", "proto", "py", "js", "mjs", "ts", "toml", "h", "c", "pbtxt", "cu", "service", "allow"];
@@ -50,7 +51,10 @@ pub(crate) fn texts() -> Vec<(String, String)> {
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| {
         let line = line.trim();
-        let line = ["//!", "///", "//", "#", "/*", "*", "-", "|"].iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line);
+        let line = ["//!", "///", "//", "#", "/*", "*", "-", "|"]
+            .iter()
+            .find_map(|mark| line.strip_prefix(mark))
+            .unwrap_or(line);
         line.trim()
     })
 }
@@ -160,7 +164,10 @@ fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
             let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
             if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                by_name.entry(name).or_default().push(path.clone());
+                // Text in a string may begin a line with such a word.
+                if name.starts_with(char::is_uppercase) {
+                    by_name.entry(name).or_default().push(path.clone());
+                }
             }
         }
     }
@@ -207,7 +214,7 @@ fn denied_words_are_found_and_others_are_not() {
     let deny = deny();
     let count = |text: &str| denied(text, &deny).len();
     assert_eq!(count("/// Whoever calls. It\n/// falls. fn whatever_else() {}"), 2);
-    assert_eq!(count("// What is served\n// One that waits.\n"), 2);
+    assert_eq!(count("// What is served.\n// One that waits.\n"), 2);
     assert_eq!(count("let x = \"What is wrong\"; // says what is wrong"), 1);
     assert_eq!(count("what is served, the one that waits; it is toldest"), 0);
 }

@@ -141,7 +141,8 @@ impl Reader {
         drop(self.server.take());
         let words = line.trim().split_whitespace().collect::<Vec<_>>();
         assert_eq!(words[..2], ["sequor", "serve"], "{line}");
-        let ports = ["--http-port", "--grpc-port", "--metrics-port", "--admin-port"].iter().flat_map(|flag| [*flag, "0"]);
+        let ports =
+            ["--http-port", "--grpc-port", "--metrics-port", "--admin-port"].iter().flat_map(|flag| [*flag, "0"]);
         let mut call = Call::sequor().arguments(words[1..].iter().copied()).arguments(ports);
         call = call.arguments(["--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1"]);
         call.command.current_dir(self.folder.path());
@@ -228,7 +229,6 @@ read_pages! {
     from_triton_runs: "docs/from-triton.md",
     operate_runs: "docs/operate.md",
     quickstart_runs: "docs/quickstart.md",
-    the_admin_reference_runs: "docs/reference/admin.md",
     the_simulator_reference_runs: "docs/reference/simulate.md",
     troubleshooting_runs: "docs/troubleshoot.md",
 }
@@ -249,7 +249,8 @@ fn every_block_of_commands_runs_or_says_that_it_does_not() {
         for block in blocks.iter().filter(|b| b.is_shell()) {
             let runs = block.is("sh", "run") || block.is("sh", "serve");
             if !runs && !block.before.contains("not run here") {
-                faults.push(format!("{page}:{}: neither `run` nor `serve`, and no `not run here` before it", block.line));
+                faults
+                    .push(format!("{page}:{}: neither `run` nor `serve`, and no `not run here` before it", block.line));
             }
         }
     }

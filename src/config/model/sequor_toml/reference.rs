@@ -173,7 +173,13 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "A value that a scheduler plug-in sees for each request. Each `[[feature]]` table defines one; names are unique. A model has at \
          most four features of each type.",
     ),
-    key("feature.from", "`parameter`, `input`, `header`", "required", "from = \"parameter\"", "Where the value comes from."),
+    key(
+        "feature.from",
+        "`parameter`, `input`, `header`",
+        "required",
+        "from = \"parameter\"",
+        "Where the value comes from.",
+    ),
     key(
         "feature.key",
         "string",
@@ -286,7 +292,8 @@ mod tests {
 
     #[test]
     fn keys_listed_as_not_served_are_refused() {
-        let refused = |text: &str| super::super::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err();
+        let refused =
+            |text: &str| super::super::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err();
         for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
             let text = match key.path.rsplit_once('.') {
                 Some((_, "initializer")) => "[plugins.initializer]\nuse = \"x\"\n".to_owned(),
