@@ -101,7 +101,7 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), Problem> {
     (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let unpacked = tempfile::Builder::new().prefix("debian-rust-").tempdir_in(parent)?;
     apt.unpack(&packages, unpacked.path())?;
-    // What compiles no guest of this kit is missed by nobody; what somebody else has put there meanwhile is in use.
+    // A folder that compiles no guest of this kit may go; one that another process has put there meanwhile is in use.
     if root.exists() && !version(debian).is_some_and(|version| suffices(&version)) {
         let _ = std::fs::rename(root, apt.scratch().join("before"));
     }
@@ -110,7 +110,7 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), Problem> {
             let _ = unpacked.keep();
             Ok(())
         }
-        // Whoever was faster has the same.
+        // Another process was faster; its folder holds the same.
         Err(_) if root.join("usr/bin/rustc").is_file() => Ok(()),
         Err(e) => Err(Problem::file(root, e)),
     }

@@ -21,7 +21,7 @@ pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf
     Ok(found)
 }
 
-/// Puts the whole file there at once: whoever watches the folder never reads half of it. One that is the same is left alone.
+/// Writes the whole file at once: a process that watches the folder never reads half of it. A file with the same content stays untouched.
 pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     if std::fs::read(path).is_ok_and(|is| is == bytes) {
         return Ok(());

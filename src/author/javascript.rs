@@ -143,11 +143,11 @@ fn ensure(machine: &Machine) -> Result<PathBuf, Problem> {
     let fetching = tempfile::Builder::new().prefix("componentize-js-").tempdir_in(&machine.cache)?;
     sdk::write(sdk::COMPONENTIZE_JS, fetching.path())?;
     let mut npm = Command::new("npm");
-    // What is fetched is what the lock file has the hash of, and runs nothing while it is installed.
+    // The lock file has the hash of every fetched package, and no package runs code while it is installed.
     npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(fetching.path());
     run(&mut npm, "; npm is needed, and its registry")?;
     let folder = machine.cache.join(COMPONENTIZE);
-    // One of another lock file may be in the way; whoever was faster has the same.
+    // A folder of another lock file may be in the way; one that another process installed meanwhile is the same.
     if fetched(machine).is_none() {
         let _ = std::fs::remove_dir_all(&folder);
         let _ = std::fs::rename(fetching.path(), &folder);

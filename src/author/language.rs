@@ -1,4 +1,4 @@
-//! A language of plug-ins: what must be known of one. What is special to one stands in the file of its name.
+//! A language of plug-ins. The steps that only one language needs are in the file of its name.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -9,7 +9,7 @@ use super::Problem;
 /// What is told of this machine by its environment, and who is told what is going on.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// What is fetched lies here, a folder a tool.
+    /// Folder of fetched tools, one subfolder each.
     pub cache: PathBuf,
     /// `SEQUOR_WASM_TOOLCHAIN`: `rustup` or `debian`, and no other.
     pub toolchain: Option<String>,
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(
             cache(&[("SEQUOR_CACHE", "kept/here")]),
             here.join("kept/here"),
-            "whoever is started elsewhere finds it"
+            "a process in another folder finds it"
         );
     }
 }

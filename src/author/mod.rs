@@ -1,4 +1,4 @@
-//! What the author of a plug-in needs: from sources to a component, with whatever tools this machine has. It runs compilers and writes files;
+//! From a plug-in's sources to a component, with the tools that this machine has. It runs compilers and writes files;
 //! what a component then does is the room of plug-ins' business.
 //!
 //! # Layout

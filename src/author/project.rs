@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Language, Problem, languages};
 use crate::config::toml_file;
 
-/// The lines of a plugin.toml that building needs; the rest is for whoever loads the component.
+/// The lines of a plugin.toml that building needs; the rest is for the program that loads the component.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Header {
     name: String,

@@ -49,7 +49,7 @@ pub const WIT: Kit = kit!("sdk/wit": "host.wit" "scheduler.wit" "types.wit");
 pub const WORLD: &str = "scheduler-plugin";
 
 /// A part of that world: without the ids of clients. What languages with a run time of their own make imports all of its world, used or not, and
-/// whoever does not need ids shall not have to be granted them.
+/// a plug-in without need of ids must not require a grant of them.
 pub(super) const WITHOUT_IDS: &str = "package sequor:plugin@0.1.0;
 world without-ids {
     import types;

@@ -31,7 +31,7 @@ pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), P
 
 fn filled(text: &str, name: &str, language: &dyn Language) -> String {
     let window = |most| format!("window = {most}                         # candidates it is shown at most\n");
-    // What is urgent must be among the candidates that are shown.
+    // Urgent requests must be among the candidates that the plug-in sees.
     let burst = language.window().map_or(400, |most| 400.min(2 * most));
     let text = text.replace("@WINDOW@\n", &language.window().map(window).unwrap_or_default());
     text.replace("@BURST@", &burst.to_string()).replace("@NAME@", name)

@@ -211,7 +211,7 @@ fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<Stri
     (shapes.len() > 1).then(|| "fired candidates whose shape-key differs as one batch".to_owned())
 }
 
-/// What a component on trial may ask for: it is heard by nobody, and every key has a text.
+/// Host functions for a component on trial: its log goes nowhere, and every key has a text.
 #[derive(Debug)]
 struct Aside;
 

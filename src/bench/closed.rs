@@ -31,7 +31,7 @@ pub(super) async fn drive(mut line: Line, mut script: Script, pipeline: usize, m
     }
 }
 
-/// What is answered within the measured span counts. Says whether the connection is gone.
+/// Counts answers within the measured span. Says whether the connection is gone.
 fn count(tally: &mut Tally, script: &mut Script, back: Back, live: &Live) -> bool {
     let counts = live.measuring();
     if counts {

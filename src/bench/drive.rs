@@ -114,7 +114,7 @@ async fn gather(senders: &mut JoinSet<Tally>, live: &Live) -> Tally {
     }
 }
 
-/// What is read before and after the measured span.
+/// Counters read before and after the measured span.
 #[derive(Debug, Clone, Copy)]
 struct Snapshot {
     server: Option<Duration>,

@@ -70,7 +70,7 @@ impl Live {
         self.enough.notified().await;
     }
 
-    /// Nobody waits for answers any longer.
+    /// The run is over: answers are dropped.
     pub(super) fn give_up(&self) {
         self.gave_up.cancel();
     }

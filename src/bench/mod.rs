@@ -3,9 +3,9 @@
 //!
 //! # Layout
 //!
-//! - [`plan`]: what is to be driven, and how hard · [`recipe`]: what a request to a model looks like · `script`: one client's requests.
+//! - [`plan`]: the load to drive · [`recipe`]: what a request to a model looks like · `script`: one client's requests.
 //! - `line`: carries requests and answers, unary or on a stream.
-//! - `closed`: the next request when an answer is here · `open`: at the pace of speech, whatever the answers do.
+//! - `closed`: the next request when an answer is here · `open`: at the pace of speech, whether or not answers keep up.
 //! - [`drive`]: warm-up, the measured span, the end · `live`: how it stands · `tally`: what a client has counted · [`report`]: all of it together.
 //! - [`process`]: CPU time and memory of a local server · `scrape`: its mean batch · [`child`]: a server of our own, for the time of a run.
 //! - `random`: numbers that are the same at every run.

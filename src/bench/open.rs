@@ -1,4 +1,4 @@
-//! The open loop: a request every chunk, whatever the answers do. Time is counted from when a request was due, not from when it could be
+//! The open loop: a request every chunk, whether or not answers keep up. Time is counted from when a request was due, not from when it could be
 //! sent, so that a slow server or a slow client does not hide its slowness.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is to be driven, and how hard.
+//! The load to drive: model, clients, rate and span.
 
 use std::time::Duration;
 

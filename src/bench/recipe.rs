@@ -25,7 +25,7 @@ pub enum Data {
     Whole,
 }
 
-/// What is wanted of a model's requests.
+/// Requirements on a model's requests.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub model: String,

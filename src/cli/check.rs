@@ -44,7 +44,7 @@ pub(super) fn command() -> Command {
         .value_name("FORM")
         .default_value("table")
         .value_parser(PossibleValuesParser::new(["table", "json"]))
-        .help("What is printed");
+        .help("Output format");
     Command::new("check")
         .about("Tell everything that is wrong with a model repository, and try the models that are good")
         .after_help("Exit: 0 no errors, 3 errors.")

@@ -47,7 +47,7 @@ pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
 }
 
-/// Where compiled code is kept, by the server and by whoever tries a plug-in on this machine.
+/// Folder of compiled code, shared by the server and the authors' commands on this machine.
 fn compiled() -> Option<PathBuf> {
     base(&super::variable).map(|base| base.join(COMPILED))
 }

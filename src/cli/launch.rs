@@ -150,7 +150,7 @@ fn connections(settings: &file::Connections) -> ConnectionOptions {
     fitted
 }
 
-/// The settings as operators read them: where the folder of plug-ins is, whatever folder they ask from.
+/// The settings as operators read them: with the absolute path of the plug-in folder.
 fn shown(settings: &Settings) -> Vec<Shown> {
     let mut shown = settings.shown.clone();
     let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());

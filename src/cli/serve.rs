@@ -1,4 +1,4 @@
-//! `sequor serve`: serves a model repository until it is told to stop.
+//! `sequor serve`: serves a model repository until a signal or an operator stops it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -80,7 +80,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     Ok(())
 }
 
-/// A line for whoever started the server. A reader that has gone is no reason not to serve.
+/// Prints a line for the operator. If standard output is closed, the server goes on.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -115,7 +115,7 @@ fn serving() -> Vec<Arg> {
             .value_parser(value_parser!(SpanOrNever)),
         flag("backlog-timeout", "DURATION", "How long a new sequence waits for a slot")
             .value_parser(value_parser!(Span)),
-        flag("max-wait", "DURATION", "A request that waits longer runs next, whatever a policy says")
+        flag("max-wait", "DURATION", "A request that waits longer runs next, against any policy")
             .value_parser(value_parser!(Span)),
         flag("expire", "HOW", "What becomes of a request that waits beyond its deadline")
             .value_parser(PossibleValuesParser::new(["reject", "run"])),
@@ -129,7 +129,7 @@ fn output() -> Vec<Arg> {
     vec![
         flag("html", "FILE", "Write the report as a page with plots").value_parser(value_parser!(PathBuf)),
         flag("json", "FILE", "Write the report as JSON").value_parser(value_parser!(PathBuf)),
-        flag("output", "FORM", "What is printed [default: table]")
+        flag("output", "FORM", "Output format [default: table]")
             .value_parser(PossibleValuesParser::new(["table", "json"])),
     ]
 }

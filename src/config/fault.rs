@@ -1,4 +1,4 @@
-//! What is wrong with a file: where, which kind, and a sentence. Faults are collected, never stopped at the first.
+//! A fault of a file: where, which kind, and a sentence. Faults are collected, never stopped at the first.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Whether a file or folder can hold code that this process runs: nobody but this user and root may be able to change it.
+//! Whether a file or folder can hold code that this process runs: only this user and root may be able to change it.
 
 use std::fs::Metadata;
 use std::io;

@@ -1,4 +1,4 @@
-//! What decides: a built-in strategy by its name, a plug-in, or a policy that somebody brings.
+//! A policy to simulate: a built-in strategy by its name, a plug-in, or one that the caller brings.
 
 use std::fmt;
 

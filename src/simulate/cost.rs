@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(costs.points, [point(1, 10.0), point(4, 50.0)]);
         let mut random = Random::new(1, 1);
         let took: Vec<u128> = [0, 10, 40].iter().map(|at| costs.run(4, Time(*at), &mut random).as_micros()).collect();
-        assert_eq!(took, [30, 45, 50], "whatever runs when the machine was slow is slow");
+        assert_eq!(took, [30, 45, 50], "a run is slow at a moment when the machine was slow");
         assert_eq!(costs.steady().run(4, Time::ZERO, &mut random).as_micros(), 50);
         assert_eq!(Costs::observed(vec![run((0, 1, 0))]), None);
     }

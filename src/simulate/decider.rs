@@ -14,7 +14,7 @@ pub trait Decider: Policy {
         let _ = (now, fault);
     }
 
-    /// What is to be said of it at the end.
+    /// Lines about it for the report.
     fn told(&mut self) -> Vec<String> {
         Vec::new()
     }

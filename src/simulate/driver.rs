@@ -338,7 +338,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         self.put_at(until, Task::Said(n));
     }
 
-    /// So much has happened that the policy is told without a question.
+    /// Enough events have gathered that the policy hears of them without a question.
     fn tell(&mut self) {
         let (_, news, _) = self.core.observed(LOAD);
         if let Some(policy) = self.policy.as_mut() {

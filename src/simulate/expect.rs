@@ -37,7 +37,7 @@ pub struct Expect {
 struct Share(f64);
 
 impl Expect {
-    /// What is not as it was expected, in sentences.
+    /// Expectations that did not hold, in sentences.
     pub fn against(&self, run: &Outcome) -> Vec<String> {
         let share = |part: u64, of: u64| Share(if of == 0 { 0.0 } else { part as f64 / of as f64 });
         let mut wrong = Vec::new();

@@ -28,7 +28,7 @@ pub struct File {
     pub talkers: Vec<Talkers>,
     /// What the plug-in is configured with, where the file is a case of one.
     pub config: toml::Table,
-    /// What is expected of the run, where it is a case.
+    /// Expectations of the run, if the file is a case.
     pub expect: Expect,
 }
 

@@ -10,7 +10,7 @@
 //! - [`serving`]: what serves them: instances, slots, limits.
 //! - [`contender`], [`decider`]: what decides · [`plugged`]: a plug-in that does.
 //! - [`driver`]: the loop over events.
-//! - [`tally`]: what is counted during a run · [`outcome`]: what it comes to.
+//! - [`tally`]: counters of a run · [`outcome`]: its results.
 //! - [`expect`]: what a case of a plug-in expects.
 //! - [`experiment`]: every contender on every number of instances.
 //! - [`report`]: the table, the JSON, the page.

@@ -1,5 +1,5 @@
 //! How slow the machine was at each moment of a day that was recorded. A run takes what its table says only where nothing else wants the
-//! processor; and since whoever waits has all the moments before to thank for it, an average of them would promise too much.
+//! processor; a waiting request pays for all the moments before it, so their average would promise too much.
 
 use sequor_core::Time;
 

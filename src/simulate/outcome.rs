@@ -99,7 +99,7 @@ pub struct Rounds {
 }
 
 impl Outcome {
-    /// `told`: what is to be said of an external policy; none of a built-in one.
+    /// `told`: lines about an external policy; a built-in one has none.
     pub(super) fn new(
         policy: &str,
         instances: u16,

@@ -66,7 +66,7 @@ impl Plug {
     }
 }
 
-/// What a guest asks for here. What it writes is nobody's: the report is of the requests.
+/// Host functions for a guest in the simulator. Its log is dropped: the report is about requests.
 #[derive(Debug, Default)]
 struct Listener(KeyInterner);
 
@@ -175,7 +175,7 @@ impl Plugged {
         said.map_err(|struck| self.fallen(struck))
     }
 
-    /// One that has grown makes way for a new one, which is there when it is asked next.
+    /// An instance that has grown is replaced before the next question.
     fn renew(&mut self) {
         let Some(guest) = &mut self.guest else { return };
         if is_full(self.at_start, guest.memory_limit(), guest.memory()) {

@@ -20,7 +20,7 @@ fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
         let costs = flat().with_plan(plan);
         run(made(SMALL, 1), Serving::default(), costs, contenders())
     };
-    // Where instructions take next to no time, nobody can tell them apart.
+    // Where instructions take next to no time, the two cannot be told apart.
     let quick = at(super::cost::Plan { instructions_a_micro: 1e9, ..super::cost::Plan::default() });
     let [oldest, plugin] = &quick.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.batches.count), (oldest.answered, oldest.batches.count));
@@ -35,7 +35,7 @@ fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
 
 #[test]
 fn a_plug_in_sees_tenants_as_keys() {
-    // It refuses whoever is not the tenant "loud", and falls if the column is not there.
+    // It refuses every tenant but "loud", and traps if the column is missing.
     let key = super::workload::tenants::key("loud").cast_signed();
     let keys = format!(
         "(if (i32.ne (i32.load offset=200 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
@@ -53,7 +53,7 @@ fn a_plug_in_sees_tenants_as_keys() {
 
 #[test]
 fn a_plug_in_sees_the_features_that_a_flow_names() {
-    // It falls if there is not one number and two keys to a candidate, or the first's are not those of the flow.
+    // It traps if there is not one number and two keys to a candidate, or the first's are not those of the flow.
     let zone = super::workload::tenants::key("eu").cast_signed();
     let looks = format!(
         "(if (i32.ne (i32.load offset=188 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
@@ -79,7 +79,7 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
 
-/// Whoever waits gets a slot of instance 0: as many tags and numbers as there are sequences, all zero. `len` stands at 32.
+/// Each waiting sequence gets a slot of instance 0: as many tags and numbers as there are sequences, all zero. `len` stands at 32.
 const FIRST_COME: &str = "
     (memory.fill (i32.const 2048) (i32.const 0) (i32.const 4096))
     (i32.store (i32.const 1024) (i32.const 2048))

@@ -1,4 +1,4 @@
-//! What serves the requests: how many instances, slots and rows, how long anything may wait. Whoever asks wishes; the settled values serve.
+//! The simulated server: instances, slots, rows and limits. A caller gives some of them; the rest have defaults.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Wishes {
     pub idle: Option<SpanOrNever>,
     /// How long a new sequence may wait for a slot.
     pub backlog_timeout: Option<Span>,
-    /// A ready request older than this runs next, whatever a policy says.
+    /// A ready request older than this runs next, against any policy.
     pub max_wait: Option<Span>,
     /// What happens to a request of a sequence with a slot that waits longer than its deadline.
     pub expire: Option<Expire>,
@@ -108,7 +108,7 @@ impl Wishes {
 }
 
 impl Serving {
-    /// What a plug-in is told of it.
+    /// The same, as a plug-in sees it.
     pub fn facts(&self, instances: u16) -> ModelFacts {
         ModelFacts {
             name: "simulated".to_owned(),
@@ -121,7 +121,7 @@ impl Serving {
         }
     }
 
-    /// What a core is told of it.
+    /// The same, as the core takes it.
     pub fn spec(&self, instances: u16, built_in: BuiltIn) -> LoadSpec {
         let strategy = match built_in {
             BuiltIn::Oldest => {

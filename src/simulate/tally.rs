@@ -1,4 +1,4 @@
-//! What is counted during a run. Every wait is kept, so that percentiles are exact.
+//! Counters of a run. Every wait is kept, so that percentiles are exact.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

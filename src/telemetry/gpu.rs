@@ -1,11 +1,11 @@
-//! What is told of a GPU that is in use.
+//! Metrics of a GPU that is in use.
 
 use std::sync::Arc;
 
 use super::kinds::{Gauge, Level};
 use super::names::{Families, Family, Labels};
 
-/// What is set of one GPU that is in use.
+/// Metrics of one GPU that is in use.
 #[derive(Debug, Clone)]
 pub struct GpuMetrics {
     /// Allocated for states, whether a sequence holds them or not.
@@ -27,7 +27,7 @@ pub struct GpuReading {
 }
 
 impl GpuMetrics {
-    /// What is not told is not shown.
+    /// A value that the driver does not report is left out.
     pub fn set(&self, reading: &GpuReading) {
         let triton = &self.families.triton;
         let bytes = |family: &Family<Gauge>, bytes: u64| {

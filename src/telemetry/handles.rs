@@ -58,7 +58,7 @@ impl StepPath {
     }
 }
 
-/// Triton's reasons of failed requests. What is refused before it is queued is not counted as failed.
+/// Triton's reasons of failed requests. A request that is refused before it is queued does not count as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureReason {
     /// A queue's limit or time-out.

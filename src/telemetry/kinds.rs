@@ -1,7 +1,7 @@
 //! The kinds of metrics: atomics that cost a few nanoseconds to count with, and how a scrape writes them. No metric is named here.
 //!
 //! The text is Prometheus' own format, version 0.0.4: a sample bears the very name its `TYPE` line has. The client library's counters add
-//! `_total` to whatever they are called, and Triton's counters have no such ending; so counters are written here the way gauges are.
+//! `_total` to every name, and Triton's counters have no such ending; so counters are written here the way gauges are.
 
 use std::fmt;
 use std::sync::Arc;

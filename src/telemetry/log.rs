@@ -1,5 +1,5 @@
 //! Where log lines go, and how they look: standard error, as text for people or JSON for collectors; and which are written, which may be
-//! changed while the server runs. What is logged stands where it happens.
+//! changed while the server runs. Log lines are written where the event happens.
 
 use std::io::IsTerminal as _;
 
@@ -68,7 +68,7 @@ pub fn levels() -> Levels {
     LOG.lock().as_ref().map_or(Levels::of(LevelFilter::INFO), |log| log.levels)
 }
 
-/// Writes these levels from now on, whatever was set up.
+/// Writes these levels from now on, in place of the configured ones.
 pub fn set_levels(levels: Levels) -> Result<(), LogError> {
     match LOG.lock().as_mut() {
         Some(log) => log.set(levels),

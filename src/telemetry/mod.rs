@@ -2,8 +2,8 @@
 //!
 //! # Layout
 //!
-//! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: what is set of a GPU.
-//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: what is counted of plug-ins.
+//! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
+//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins.
 //! - [`ConnectionClosed`]: why the server closes connections.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.

@@ -103,7 +103,7 @@ impl Triton {
         let (gauge, level) = (Gauge::default as fn() -> Gauge, Level::default as fn() -> Level);
         Triton {
             gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU that models run on", gauge),
-            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Memory of a GPU that is in use, whoever uses it", gauge),
+            gpu_used: family(r, "nv_gpu_memory_used_bytes", "Used memory of a GPU, by all processes", gauge),
             gpu_utilization: family(r, "nv_gpu_utilization", "How busy a GPU is, from 0 to 1", level),
             gpu_power: family(r, "nv_gpu_power_usage", "Power that a GPU draws, in watts", level),
             gpu_power_limit: family(r, "nv_gpu_power_limit", "Power that a GPU may draw, in watts", level),

@@ -22,7 +22,7 @@ impl OwnTime {
         OwnTime { usage: getrusage(UsageWho::RUSAGE_THREAD).ok(), began: Instant::now() }
     }
 
-    /// The time since then. What is no slow run by the wall clock is not looked at more closely.
+    /// The time since then. A run that is short by the wall clock needs no closer look.
     pub fn elapsed(&self) -> Duration {
         let wall = self.began.elapsed();
         if wall <= SLOW {

@@ -1,4 +1,4 @@
-//! What is counted of a plug-in. No metric is named here.
+//! Counters of a plug-in. No metric is named here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl PluginMetrics {
         (self.make.memory)(model)
     }
 
-    /// A counter of the plug-in's own. Whoever calls this bounds how many there are.
+    /// A counter of the plug-in's own. The caller limits their number.
     pub fn count(&self, name: &str, value: f64) {
         let mut made = self.made.lock();
         made.counters.entry(name.to_owned()).or_insert_with(|| (self.make.counter)(name)).add(value);

@@ -1,8 +1,8 @@
-//! Recording: requests that are through go to one thread that writes them down. Nobody waits for it: what it cannot take is dropped and
+//! Recording: requests that are through go to one thread that writes them down. No request waits for it: lines that it cannot take are dropped and
 //! counted, and a disk that fails ends the recording and nothing else.
 //!
 //! The recording is kept within a size. When its file has reached half of that it becomes `FILE.1`, in place of an earlier one, and a new
-//! file begins: what is there is always the latest.
+//! file begins: the files always hold the latest requests.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -34,7 +34,7 @@ struct Shared {
     sender: Option<SyncSender<Told>>,
     thread: Option<JoinHandle<()>>,
     dropped: Arc<AtomicU64>,
-    /// Makes the hashes of ids: nobody who has the file can go through all ids and find one.
+    /// Makes the hashes of ids: a reader of the file cannot try all ids to find one.
     key: RandomState,
 }
 
@@ -124,7 +124,7 @@ fn write_all(mut tape: Tape, receiver: &Receiver<Told>, dropped: &AtomicU64) {
             Ok(told) => told,
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
-                // A quiet moment: what is written may be read, and what was lost is said.
+                // A quiet moment: flush the lines, and report lost ones.
                 tape.flush();
                 say_dropped(dropped, &mut told_of);
                 match receiver.recv() {

@@ -47,7 +47,7 @@ pub struct Load<'a> {
     pub idle_us: Option<u64>,
 }
 
-/// A request that was answered or refused. What is not said is 0, false or none.
+/// A request that was answered or refused. An absent key is 0, false or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request<'a> {
     /// Its arrival, in microseconds since the zero.

@@ -139,7 +139,7 @@ impl Reader {
 
     fn serve(&mut self, line: &str) {
         drop(self.server.take());
-        let words = line.trim().split_whitespace().collect::<Vec<_>>();
+        let words = line.split_whitespace().collect::<Vec<_>>();
         assert_eq!(words[..2], ["sequor", "serve"], "{line}");
         let ports =
             ["--http-port", "--grpc-port", "--metrics-port", "--admin-port"].iter().flat_map(|flag| [*flag, "0"]);

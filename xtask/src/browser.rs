@@ -1,4 +1,4 @@
-//! A browser without a window: one that is installed, or Debian's, unpacked without installing it.
+//! A browser without a window: an installed one, or Debian's, unpacked without installing it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

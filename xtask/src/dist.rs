@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::phases::Phases;
 use crate::{bare, process, python};
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     /// Run both packages where nothing else is installed.

@@ -13,11 +13,11 @@ use crate::process;
 /// What runs there.
 const SCRIPT: &str = include_str!("../gpu.sh");
 
-/// What is wished.
+/// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 struct Wishes {
     target: PathBuf,
-    /// A folder of libraries: ONNX Runtime with its provider, and whatever else that machine lacks.
+    /// A folder of libraries: ONNX Runtime with its provider, and other libraries that the machine lacks.
     libraries: Option<PathBuf>,
     /// Which of cargo's profiles.
     profile: String,

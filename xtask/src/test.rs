@@ -9,7 +9,7 @@ use crate::phases::Phases;
 use crate::tally::{self, Tally};
 use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
 
-/// What is wished beyond the everyday.
+/// Options beyond the everyday run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wishes {
     /// A browser, or the run fails.

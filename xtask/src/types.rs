@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::{guests, node, process};
 
 const TESTS: &str = "plugins/sdk-js-tests";
-/// What is fetched, and what says how to check: kept beside each other, for the compiler looks for packages from where its files are.
+/// The fetched packages and the compiler's settings, side by side: the compiler looks for packages from the folder of its files.
 const PINS: [&str; 2] = ["package.json", "package-lock.json"];
 
 pub(crate) fn check() -> Result<String> {
@@ -47,7 +47,7 @@ fn ensure() -> Result<PathBuf> {
     for file in PINS {
         copy(&process::root().join(TESTS).join(file), &folder.join(file), |text| text)?;
     }
-    // What is fetched is what the lock file has the hash of, and runs nothing while it is installed.
+    // The lock file has the hash of every fetched package, and no package runs code while it is installed.
     let quiet = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
     process::run(of_node("npm").args(quiet).current_dir(&folder))?;
     Ok(folder)

@@ -45,7 +45,7 @@ pub(super) enum Compared {
 }
 
 impl Ran {
-    /// What is to be said of rows that know of each other.
+    /// The finding for rows that depend on each other.
     pub(super) fn depends(&self) -> Option<String> {
         let Compared::Different { output, by } = &self.compared else { return None };
         let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();

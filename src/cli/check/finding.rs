@@ -1,4 +1,4 @@
-//! What a check finds, and how it is told: a table for people, JSON for programs.
+//! Findings of a check, and their output: a table for people, JSON for programs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -113,7 +113,7 @@ impl Finding {
     }
 }
 
-/// What is wrong with a model's plug-in, with what can be done about it where no server runs.
+/// Faults of a model's plug-in, with advice for a machine where no server runs.
 fn without_server(what: String) -> String {
     if let Some((absent, _)) = what.split_once(". To hand it over: ") {
         return format!("{absent}: --config FILE names the server's settings, and [plugins] dir in it the folder");

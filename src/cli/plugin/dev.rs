@@ -90,7 +90,7 @@ fn first_name(folder: &Path) -> Result<String, Failed> {
     Ok(project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default())
 }
 
-/// What is on the server for as long as its author works on it. It is there under a name of its own, so that nothing else is written over.
+/// The plug-in on the server while its author works on it. It has a name of its own, so that it replaces no other plug-in.
 struct Trying {
     client: Client,
     name: String,
@@ -119,7 +119,7 @@ impl Trying {
         let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
         let of = |plugin: &Summary| {
             let at = plugin.attached.iter().find(|at| at.model == self.model)?;
-            // Whatever its state, a shadow is compared.
+            // A shadow is compared in every state.
             let shadow = at.differs.is_some();
             let time = (at.time_us > 0).then(|| Span(Duration::from_micros(at.time_us)));
             Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow, time })

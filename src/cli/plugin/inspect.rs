@@ -15,7 +15,7 @@ pub(super) fn command() -> Command {
     Command::new("inspect").about(about).arg(file::argument()).args(file::terms()).arg(remote::output())
 }
 
-/// What is shown of a component.
+/// A component as `inspect` prints it.
 #[derive(Debug, Serialize)]
 struct Seen {
     file: String,

@@ -9,7 +9,7 @@ pub(in crate::cli) fn machine() -> Machine {
     Machine::new(variable, |line| eprintln!("{line}"))
 }
 
-/// What is wrong with a file is its author's to mend; the rest did not work out.
+/// Separates faults of a file, which its author mends, from other failures.
 pub(super) fn failed(problem: Problem) -> Failed {
     match problem {
         Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),

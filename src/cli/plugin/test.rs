@@ -24,7 +24,7 @@ pub(super) fn command() -> Command {
 struct Tried {
     component: String,
     case: PathBuf,
-    /// What is not as expected, in words.
+    /// Expectations that did not hold, in words.
     wrong: Vec<String>,
     report: Report,
 }

@@ -1,4 +1,4 @@
-//! What whoever typed a command can do about a refusal. The server's sentence is the same for all who ask; flags and commands are for this one to add.
+//! Advice for a refused command. The server's sentence is the same for all clients; flags and commands are added here.
 
 use serde_json::Value;
 

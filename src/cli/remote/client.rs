@@ -99,12 +99,12 @@ impl Client {
         self.ask(&Method::PUT, path, body)
     }
 
-    /// What is there, as it is.
+    /// The answer's bytes, unchanged.
     pub(crate) fn fetch(&self, path: &str) -> Result<Bytes, Failed> {
         self.send(&Method::GET, path, Body::Nothing)
     }
 
-    /// Whether somebody listens there.
+    /// Whether a server listens there.
     pub(crate) fn is_there(&self) -> bool {
         self.runtime.block_on(self.connect()).is_ok()
     }

@@ -58,7 +58,7 @@ fn folder(client: &Client) -> Option<PathBuf> {
     if !folder.is_absolute() || !folder.is_dir() {
         return None;
     }
-    // Whatever listens on the port may name any folder.
+    // An unknown program on that port may name any folder.
     if let Err(why) = trust::check_path(&folder) {
         eprintln!("sequor: {} is not written to: {why}; sending the file to the server instead", folder.display());
         return None;

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::Failed;
 
-/// Where an admin listener is if nobody says otherwise.
+/// Default address of the admin listener.
 pub(super) const SERVER: &str = "127.0.0.1:8003";
 
 /// Which server is asked, and how its answer is printed.
@@ -48,10 +48,10 @@ pub(super) fn args() -> Vec<Arg> {
     ]
 }
 
-/// For people or for programs. Whatever a command prints as JSON is one value, and one line a value where it goes on.
+/// Output for people or for programs. As JSON, a command prints one value, or one value per line if it goes on.
 pub(super) fn output() -> Arg {
     let form = Arg::new("output").long("output").value_name("FORM").value_parser(["table", "json"]);
-    form.default_value("table").help("What is printed")
+    form.default_value("table").help("Output format")
 }
 
 fn text<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {

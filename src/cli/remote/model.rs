@@ -28,7 +28,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     }
 }
 
-/// What is printed of a version; the server says more.
+/// The columns of a version; the server's answer has more.
 #[derive(Deserialize)]
 struct Version {
     model: String,

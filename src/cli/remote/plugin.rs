@@ -201,7 +201,7 @@ fn where_attached(plugin: &Value, what: &str) -> String {
     if is_attached(plugin) { what.to_owned() } else { "is attached nowhere; it decides nothing".to_owned() }
 }
 
-/// What is so at the next start, too.
+/// Settings that hold after the next start, too.
 fn lasting(plugin: &Value) -> String {
     let mut models: Vec<&str> = named(plugin).collect();
     models.dedup();

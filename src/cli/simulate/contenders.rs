@@ -34,7 +34,7 @@ pub(super) fn config(set: &[String]) -> Result<String, Problem> {
     for text in set {
         let (key, value) = text.split_once('=').ok_or_else(|| wrong(text))?;
         let line = format!("{key} = {value}\n");
-        // What is no number, list or the like is a text.
+        // A value that is no number, list or the like is a text.
         let line = match line.parse::<toml::Table>() {
             Ok(_) => line,
             Err(_) => format!("{key} = {}\n", toml::Value::String(value.to_owned())),

@@ -94,7 +94,7 @@ fn listed(indices: &[u32]) -> String {
     some.join(", ") + if indices.len() > SHOWN { ", …" } else { "" }
 }
 
-/// Whoever puts a question again wants to hear what the guest says.
+/// Prints the guest's log: the reason to replay a question.
 #[derive(Debug)]
 struct Aloud;
 

@@ -1,4 +1,4 @@
-//! How large one model may be, whatever its configuration says.
+//! Upper limits on the size of one model, above any configuration.
 
 /// Each instance is a thread, and each slot is memory that one sequence may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ enum Around {
 }
 
 impl Places {
-    /// Of a text that parses; of one that does not, whatever can be found.
+    /// Of a text that parses; of one that does not, the places that can be found.
     pub fn of(text: &str) -> Places {
         let mut walk = Walk { text, stack: vec![Around::message(String::new())], found: HashMap::new() };
         let mut field: Option<(&str, usize, bool)> = None;

@@ -77,7 +77,7 @@ pub(super) fn is_ensemble(config: &ModelConfig) -> bool {
     config.platform == "ensemble" || matches!(config.scheduling_choice, Some(EnsembleScheduling(_)))
 }
 
-/// What is wrong with the names, after [`fill`].
+/// Faults of the names, after [`fill`].
 pub(super) fn check(report: &mut Report<'_>, directory: &str) {
     let config = report.config;
     let name = &config.name;

@@ -1,5 +1,5 @@
 //! A model's configuration, settled: what config.pbtxt, sequor.toml, the defaults and the graph's signature say together, in the host's terms.
-//! Whoever holds a [`ModelSettings`] need not look at any file again.
+//! A [`ModelSettings`] is complete: no file is needed after it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

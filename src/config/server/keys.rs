@@ -156,7 +156,7 @@ pub const KEYS: &[Key] = &[
     key("runtime.threads_per_instance", Kind::Number, "Threads one run of a model may use"),
     key("runtime.spinning", Kind::Bool, "Let those threads wait busily between operators"),
     key("log.format", Kind::Choice(&["text", "json"]), "Form of the log"),
-    key("log.level", Kind::Text, "What is logged: error, warn, info, debug, trace, or a filter by module"),
+    key("log.level", Kind::Text, "Log level: error, warn, info, debug, trace, or a filter by module"),
     later("auth.keys_file", Kind::Path),
     later("auth.restricted", Kind::Texts),
     later("state.dir", Kind::Path),

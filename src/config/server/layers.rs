@@ -111,7 +111,7 @@ impl Layers {
         }
     }
 
-    /// What is said and not served yet.
+    /// Keys that are set and not served yet.
     pub(super) fn not_served(&self) -> Vec<Fault> {
         let said =
             KEYS.iter().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));

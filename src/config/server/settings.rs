@@ -165,7 +165,7 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
 fn unsafe_admin(said: &File, layers: &Layers) -> Option<Fault> {
     let Admin { enabled, address, port, keys_file, .. } = &said.admin;
     let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
-    // What is no address is told where it is to be bound.
+    // A text that is no address is refused where it is bound.
     let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !enabled || is_local || is_guarded {
         return None;
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(with(&mutual), Ok("0.0.0.0".to_owned()));
         assert_eq!(with(&["--admin-enabled=false"]), Ok("0.0.0.0".to_owned()));
         assert!(settings("", &[], &["--admin-address", "::1"]).is_ok());
-        assert!(with(&["--tls-cert", "c", "--tls-key", "k"]).is_err(), "a server's certificate lets nobody in or out");
+        assert!(with(&["--tls-cert", "c", "--tls-key", "k"]).is_err(), "a server's certificate authenticates no client");
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// What is wrong with it, if anything is.
+    /// Its fault, if it has one.
     pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.sequences == 0 {
             return Err(("sequences", "sequences must be 1 or more".to_owned()));
@@ -104,7 +104,7 @@ impl Common {
 pub trait Flow {
     fn common(&self) -> Common;
 
-    /// What is wrong with its own keys: the key and a sentence.
+    /// Faults of its own keys: the key and a sentence.
     fn check(&self) -> Result<(), (&'static str, String)>;
 
     /// How many requests are to be expected, to refuse what would not fit.

@@ -50,7 +50,7 @@ pub struct Arrival {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
     pub arrivals: Vec<Arrival>,
-    /// Names; empty if the requests belong to nobody in particular.
+    /// Names; empty if the requests have no tenant.
     pub tenants: Vec<String>,
     pub features: Features,
     /// Sequences in it.
@@ -78,7 +78,7 @@ pub struct Live {
 }
 
 impl Workload {
-    /// What a plug-in is told, with the features of these requests.
+    /// The model as a plug-in sees it, with the features of these requests.
     pub fn facts(&self, facts: ModelFacts) -> ModelFacts {
         let Features { numbers, keys, .. } = self.features.clone();
         ModelFacts { numbers, keys, ..facts }

@@ -35,7 +35,7 @@ impl People {
         self.seats.len()
     }
 
-    /// The next request of whoever has this place. `last` makes it an END, whatever was planned.
+    /// The next request of the sequence in this place. `last` makes it an END, even if more were planned.
     pub(super) fn step(&mut self, place: usize, at: Time, last: bool, random: &mut Random, into: &mut Workload) {
         let Some(seat) = self.seats.get_mut(place) else { return };
         let start = seat.is_none();

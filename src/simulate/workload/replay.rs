@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::Time;
 
-use super::tenants::{NOBODY, place_of};
+use super::tenants::{NO_TENANT, place_of};
 use super::{Arrival, Live, Workload};
 use crate::config::place::Place;
 use crate::config::units::{Span, SpanOrNever};
@@ -54,7 +54,7 @@ impl Replay {
             match trace::read(line.trim_end()) {
                 Ok(read) => self.line(&read),
                 Err(_) if line.trim().is_empty() => {}
-                // Whoever recorded it was stopped in the middle.
+                // The recording server stopped in the middle of a line.
                 Err(_) if !whole && n > 1 => {
                     self.live.notes.push(format!("{}: its last line is cut off", path.display()));
                 }
@@ -100,7 +100,7 @@ impl Replay {
         let micros = Duration::from_micros;
         let at = Time::ZERO + micros(self.zero_us.saturating_add(request.t));
         let tenant =
-            request.tenant.as_ref().map_or(NOBODY, |name| place_of(name.to_string(), &mut self.workload.tenants));
+            request.tenant.as_ref().map_or(NO_TENANT, |name| place_of(name.to_string(), &mut self.workload.tenants));
         let sequence = self.number(request.seq);
         self.workload.arrivals.push(Arrival {
             flow: 0,

@@ -1,4 +1,4 @@
-//! Speech: steps at an even pace while somebody talks, nothing while they listen.
+//! Speech: steps at an even pace while a speaker talks, none in silence.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Flow for Talkers {
     fn arrive(&self, span: Duration, random: &mut Random, into: &mut Workload) {
         let mut people = People::new(self.common(), into);
         for place in 0..people.len() {
-            // Nobody begins at the same time as everybody else.
+            // Speakers begin at different times.
             let mut at = random.up_to(self.talk() + self.silence());
             while at < span {
                 at = self.spurt(place, at, span, &mut people, random, into);

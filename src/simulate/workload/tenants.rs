@@ -64,14 +64,14 @@ impl Picker {
 
     pub(super) fn pick(&self, random: &mut Random) -> u16 {
         if self.places.len() < 2 {
-            return self.places.first().copied().unwrap_or(NOBODY);
+            return self.places.first().copied().unwrap_or(NO_TENANT);
         }
-        self.places.get(random.among(&self.sums)).copied().unwrap_or(NOBODY)
+        self.places.get(random.among(&self.sums)).copied().unwrap_or(NO_TENANT)
     }
 }
 
-/// The tenant of requests that belong to nobody in particular.
-pub const NOBODY: u16 = u16::MAX;
+/// The tenant of requests without one.
+pub const NO_TENANT: u16 = u16::MAX;
 
 /// The place of a name in the list, where it is put if it is new.
 pub(super) fn place_of(name: String, names: &mut Vec<String>) -> u16 {
@@ -79,7 +79,7 @@ pub(super) fn place_of(name: String, names: &mut Vec<String>) -> u16 {
         names.push(name);
         names.len() - 1
     });
-    u16::try_from(place).unwrap_or(NOBODY)
+    u16::try_from(place).unwrap_or(NO_TENANT)
 }
 
 /// A tenant's name as schedulers see it: the 64-bit FNV-1a of its text, the same in every process.

@@ -1,4 +1,4 @@
-//! `[[feature]]` and `[plugins.scheduler]`: what can be wrong with them whatever the model is.
+//! `[[feature]]` and `[plugins.scheduler]`: faults that do not depend on the model.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::config::fault::{Fault, code};
 use crate::config::model::settings::FeatureKind;
 use crate::error::At;
 
-/// What is wrong with them in themselves.
+/// Faults of the tables in themselves.
 pub(super) fn wrong(keys: &Keys, at: impl Fn(&[&str]) -> At) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut fault = |key: &[&str], code: &'static str, what: String| {

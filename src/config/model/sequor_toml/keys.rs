@@ -214,7 +214,7 @@ pub struct Plugins {
     pub(super) processor: Vec<Plugin>,
 }
 
-/// A plug-in and what it is told.
+/// A plug-in and its settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plugin {

@@ -1,4 +1,4 @@
-//! A model's own `sequor.toml`: what config.pbtxt cannot say. What is not served yet is refused by name, at its line.
+//! A model's own `sequor.toml`: settings that config.pbtxt cannot express. A key that is not served yet is refused by name, at its line.
 
 mod features;
 mod keys;

@@ -47,7 +47,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     }
 }
 
-/// What is wrong with the values of one control.
+/// Faults of the values of one control.
 fn values(control: &Control, model: &str) -> Option<String> {
     let kind = control.kind().as_str_name();
     let lists = [

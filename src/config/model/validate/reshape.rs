@@ -1,6 +1,6 @@
 //! Whether a reshape keeps every element: fixed sizes must agree, and between open dimensions the products must, group by group.
 
-/// What is wrong with `reshape` as the model's side of `dims`.
+/// Faults of `reshape` as the model's side of `dims`.
 pub(super) fn fault(dims: &[i64], reshape: &[i64], batches: bool) -> Option<String> {
     const SIZE: &str = "has different size for dims and reshape";
     if reshape.is_empty() && !batches {

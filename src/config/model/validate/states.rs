@@ -116,7 +116,7 @@ fn dims_fault(name: &str, dims: &[i64], initial: &[i64]) -> Option<String> {
     })
 }
 
-/// What is wrong with the file of an initial state. A longer file is cut; texts are taken as they are.
+/// Faults of the file of an initial state. A longer file is cut; texts are taken as they are.
 fn file_fault(
     report: &Report<'_>,
     initial: &InitialState,
