@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::Problem;
 
-/// What is told of this machine by its environment, and who is told what is going on.
+/// The machine's environment, and the receiver of progress messages.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Folder of fetched tools, one subfolder each.

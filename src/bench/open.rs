@@ -81,7 +81,7 @@ fn count(tally: &mut Tally, script: &mut Script, back: Back, chunk: Duration, li
     }
 }
 
-/// Nobody waits any longer for what is still unanswered.
+/// Gives up the requests that are still unanswered.
 fn give_up(tally: &mut Tally, line: &Line, chunk: Duration, live: &Live) {
     for at in line.sent_at() {
         if live.measures(at) && at.elapsed() > chunk {

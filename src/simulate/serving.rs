@@ -84,7 +84,7 @@ impl Wishes {
         }
     }
 
-    /// With the defaults for what nobody wished; or what is wrong.
+    /// Fills in the defaults; or names the fault.
     pub fn settle(self) -> Result<Serving, String> {
         let default = Serving::default();
         let serving = Serving {

@@ -316,7 +316,10 @@ mod tests {
         assert_eq!(with(&mutual), Ok("0.0.0.0".to_owned()));
         assert_eq!(with(&["--admin-enabled=false"]), Ok("0.0.0.0".to_owned()));
         assert!(settings("", &[], &["--admin-address", "::1"]).is_ok());
-        assert!(with(&["--tls-cert", "c", "--tls-key", "k"]).is_err(), "a server's certificate authenticates no client");
+        assert!(
+            with(&["--tls-cert", "c", "--tls-key", "k"]).is_err(),
+            "a server's certificate authenticates no client"
+        );
     }
 
     #[test]
