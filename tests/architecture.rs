@@ -74,7 +74,7 @@ fn begins<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> + '
     })
 }
 
-/// What is named right behind `crate::`: one name, or those of a group.
+/// The names right behind `crate::`: one, or those of a group.
 fn named(after: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| in_word(*c)).collect::<String>();
     let Some(group) = after.strip_prefix('{') else { return vec![word(after)] };
@@ -149,7 +149,7 @@ fn rooms_name_only_the_rooms_they_may() {
             }
         }
     }
-    // No fault: a room may keep a door that it does not go through today. But somebody who wants to close one should see it.
+    // No fault: a room may keep a door that it does not go through today. But the output shows it.
     for (room, to) in &allowed {
         let through = used.get(room).cloned().unwrap_or_default();
         let unused: Vec<&str> = to.difference(&through).map(String::as_str).collect();

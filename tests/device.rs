@@ -1,5 +1,5 @@
 //! What every device promises, asked of each there is: the host, the stand-in of the tests, and with SEQUOR_TEST_GPU=1 (as `cargo xtask
-//! gpu-test` sets it) every GPU of this machine. Whatever moves is compared with the host bit for bit.
+//! gpu-test` sets it) every GPU of this machine. All moved bytes are compared with the host's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

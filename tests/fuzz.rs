@@ -1,5 +1,5 @@
 //! Mutations of a kept corpus (`fuzz/corpus`), given to what decodes the words of strangers: bodies of requests, raw tensors, protobuf,
-//! configurations. Mutation without coverage: see `fuzz/README.md`. Whatever comes: no panic, nothing that is the server's own fault.
+//! configurations. Mutation without coverage: see `fuzz/README.md`. No input may cause a panic or a fault of the server's own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -175,7 +175,7 @@ impl House {
                  output [ {{ name: \"OUTPUT\" data_type: TYPE_{dtype} dims: [ -1 ] }} ]"
             )
         };
-        // Sequences that nobody ends are soon over, so that none waits for a slot for long.
+        // Sequences without END expire soon, so that none waits for a slot for long.
         let sum = "backend: \"onnxruntime\" max_batch_size: 4 instance_group [ { kind: KIND_CPU } ]
             input [ { name: \"INPUT\" data_type: TYPE_INT32 dims: [ 1 ] } ] output [ { name: \"OUTPUT\" data_type: TYPE_INT32 dims: [ 1 ] } ]
             sequence_batching { max_sequence_idle_microseconds: 1000 oldest { max_candidate_sequences: 64 } state [

@@ -24,7 +24,7 @@ pub(crate) const GRANTS: Grants = Grants { clock: false, random: false, sequence
 
 /// A feature that every request may bring.
 const TENANT: &str =
-    "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"nobody\"\n";
+    "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"none\"\n";
 
 pub(crate) struct InProcess {
     pub(crate) repository: Repository,
@@ -70,7 +70,7 @@ impl InProcess {
     #[allow(dead_code, reason = "not every benchmark does")]
     pub(crate) fn attach(&self, plugin: &str, time: Duration) -> BoxResult<()> {
         if self.repository.show(plugin).is_err() {
-            // What is no component makes do with its name.
+            // A plug-in that is no component has only its name.
             Plugins::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
         }
         let how = Attach { plugin: plugin.to_owned(), model: MODEL.to_owned(), time: Some(time), ..Attach::default() };

@@ -21,7 +21,7 @@ use sequor::device::Accelerators;
 
 use count::Counted;
 
-/// What a run is told.
+/// The options of a run.
 struct Terms {
     root: PathBuf,
     batch: u32,

@@ -14,7 +14,7 @@ use sequor_proto::{InferParameter, ModelInferRequest};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 
-/// Which window is open, and what the plug-in is told to do in it.
+/// Which window is open, and the command for the plug-in in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Windows(Arc<Open>);
 
@@ -23,7 +23,7 @@ struct Open {
     /// 0 is none.
     now: AtomicUsize,
     made: AtomicUsize,
-    /// A plug-in that does as it is told is told to spin.
+    /// The command to spin, for the plug-in that obeys requests.
     spins: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ impl Windows {
         window
     }
 
-    /// One that is not open yet.
+    /// A window that is not open yet.
     pub(crate) fn unopened(&self) -> usize {
         self.0.made.fetch_add(1, Ordering::SeqCst) + 1
     }

@@ -1,6 +1,6 @@
 //! What plug-ins that do what none should cost: the model they decide for, and another beside it. For each, short windows in turn, with the
 //! plug-in and with the built-in policy, under the same load throughout. A window begins as the plug-in is attached to a server that is as it
-//! comes, and so has in it all that the plug-in does until it is parked, if it is. What is compared are all windows of the one kind with all of
+//! comes, and so has in it all that the plug-in does until it is parked, if it is. It compares all windows of the one kind with all of
 //! the other; how much two halves of the windows without any plug-in differ stands beside it.
 //!
 //! ```text
@@ -38,7 +38,7 @@ const BESIDE: (&str, usize, u32) = ("direct", 10, 200);
 /// What a call may take, and what a request may take beyond that.
 const BUDGET: Duration = Duration::from_millis(2);
 const BEYOND: Duration = Duration::from_millis(30);
-/// What requests tell a plug-in that does as it is told.
+/// Commands that requests carry to the plug-in that obeys them.
 const SPIN: &str = "[[feature]]\nname = \"spin\"\nfrom = \"parameter\"\nkey = \"spin\"\ntype = \"number\"\n";
 /// A request that is passed over for ever runs after this (the server's `max_wait`).
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ struct Options {
     pairs: usize,
     window: Duration,
     only: Option<String>,
-    /// Nobody is parked for long.
+    /// No plug-in is parked for long.
     again: bool,
 }
 
@@ -115,7 +115,7 @@ async fn measure(options: &Options, server: &Child, operator: &Operator) {
         let guest = Hostile { does, amount, falls: falls && options.again };
         for n in 0..options.pairs {
             let mut pair = Pair::default();
-            // Whatever the machine does as time goes by befalls both alike.
+            // Changes of the machine over time slow both alike.
             for with in if n % 2 == 0 { [false, true] } else { [true, false] } {
                 tokio::time::sleep(SETTLES).await;
                 let of = windows.open();
@@ -166,7 +166,7 @@ async fn turns(options: &Options, operator: &Operator, load: &Load, windows: &Wi
     case.print();
 }
 
-/// What is let loose, and whether again and again.
+/// The guest to attach, and whether again and again.
 struct Hostile {
     does: &'static str,
     amount: u64,

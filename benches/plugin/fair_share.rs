@@ -51,7 +51,7 @@ impl FairShare {
         self.had.get(&tenant).copied().unwrap_or(self.clock).max(self.clock - 4.0)
     }
 
-    /// Candidates with their turns, whoever is next first.
+    /// Candidates with their turns, the next one first.
     fn order(&self, see: &Columns) -> Vec<(f64, u32)> {
         let column = |column: &[u64], i: u32| column.get(i as usize).copied().unwrap_or(0);
         let mut arrived: Vec<u32> = (0..see.len).collect();

@@ -94,7 +94,7 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     let mut guest = start(&component)?;
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();
-    // One that fails does so in no time.
+    // A failing case takes no time.
     if let Err(struck) = guest.plan(0, &see, &mut picks) {
         println!("{NAME} fails, and is left out: {struck}");
         return Ok(());
@@ -125,9 +125,9 @@ fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> BoxResult<()> {
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct NoServices;
 
-impl Services for Nobody {
+impl Services for NoServices {
     fn log(&self, _: u32, _: &str) {}
     fn metric_add(&self, _: &str, _: f64) {}
     fn key_text(&self, _: u64) -> Option<String> {
@@ -139,7 +139,7 @@ impl Services for Nobody {
 }
 
 fn start(component: &Component) -> BoxResult<WasmGuest> {
-    let mut guest = component.instance(Arc::new(Nobody), Limits::default())?;
+    let mut guest = component.instance(Arc::new(NoServices), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest
         .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;

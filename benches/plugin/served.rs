@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::in_process::{BoxResult, InProcess, MODEL};
 use crate::throughput::{DECIDERS, decided, middle, servers};
 
-/// It is attached, and nobody asks it.
+/// It is attached, and is asked nothing.
 const PARKED: &str = "fair-share, parked";
 
 const TURNS: usize = 7;

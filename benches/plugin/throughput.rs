@@ -1,4 +1,4 @@
-//! What deciding by plug-in takes from a server that does nothing else: the accumulator, 32 clients one request ahead of the other, with nobody,
+//! What deciding by plug-in takes from a server that does nothing else: the accumulator, 32 clients one request ahead of the other, without a plug-in,
 //! a native policy, the same in Rust and the same in Python deciding. In turns, in this process; what is compared is the middle of the turns.
 
 use std::sync::Arc;

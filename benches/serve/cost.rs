@@ -7,7 +7,7 @@ use sequor::bench::{Child, Data, Plan, Recipe, Report, Wanted, drive};
 
 use crate::{Options, models, role, sequor};
 
-/// What is measured: by how much the server may cost more than the echo, at most and as is aimed at.
+/// By how much the server may cost more than the echo, at most and as is aimed at.
 struct Figure {
     model: &'static str,
     /// Each client on a stream, not call by call.

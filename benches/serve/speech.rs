@@ -93,7 +93,7 @@ async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> 
     let mut best = None;
     while high - low > 1 {
         let middle = (low + high) / 2;
-        // One try more, for whatever else the machine was busy with.
+        // One try more: the machine may have been busy.
         let mut report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;
         if !good(&report) {
             report = try_with(server, recipe, middle * step, Duration::from_secs(span)).await;

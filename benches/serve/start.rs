@@ -1,4 +1,4 @@
-//! How soon a server is ready, and what it takes while nobody calls.
+//! How soon a server is ready, and what it takes while it is idle.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Two batches of an instance under way on an accelerator: one is asked for while the other runs, each is given back when it is done, and
-//! whatever goes wrong, every sum is that of the steps that were answered. The accelerators are stand-ins, which do nothing before somebody
-//! waits for it and let nobody's wait end before they are told.
+//! after any fault, every sum is that of the steps that were answered. The accelerators are stand-ins: they do nothing until a thread
+//! waits for them, and end no wait before the test says so.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ fn load(house: &House, sequences: u64, steps: i32, poison: i32) {
             scope.spawn(move || {
                 let mut want = 0;
                 for n in 0..steps {
-                    // No START is poison: what is left of one that failed is another story.
+                    // No START is poison: other tests cover the remains of a failed START.
                     let value = if n == 0 { 1 } else { (id as i32 * 7 + n * 13) % 20 };
                     let ask = if n == 0 { seq.start() } else { seq.step() };
                     match ask.input(&[value]).send().result() {

@@ -1,4 +1,4 @@
-//! `limits.state`: what is refused, and that nobody else notices.
+//! `limits.state`: what is refused, and that other sequences do not notice.
 
 use sequor::error::Failure;
 

@@ -1,4 +1,4 @@
-//! Control inputs: what the model is told of START, READY, END and the correlation id, and in which values.
+//! Control inputs: START, READY, END and the correlation id as the model sees them.
 
 use sequor_core::Id;
 
@@ -155,7 +155,7 @@ fn only_the_controls_that_are_listed_are_fed() {
             assert_eq!(server.last_run().inputs.keys().collect::<Vec<_>>(), inputs);
         }
     }
-    // One that the model lacks is a mistake of the configuration.
+    // A control that the model lacks is a fault of the configuration.
     let ready =
         r#"control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY bool_false_true: [ false, true ] } }"#;
     let why = model("sum").config(&sum("TYPE_INT32", ready, "")).onnx("sum_int32").refused();

@@ -4,7 +4,7 @@ use crate::support::server::wait;
 use crate::support::watch::Run;
 use crate::support::{Server, both, model, sum};
 
-/// A running sum that is told START and READY.
+/// A running sum that takes START and READY.
 fn accumulator(strategy: &str) -> Server {
     let control = |kind: &str| {
         format!(
@@ -34,7 +34,7 @@ fn rows_without_a_request_are_zeros_and_not_ready() {
     assert_eq!(run.fed::<i32>("READY"), [0, 1, 1]);
     assert_eq!(run.fed::<i32>("START"), [0, 1, 0]);
     assert_eq!(run.fed::<i32>("INPUT_STATE")[2], 300);
-    // The hole's own state, and that of whoever was not in the batch, is as it was.
+    // The hole's own state, and those of sequences outside the batch, are unchanged.
     all[0].step().input(&[1]).gives(&[101]);
     all[3].step().input(&[1]).gives(&[401]);
     all[2].end().input(&[1]).gives(&[306]);
@@ -144,7 +144,7 @@ fn a_batch_is_rows_0_to_the_highest_that_is_ready() {
 #[test]
 fn an_idle_instance_runs_as_soon_as_any_slot_has_a_request() {
     let server = accumulator("direct { }");
-    // Nobody else comes, and no delay was asked for: each is answered alone.
+    // No other request comes, and there is no delay: each is answered alone.
     for id in 1..=4 {
         server.seq(id).start().input(&[1]).gives(&[1]);
         assert_eq!(server.last_run().fed::<i32>("READY").iter().sum::<i32>(), 1);

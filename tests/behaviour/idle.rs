@@ -31,7 +31,7 @@ fn an_expired_sequence_makes_room_for_the_backlog() {
     for strategy in ["direct { }", "oldest { max_candidate_sequences: 1 }"] {
         let server = idle(&with_id(strategy).replace("max_batch_size: 4", "max_batch_size: 1"), 50_000);
         server.seq(1).start().input(&[1]).gives(&[1]);
-        // Nobody ends the first.
+        // The first gets no END.
         server.seq(2).start().input(&[2]).gives(&[2]);
         assert!(!server.runs().iter().any(|run| run.rows() != 1));
     }
@@ -121,7 +121,7 @@ fn a_start_may_ask_for_an_idle_time_up_to_the_models_longest() {
     assert_eq!(idle_asked(with, secs(50)), Some(secs(50)), "shorter");
     assert_eq!(idle_asked(with, secs(1000)), Some(secs(300)), "capped");
     let never = "[sequence]\nidle = \"never\"\nidle_longest = \"300s\"\n";
-    assert_eq!(idle_asked(never, secs(50)), Some(secs(50)), "where nobody else expires");
+    assert_eq!(idle_asked(never, secs(50)), Some(secs(50)), "where no other sequence expires");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn seq_value(step: usize) -> f32 {
     step as f32 + 1.0
 }
 
-/// What is resident once that no longer changes: instances drop states when they next have nothing else to do, and freed memory is kept for
+/// Resident memory, once it no longer changes: instances drop states when they next have nothing else to do, and freed memory is kept for
 /// a while.
 fn settled(server: &Server) -> u64 {
     let mut seen = vec![resident()];

@@ -6,7 +6,7 @@ use sequor_core::Id;
 
 use crate::support::{Seq, Server, both, model, sum};
 
-/// A running sum that is told the id of each row.
+/// A running sum that takes the id of each row.
 pub fn with_id(strategy: &str) -> String {
     let control =
         r#"control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }"#;
@@ -42,7 +42,7 @@ fn an_instance_has_as_many_slots_as_a_batch_has_rows() {
         for id in 1..=slots {
             server.seq(id).start().input(&[1]).gives(&[1]);
         }
-        // The next one waits until somebody goes.
+        // The next one waits until a sequence ends.
         let waiting = server.seq(99).start().input(&[7]).send();
         server.seq(slots).step().input(&[1]).gives(&[2]);
         assert!(server.runs().iter().all(|run| !run.fed::<u64>("CORRID").contains(&99)));
@@ -58,7 +58,7 @@ fn a_sequence_owns_its_row() {
     for seq in &all {
         seq.start().input(&[0]).answer();
     }
-    // Whoever is ready, in whatever order: row n is the sequence of slot n, or padding.
+    // For any ready sequences in any order: row n is the sequence of slot n, or padding.
     for order in [vec![3, 1], vec![2, 3, 0], vec![1], vec![0, 1, 2, 3], vec![2, 0]] {
         let held = server.hold(all[0].step().input(&[0]));
         let waiting: Vec<_> = order.iter().map(|n| all[*n].step().input(&[1]).send()).collect();
@@ -151,8 +151,8 @@ fn without_a_sequence_of_that_id_only_start_is_taken() {
         let failure = ask.input(&[1]).fails();
         assert!(format!("{failure:?}").contains("Unknown(None)"), "{failure:?}");
     }
-    let nobody = Seq { id: Id::None, ..server.seq(1) };
-    for ask in [nobody.start(), nobody.only()] {
+    let unnamed = Seq { id: Id::None, ..server.seq(1) };
+    for ask in [unnamed.start(), unnamed.only()] {
         let failure = ask.input(&[1]).fails();
         assert!(format!("{failure:?}").contains("refusal: NoId"), "{failure:?}");
     }

@@ -82,7 +82,7 @@ fn the_page_and_the_settings_say_what_is_so() {
     let server = Call::serve(models()).arguments(["--node=asr-01"]).environment("SEQUOR_LOG_LEVEL", "warn").start();
     let admin = server.admin.unwrap();
     let (status, said) = get(admin, "/admin/status.json");
-    assert_eq!(status, 403, "a host that is not its own is somebody else's: {said}");
+    assert_eq!(status, 403, "a host name that is not the server's own: {said}");
     let ask = |path: &str| get_as(admin, path);
     let (status, page) = ask("/");
     assert_eq!(status, 200);

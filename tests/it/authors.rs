@@ -36,7 +36,7 @@ fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String 
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder).env("PATH", path).env("ORT_DYLIB_PATH", runtime());
     let cache = prepared("SEQUOR_CACHE");
-    // What is built is the same each time; the compiler need not find it out anew.
+    // The same is built each time: keep the compiler's results.
     shell.env("CARGO_TARGET_DIR", cache.join("target")).env("SEQUOR_CACHE", cache);
     if let Some(server) = server {
         shell.env("SEQUOR_SERVER", server.admin.unwrap().to_string());
@@ -133,9 +133,9 @@ fn dev_serves_every_change_and_puts_back_what_was() {
     crate::operator::load(&server, "volume", &crate::operator::guest("volume"));
     crate::operator::attach(&server, "volume", "accumulator_int32", before);
     let scratch = tempfile::tempdir().unwrap();
-    // A name of its own: what is built lies where others build theirs.
+    // A name of its own: other tests build into the same folder.
     let folder = scratch.path().join("tended");
-    // Built once before: what is waited for below is a change, not a language's library.
+    // Built once before, so that the wait below is for a change and not for a language's library.
     let new = ["sequor plugin new tended", "cd tended", "sequor plugin build"].map(str::to_owned);
     typed(&new, scratch.path(), None);
     let cache = prepared("SEQUOR_CACHE");

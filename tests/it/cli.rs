@@ -1,4 +1,4 @@
-//! What `--help` says, word for word: whoever changes a flag sees here what its users will.
+//! The text of `--help`, word for word: a change of a flag shows here what users will read.
 
 use insta::assert_snapshot;
 

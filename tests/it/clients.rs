@@ -44,7 +44,7 @@ fn curl_is_answered_in_every_way_it_may_ask() {
         serde_json::from_str::<Value>(body).unwrap_or_else(|e| panic!("{e}: {answer}"))["outputs"][0]["data"].clone()
     };
     assert_eq!(sum(&curl(&["--data-binary", "@-", &url], &body(1, true))), json!([1]));
-    // In chunks, whose length nobody tells; and over HTTP/2 without asking first.
+    // In chunks, without a length; and over HTTP/2 without asking first.
     let chunked = ["--header", "transfer-encoding: chunked", "--data-binary", "@-", &url];
     assert_eq!(sum(&curl(&chunked, &body(2, false))), json!([3]));
     assert_eq!(sum(&curl(&["--http2-prior-knowledge", "--data-binary", "@-", &url], &body(4, false))), json!([7]));
@@ -58,7 +58,7 @@ fn curl_is_answered_in_every_way_it_may_ask() {
     GzEncoder::new(&body(16, false)[..], Compression::best()).read_to_end(&mut packed).unwrap();
     let gzip = ["--header", "content-encoding: gzip", "--data-binary", "@-", &url];
     assert_eq!(sum(&curl(&gzip, &packed)), json!([31]));
-    // Packed back: what is large enough to be worth it.
+    // Packed back: answers that are large enough.
     let row = vec![0.25; 8 * 100];
     let input = json!({ "name": "INPUT", "shape": [1, 100, 8], "datatype": "FP32", "data": row });
     let gru = json!({ "inputs": [input], "parameters": { "sequence_id": 1, "sequence_start": true } }).to_string();
@@ -125,7 +125,7 @@ fn javascript_streams_over_websocket_in_a_browser() {
     let page = format!("http://{}/page.html?server={}", pages.local_addr().unwrap(), server.http);
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(prepared("SEQUOR_BROWSER"));
-    // Whoever runs tests in a container is root there, where the browser's own walls do not work.
+    // Tests in a container run as root, where the browser's sandbox does not work.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-port=0"]);
     command.arg(format!("--user-data-dir={}", profile.path().display())).arg(page);
     let browser = Browser(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());

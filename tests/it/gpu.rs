@@ -1,5 +1,5 @@
 //! GPUs where there may be none: what asks for one is refused with everything that is missing, what may do without does without, and a server
-//! of which nobody asks for one has nothing of CUDA in it.
+//! without models for a GPU has nothing of CUDA in it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -88,7 +88,7 @@ fn kind_auto_serves_on_the_cpu_and_says_why() {
     assert!(said.contains("ready") && said.contains(&format!(" on CPU: {why}")), "{said}");
     let (stdout, _) = serve("kind: KIND_AUTO", false);
     let said = line(&stdout, "accumulator_int32");
-    assert!(said.contains("ready") && !said.contains(" on CPU"), "nobody expects a GPU: {said}");
+    assert!(said.contains("ready") && !said.contains(" on CPU"), "no model asks for a GPU: {said}");
     assert!(stdout.lines().next().unwrap().ends_with(", CPU only"), "{stdout}");
 }
 
@@ -104,7 +104,7 @@ fn check_finds_the_same() {
     assert!(all.contains("E-INSTANCES") && all.contains("sequor runtime install --gpu"), "{all}");
 }
 
-/// On a machine with GPUs too: nobody here has asked for one.
+/// On a machine with GPUs too: no model asks for one.
 #[test]
 fn a_server_on_the_cpu_has_nothing_of_cuda_in_it() {
     let server = Call::serve(models()).start();

@@ -157,7 +157,7 @@ async fn the_oldest_are_never_held() {
 
 // === delays, which hold requests for a while ===
 
-/// A long while: whoever waits so long hangs.
+/// A long while: a request that waits so long hangs.
 const LONG: &str = "max_queue_delay_microseconds: 600000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,5 +1,5 @@
-//! Plug-ins that do what no plug-in should, attached to a server that is busy: every answer is right, whatever is wrong with a plug-in costs
-//! it the round, and the operator is told who it was, what it died of and where. How long requests take meanwhile is told, not judged: a test
+//! Plug-ins that do what no plug-in should, attached to a server that is busy: every answer is right, a fault costs the plug-in
+//! the round, and the operator sees which plug-in failed, why and where. How long requests take meanwhile is printed, not judged: a test
 //! is not alone on its machine.
 
 use std::fs;
@@ -125,9 +125,9 @@ async fn parked(server: &Server, name: &str, progress: &Progress) -> Value {
     attached(server, name)
 }
 
-/// Who is to blame, for what and where: as the operator is told it everywhere.
+/// Which plug-in failed, why and where: the same on every surface for operators.
 fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
-    // A round for each strike, and those for which nobody was there until the next instance was.
+    // A round for each strike, and those without an instance until the next one was there.
     assert!(at["fallbacks"].as_u64().unwrap() >= 3 && at["strikes"] == 3, "{at}");
     assert_eq!(at["last_fault"]["kind"], kind, "{at}");
     let told = at["last_fault"]["what"].as_str().unwrap();
@@ -174,7 +174,7 @@ async fn each_is_survived(component: &str, cases: &[Case]) {
                     blamed(&server, &name, &at, kind, what);
                 }
                 Comes::Nowhere => {
-                    // Whoever is starved runs within `max_wait` all the same.
+                    // A starved request runs within `max_wait` all the same.
                     progress.everybody(2).await;
                     let at = attached(&server, &name);
                     assert_eq!((&at["state"], &at["strikes"]), (&json!("active"), &json!(0)), "{at}");
@@ -244,7 +244,7 @@ async fn a_plan_at_its_limit_and_one_that_others_push_off_the_core_are_no_faults
     let hostile = guest("hostile-default");
     let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
     let (_, alone) = during(&server, &parts, async |progress| progress.everybody(20).await).await;
-    // Just short of what it may: whether it is a little less or more, nobody's sum is wrong.
+    // Just short of what it may: a little less or more, no sum is wrong.
     let rounds = rounds_of(&server, &hostile, "oldest", BUDGET);
     let (at, seen) = during(&server, &parts, async |progress| {
         let name = let_loose(&server, &hostile, "oldest", "spin", rounds);

@@ -1,4 +1,4 @@
-//! `--output json`: what programs read of the commands, by its shape. Whoever changes one sees here what theirs will meet.
+//! `--output json`: what programs read of the commands, by its shape. A change of an output shows here what programs will meet.
 
 use insta::assert_snapshot;
 use serde_json::{Map, Value, json};

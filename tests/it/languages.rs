@@ -1,4 +1,4 @@
-//! One policy in several languages: fair shares in Rust, and the same again. In the simulator the same requests get the same batches, whoever
+//! One policy in several languages: fair shares in Rust, and the same again. In the simulator the same requests get the same batches, whichever plug-in
 //! decides; answers take no time there, so that a slow language is no worse off.
 
 use std::path::Path;

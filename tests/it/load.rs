@@ -139,7 +139,7 @@ impl Open {
 
     /// Holds the next answer against what is awaited.
     async fn take(&mut self) -> Result<(), String> {
-        let (mark, want) = self.awaited.pop_front().ok_or("an answer nobody awaits")?;
+        let (mark, want) = self.awaited.pop_front().ok_or("an unexpected answer")?;
         let reply =
             self.replies.next().await.ok_or("the stream ended")?.map_err(|status| format!("{mark}: {status}"))?;
         let answer = reply.infer_response.unwrap_or_default();
@@ -162,7 +162,7 @@ impl Player {
         self.seen
     }
 
-    /// One stream. One that is reset is dropped with steps on their way, and leaves its sequence to the server.
+    /// One stream. A stream that is reset is dropped with steps on their way, and leaves its sequence to the server.
     async fn stream(&mut self, reset: bool) -> Result<(), String> {
         let mut open = Open::new(&mut self.client).await.map_err(|status| format!("not opened: {status}"))?;
         self.seen.streams += 1;

@@ -11,7 +11,7 @@ use crate::python::prepared;
 use crate::server::{Call, Server, root};
 use crate::steps::{accumulators, metric, step, sum};
 
-/// Windows of 600 ms, three of them, whatever their figures: about two seconds.
+/// Windows of 600 ms, three of them, with any figures: about two seconds.
 const SHORT: [&str; 6] = ["-p", "600", "--max-trials", "3", "--stability-percentage", "999"];
 
 /// The accumulator in both strategies, with fewer slots than the generator has sequences under way, and a model without a state.

@@ -42,7 +42,7 @@ pub(crate) fn step(http: SocketAddr, id: u64, value: i64, start: bool) -> i64 {
     answer["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// What is answered to JSON.
+/// The answer to a JSON body.
 pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
     let body = body.to_string();
     let mut stream = TcpStream::connect(http).unwrap();

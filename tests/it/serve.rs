@@ -96,7 +96,7 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
     assert!(explicit(&["*"]).stop().stdout.contains(" with 4 of 4 models."));
 }
 
-/// Whoever started it may have gone, or never have wanted to read.
+/// The program that started it may have gone, or never read its output.
 #[test]
 fn it_serves_also_where_nobody_reads_what_it_says() {
     // An address that no other program has, so that a port can be chosen before the server is asked.

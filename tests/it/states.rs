@@ -159,7 +159,7 @@ fn models_without_state_stand_beside_those_with() {
         let length = indices.len() as u64;
         assert_eq!(pick(&server, "pick", &[length], &indices).unwrap(), (json!([length]), json!(values)));
     }
-    // A run that fails is told, and the next one runs.
+    // A run that fails is reported, and the next one runs.
     let (status, said) = pick(&server, "pick", &[1], &[9]).unwrap_err();
     assert!(status == 500 && said["reason"] == "run_failed", "{status}: {said}");
     assert_eq!(pick(&server, "pick", &[1], &[1]).unwrap().1, json!([20.0]));

@@ -196,7 +196,7 @@ impl Player {
         replies: &mut Streaming<ModelStreamInferResponse>,
         awaited: Option<Awaited>,
     ) -> Result<(), String> {
-        let Awaited { mark, sum, since } = awaited.ok_or("an answer nobody awaits")?;
+        let Awaited { mark, sum, since } = awaited.ok_or("an unexpected answer")?;
         let next = tokio::time::timeout(HANGS, replies.next()).await.map_err(|_| format!("{mark}: no answer"))?;
         let reply = next.ok_or("the stream ended")?.map_err(|status| format!("{mark}: {status}"))?;
         let answer = reply.infer_response.unwrap_or_default();

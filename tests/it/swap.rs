@@ -19,7 +19,8 @@ fn start() -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]);
     let repository = call.folder.path().join("repository");
     accumulators(&repository, STREAMS as u32, 600_000_000);
-    let tenant = "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"nobody\"\n";
+    let tenant =
+        "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"none\"\n";
     fs::write(repository.join("oldest/sequor.toml"), tenant).unwrap();
     call.start()
 }

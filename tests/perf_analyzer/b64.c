@@ -1,4 +1,4 @@
-/* Stands in for libb64, which perf_analyzer is linked to for the handles of CUDA memory over HTTP. No test has such memory: whoever calls
+/* Stands in for libb64, which perf_analyzer is linked to for the handles of CUDA memory over HTTP. No test has such memory: a program that calls
    this has left what is tested. */
 #include <stdlib.h>
 

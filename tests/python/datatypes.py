@@ -37,7 +37,7 @@ def send(api, names, values, as_bytes=True, **flags):
     inputs, outputs, binary = [], [], {} if api.name == "grpc" else {"binary_data": as_bytes}
     for name in TYPES:
         tensor = api.module.InferInput(f"X_{name}", [1, 2], TYPES[name][0])
-        # What is not asked about is sent as bytes, for JSON does not have every type.
+        # Other tensors are sent as bytes, for JSON does not have every type.
         others = {} if api.name == "grpc" else {"binary_data": as_bytes if name in names else True}
         tensor.set_data_from_numpy(values[name], **others)
         inputs.append(tensor)

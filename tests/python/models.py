@@ -62,7 +62,7 @@ def gru():
 
 
 def accumulators():
-    """INPUT + INPUT_STATE where READY and not START; whatever else INPUT_STATE holds, even NaN, does not get through."""
+    """INPUT + INPUT_STATE where READY and not START; no other value of INPUT_STATE, even NaN, gets through."""
     flags = [(start, ready) for start in (0, 1) for ready in (0, 1)]
 
     def column(values, dtype):

@@ -95,7 +95,7 @@ def strict(address, wrong):
 
 
 def final(address, wrong):
-    """A client that asks for it is told that an answer is the last one of its request."""
+    """A client may ask to have the last answer of a request marked."""
     stream = Stream(address)
     stream.send(FP32, 1, sequence_id=7_300_001, sequence_start=True, sequence_end=True, enable_empty_final_response=True)
     result, error = stream.take()

@@ -69,7 +69,7 @@ pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, progr
 }
 
 impl House {
-    /// With `sum`, `same` and whatever else is given.
+    /// With `sum`, `same` and the given models.
     pub(crate) fn with(limits: Limits, more: &[(&str, &str, &str)]) -> House {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
@@ -150,7 +150,7 @@ impl House {
         self.http(&format!("POST {path}"), &[], body.as_bytes()).await
     }
 
-    /// Waits until this holds; whoever waits in vain is ended by the test runner.
+    /// Waits until this holds; the test runner ends a wait in vain.
     pub(crate) async fn until(&self, holds: impl Fn(&House) -> bool) {
         while !holds(self) {
             tokio::time::sleep(Duration::from_millis(2)).await;

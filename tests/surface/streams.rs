@@ -160,7 +160,7 @@ async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
         assert_eq!(values(answer.get_ref()), [n * (n + 1) / 2]);
     }
     let held = ran(&house);
-    assert!(held < 50, "{held} of 100 were run though nobody reads");
+    assert!(held < 50, "{held} of 100 were run though the client does not read");
     for n in 0..100 {
         assert_eq!(next(&mut replies).await.unwrap().id, n.to_string());
     }

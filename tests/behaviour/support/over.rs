@@ -88,7 +88,7 @@ impl Context for Run {
     }
 }
 
-/// What is fed must lie where a GPU's provider takes it without a copy.
+/// Inputs must lie where a GPU's provider takes it without a copy.
 fn here<'a>(feed: &Feed<'a>) -> Span<'a> {
     assert_eq!(feed.data.place() == Place::Host, feed.dtype == DataType::Bytes, "{feed:?}");
     // SAFETY: as above.

@@ -26,7 +26,7 @@ struct Case {
     body: Option<Vec<Piece>>,
     #[serde(default)]
     cut: usize,
-    /// Added to the length that is told.
+    /// Added to the announced length.
     #[serde(default)]
     length: i64,
     #[serde(default)]

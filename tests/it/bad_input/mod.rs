@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use crate::server::{Call, Server, copy, models, root};
 use crate::steps::parameter;
 
-/// What the server under test is told, so that too much is easily sent.
+/// Low limits of the server under test, so that too much is easily sent.
 const LIMIT: &str = "1MiB";
 /// What it may take at most while all of this goes on: far less than what some of the cases unpack to.
 const MEMORY: u64 = 192 << 20;
@@ -33,7 +33,7 @@ fn cases<T: DeserializeOwned>(kind: &str) -> Vec<T> {
     all.remove(kind).unwrap().try_into().unwrap_or_else(|e| panic!("{kind}: {e}"))
 }
 
-/// A server with a live sequence for every case, and what its steps are answered with when nobody disturbs them.
+/// A server with a live sequence for every case, and the answers of its steps without a disturbance.
 struct House {
     server: Server,
     client: GrpcInferenceServiceClient<Channel>,

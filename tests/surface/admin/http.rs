@@ -138,7 +138,7 @@ async fn keys_are_asked_for_and_name_who_did_it() {
     house.ask_with("POST /admin/plugins/fair/park", &bert, b"").await;
     let lines = house.ask_with("GET /admin/plugins/fair/logs", &anna, b"").await.1;
     assert_eq!((&lines[0]["message"], &lines[1]["message"]), (&json!("loaded by anna"), &json!("parked by bert")));
-    // A key that is struck out of the file is none any more.
+    // A key that was removed from the file is invalid.
     fs::write(file.path(), "anna:first\n").unwrap();
     assert_eq!(house.ask_with("GET /admin/plugins", &bert, b"").await.0, 401);
     let changes = house.ask_with("GET /admin/status.json", &anna, b"").await.1["changes"].clone();

@@ -60,7 +60,7 @@ async fn every_listener_for_people_speaks_tls() {
     // HTTP/2 is agreed upon in the handshake, and gRPC is nothing else.
     let grpc = connect(&papers, house.http, None, &[b"h2"]).await.unwrap();
     assert_eq!(grpc.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    // Whoever speaks without it gets no answer.
+    // A client without it gets no answer.
     let mut plain = TcpStream::connect(house.admin).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
