@@ -237,3 +237,27 @@ fn end_without_inputs_only_ends_where_the_model_allows_it() {
         strict.seq(1).end().input(&[1]).gives(&[2]);
     }
 }
+
+#[test]
+fn a_step_older_than_its_timeout_is_refused_only_where_the_model_says_so() {
+    let timeout = std::time::Duration::from_millis(20);
+    for (toml, lives_on) in [("", true), ("[queue]\nexpire = \"reject\"\n", false)] {
+        let config = sum("TYPE_INT32", "oldest { max_candidate_sequences: 4 }", "");
+        let server = model("sum").config(&config).toml(toml).onnx("sum_int32").serve();
+        let [a, b] = [1u64, 2].map(|id| server.seq(id));
+        a.start().input(&[1]).gives(&[1]);
+        let held = server.hold(b.start().input(&[2]));
+        let late = a.step().input(&[3]).timeout(timeout).send();
+        if lives_on {
+            held.release();
+            late.gives(&[4]);
+        } else {
+            let failure = late.fails();
+            held.release();
+            assert!(format!("{failure:?}").contains("QueueTimeout"), "{failure:?}");
+            let gone = a.step().input(&[3]).fails();
+            assert!(format!("{gone:?}").contains("why: Cancelled"), "{gone:?}");
+        }
+        b.end().input(&[1]).gives(&[3]);
+    }
+}

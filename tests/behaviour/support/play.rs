@@ -78,6 +78,12 @@ impl Ask<'_> {
         self
     }
 
+    /// Gives the request a deadline.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.request.timeout = Some(span);
+        self
+    }
+
     /// The idle time that a START asks for.
     pub fn idle(mut self, span: Duration) -> Self {
         self.request.sequence.idle = Some(span);

@@ -103,6 +103,14 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.",
     ),
     key(
+        "sequence.rows",
+        "`fixed`, `compact`",
+        "`fixed`",
+        "rows = \"compact\"",
+        "Rows of a batch in `direct`. `fixed`: the row of a sequence is its slot, and slots without a request become padding rows, as in \
+         Triton. `compact`: only the ready sequences, without padding rows.",
+    ),
+    key(
         "sequence.tombstones",
         DURATION,
         "10 min",
