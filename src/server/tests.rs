@@ -102,10 +102,14 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
     let server = serve();
     let said = "Request for unknown model: 'nope' is not found";
     let body = format!("{{\"error\":\"{said}\",\"reason\":\"not_served\"}}");
-    for path in ["GET /v2/models/nope", "GET /v2/models/nope/versions/1/ready", "GET /v2/models/nope/config"] {
+    for path in ["GET /v2/models/nope", "GET /v2/models/nope/versions/1", "GET /v2/models/nope/config"] {
         let answer = server.http(path).await;
         assert_eq!(code_and_body(&answer), ("404", body.as_str()), "{path}");
         assert!(answer.contains("sequor-reason: not_served\r\n"), "{answer}");
+    }
+    let not_ready = r#"{"error":"Model version not ready","reason":"not_served"}"#;
+    for path in ["GET /v2/models/nope/ready", "GET /v2/models/nope/versions/1/ready"] {
+        assert_eq!(code_and_body(&server.http(path).await), ("400", not_ready), "{path}");
     }
     assert_eq!(code_and_body(&server.http("POST /v2/models/nope/infer").await), ("404", body.as_str()));
     assert_eq!(code_and_body(&server.http("GET /v2/nowhere").await), ("404", r#"{"error":"Not Found"}"#));

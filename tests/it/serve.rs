@@ -89,7 +89,7 @@ fn only_models_that_are_named_are_loaded_if_so_wished() {
         call.arguments(names.iter().map(|name| format!("--load-model={name}"))).start()
     };
     let server = explicit(&["gru", "nope"]);
-    assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 404));
+    assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 400));
     assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
     let said = server.stop().stdout;
     assert!(said.contains("  nope               -  REFUSED  ") && said.contains(" with 1 of 2 models."), "{said}");
