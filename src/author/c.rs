@@ -4,14 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use wit_component::StringEncoding;
-use wit_parser::Resolve;
-
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
 use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::{Problem, component, python, sdk};
+use super::{Problem, component, encoder, python, sdk};
 
 /// The version whose output is tested.
 const ZIG: &str = "ziglang==0.17.0";
@@ -145,11 +142,8 @@ fn on_its_own(module: &[u8]) -> Result<(), String> {
 
 /// Puts the type of the world into the module, where what makes components looks for it.
 fn typed(module: &mut Vec<u8>) -> Result<(), String> {
-    let mut resolve = Resolve::default();
     let text: String = sdk::WIT.iter().enumerate().map(|(n, (_, text))| one_package(n, text)).collect();
-    let package = resolve.push_str("contract.wit", &text).map_err(|e| format!("{e:#}"))?;
-    let world = resolve.select_world(&[package], Some(sdk::WORLD)).map_err(|e| format!("{e:#}"))?;
-    wit_component::embed_component_metadata(module, &resolve, world, StringEncoding::UTF8).map_err(|e| format!("{e:#}"))
+    encoder::embed_world(module, &text, sdk::WORLD)
 }
 
 /// Files of one package each name it; in one text only the first may.

@@ -2,17 +2,14 @@
 
 use std::path::Path;
 
-use wit_component::ComponentEncoder;
-
-use super::Problem;
+use super::{Problem, encoder};
 
 /// The custom section of a component that holds its plugin.toml.
 pub const SECTION: &str = "sequor:plugin";
 
 /// Makes a component of a module that carries the types of its world, as every generator of bindings puts them there.
 pub fn from_module(path: &Path, module: &[u8]) -> Result<Vec<u8>, Problem> {
-    let encode = || ComponentEncoder::default().validate(true).module(module)?.encode();
-    encode().map_err(|e| Problem::Component { path: path.to_owned(), what: format!("{e:#}") })
+    encoder::encode(module).map_err(|what| Problem::Component { path: path.to_owned(), what })
 }
 
 /// The component with this plugin.toml in it.

@@ -10,7 +10,7 @@
 //! - [`python`], [`javascript`], [`c`]: components from those.
 //! - [`sdk`]: the kits that plug-ins are written against, carried in this program; [`stamp`]: what was made already.
 //! - [`template`]: a new plug-in's folder.
-//! - [`component`]: a component from a module, with its plugin.toml inside.
+//! - [`component`]: a component from a module, with its plugin.toml inside · `encoder`: the tools for it.
 //! - [`trial`]: a component tried out.
 //! - [`doctor`]: what this machine has.
 //! - [`build`]: all of it in order.
@@ -21,6 +21,7 @@ pub mod c;
 pub mod component;
 pub mod debian;
 pub mod doctor;
+mod encoder;
 pub mod error;
 mod files;
 pub mod javascript;

@@ -11,6 +11,10 @@
 
 mod buffer;
 mod copy;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "without_cuda.rs"]
 pub mod cuda;
 pub mod formula;
 mod host;

@@ -20,8 +20,12 @@ mount --bind /dev "$1/dev"
 chroot "$1" "/opt/$2/bin/sequor" demo
 chroot "$1" "/opt/$2/bin/sequor" serve --model-repository /models --log-level warn > "$1/tmp/said" &
 server=$!
-curl --silent --fail --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:8000/v2/health/ready
-curl --silent --fail http://127.0.0.1:8000/v2/models/accumulator_fp32/infer --data '{
+for _ in $(seq 300); do
+  curl --silent --fail http://127.0.0.1:8000/v2/health/ready && break
+  sleep 0.2
+done
+curl --silent --show-error --fail-with-body http://127.0.0.1:8000/v2/models/accumulator_fp32/infer \
+  --header 'content-type: application/json' --data '{
   "inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [2.5]}],
   "parameters": {"sequence_id": 7, "sequence_start": true, "sequence_end": true}}'
 echo

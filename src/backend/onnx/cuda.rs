@@ -1,15 +1,13 @@
 //! ONNX Runtime's provider for NVIDIA GPUs: whether it was installed, whether it loads, and how a session gets it.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use ort::ep::cuda::ConvAlgorithmSearch;
-use ort::ep::{ArenaExtendStrategy, CUDA};
-use ort::session::builder::SessionBuilder;
+#[cfg(feature = "cuda")]
+pub(super) use provider::{on, try_load};
+#[cfg(not(feature = "cuda"))]
+pub(super) use without::{on, try_load};
 
-use super::status::describe;
 use crate::backend::BackendError;
-use crate::device::{Device, Place};
 
 /// The provider's file, which ONNX Runtime looks for beside itself.
 pub(super) const FILE: &str = "libonnxruntime_providers_cuda.so";
@@ -27,33 +25,69 @@ pub(super) fn is_beside(library: &Path) -> Result<(), BackendError> {
     Err(BackendError(what))
 }
 
-/// Loads the provider for this GPU. No session comes of it.
-pub(super) fn try_load(builder: SessionBuilder, ordinal: u16) -> Result<(), BackendError> {
-    register(builder, CUDA::default().with_device_id(i32::from(ordinal))).map(|_| ())
+#[cfg(feature = "cuda")]
+mod provider {
+    use std::sync::Arc;
+
+    use ort::ep::cuda::ConvAlgorithmSearch;
+    use ort::ep::{ArenaExtendStrategy, CUDA};
+    use ort::session::builder::SessionBuilder;
+
+    use crate::backend::BackendError;
+    use crate::backend::onnx::status::describe;
+    use crate::device::{Device, Place};
+
+    /// Loads the provider for this GPU. No session comes of it.
+    pub(in crate::backend::onnx) fn try_load(builder: SessionBuilder, ordinal: u16) -> Result<(), BackendError> {
+        register(builder, CUDA::default().with_device_id(i32::from(ordinal))).map(|_| ())
+    }
+
+    /// Options of a session that runs on this device, in its order of work.
+    pub(in crate::backend::onnx) fn on(
+        builder: SessionBuilder,
+        device: &Arc<dyn Device>,
+    ) -> Result<SessionBuilder, BackendError> {
+        let (Place::Cuda(ordinal), Some(stream)) = (device.place(), device.stream()) else {
+            return Err(BackendError(format!("ONNX Runtime has no provider for {}", device.place())));
+        };
+        // Memory as it is asked for, and not twice as much each time: sessions share a GPU with states and with each other. TF32 off: what a
+        // model answers must not depend on where it runs. Convolutions by rule, not by trying all ways: batches change their size all the time.
+        let provider = CUDA::default()
+            .with_device_id(i32::from(ordinal))
+            .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
+            .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
+            .with_tf32(false);
+        // SAFETY: the stream lives as long as the device, which the session keeps.
+        register(builder, unsafe { provider.with_compute_stream(stream as *mut ()) })
+    }
+
+    fn register(builder: SessionBuilder, provider: CUDA) -> Result<SessionBuilder, BackendError> {
+        let provider = provider.build().error_on_failure();
+        builder.with_execution_providers([provider]).map_err(|error| {
+            let BackendError(why) = describe(&error);
+            BackendError(format!(
+                "ONNX Runtime's provider for NVIDIA GPUs does not load: {why}; the libraries of CUDA 13 and cuDNN 9 must be on LD_LIBRARY_PATH"
+            ))
+        })
+    }
 }
 
-/// Options of a session that runs on this device, in its order of work.
-pub(super) fn on(builder: SessionBuilder, device: &Arc<dyn Device>) -> Result<SessionBuilder, BackendError> {
-    let (Place::Cuda(ordinal), Some(stream)) = (device.place(), device.stream()) else {
-        return Err(BackendError(format!("ONNX Runtime has no provider for {}", device.place())));
-    };
-    // Memory as it is asked for, and not twice as much each time: sessions share a GPU with states and with each other. TF32 off: what a
-    // model answers must not depend on where it runs. Convolutions by rule, not by trying all ways: batches change their size all the time.
-    let provider = CUDA::default()
-        .with_device_id(i32::from(ordinal))
-        .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
-        .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
-        .with_tf32(false);
-    // SAFETY: the stream lives as long as the device, which the session keeps.
-    register(builder, unsafe { provider.with_compute_stream(stream as *mut ()) })
-}
+#[cfg(not(feature = "cuda"))]
+mod without {
+    use std::sync::Arc;
 
-fn register(builder: SessionBuilder, provider: CUDA) -> Result<SessionBuilder, BackendError> {
-    let provider = provider.build().error_on_failure();
-    builder.with_execution_providers([provider]).map_err(|error| {
-        let BackendError(why) = describe(&error);
-        BackendError(format!(
-            "ONNX Runtime's provider for NVIDIA GPUs does not load: {why}; the libraries of CUDA 13 and cuDNN 9 must be on LD_LIBRARY_PATH"
-        ))
-    })
+    use ort::session::builder::SessionBuilder;
+
+    use crate::backend::BackendError;
+    use crate::device::Device;
+
+    const WHY: &str = "this build of sequor has no support for NVIDIA GPUs (feature `cuda`)";
+
+    pub(in crate::backend::onnx) fn try_load(_: SessionBuilder, _: u16) -> Result<(), BackendError> {
+        Err(BackendError(WHY.to_owned()))
+    }
+
+    pub(in crate::backend::onnx) fn on(_: SessionBuilder, _: &Arc<dyn Device>) -> Result<SessionBuilder, BackendError> {
+        Err(BackendError(WHY.to_owned()))
+    }
 }

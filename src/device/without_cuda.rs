@@ -1,0 +1,21 @@
+//! Stands in for NVIDIA GPUs in a build without the feature `cuda`: there is none, and the sentence says why.
+
+use std::sync::Arc;
+
+use super::{Accelerator, Accelerators, Device, DeviceError, NoAccelerator, Place};
+
+const WHY: &str = "this build of sequor has no support for NVIDIA GPUs (feature `cuda`)";
+
+/// The driver that this build does not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Driver;
+
+impl Accelerators for Driver {
+    fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator> {
+        Err(NoAccelerator(WHY.to_owned()))
+    }
+
+    fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
+        Err(DeviceError::Failed { place: Place::Cuda(ordinal), what: "be opened", why: WHY.to_owned() })
+    }
+}
