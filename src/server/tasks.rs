@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_has_a_bell_of_its_own() {
+    fn the_host_is_woken_like_a_task() {
         let mut tasks = Tasks::default();
         assert!(tasks.turn(), "at first it is woken");
         assert!(!tasks.turn());
