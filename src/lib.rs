@@ -7,6 +7,7 @@
 //! - [`error`]: what can go wrong with a request or a model, in nobody's words.
 //! - [`config`]: the server's settings; a model's configuration from config.pbtxt, sequor.toml and its graph.
 //! - [`telemetry`]: metrics and logs.
+//! - [`recording`]: requests written down for the simulator.
 //! - [`tensor`]: tensors on host memory, rows ↔ tensors.
 //! - [`device`]: memory, host or accelerator, and moves within it.
 //! - [`state`]: the states of sequences between two steps.
@@ -32,6 +33,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
+pub mod recording;
 pub mod scheduling;
 pub mod server;
 pub mod simulate;

@@ -11,9 +11,9 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
+use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
-use crate::telemetry::Recorder;
 
 use super::batch_run::FinishedBatch;
 use super::clock::Clock;

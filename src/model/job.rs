@@ -8,9 +8,10 @@ use sequor_core::{Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
+use crate::recording::Recorder;
+use crate::recording::trace::refusal_reason;
 use crate::state::budget::Ticket;
-use crate::telemetry::trace::refusal_reason;
-use crate::telemetry::{FailureReason, Recorder};
+use crate::telemetry::FailureReason;
 use crate::tensor::{Named, Tensor};
 
 use super::intake::Accepted;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use sequor_core::{Expiry, LoadSpec, Strategy, Time, Traits};
 
-use crate::telemetry::record::Through;
-use crate::telemetry::trace;
+use crate::recording::{Through, trace};
 
 use super::loaded::{Loaded, strategy_name};
 use super::request::InferRequest;

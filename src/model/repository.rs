@@ -16,10 +16,11 @@ use crate::config::model;
 use crate::device::cuda::Driver;
 use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, Invalid, LoadError, LoadWarning, NotServed};
+use crate::recording::Recorder;
 use crate::scheduling::Registry;
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
-use crate::telemetry::{Metrics, Recorder, Statistics};
+use crate::telemetry::{Metrics, Statistics};
 
 use super::clock::Clock;
 use super::control::Control;

@@ -8,7 +8,6 @@
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
 //! - [`log`]: where log lines go, and how they look.
-//! - [`trace`]: the lines of a recorded trace · [`record`]: how they get into a file.
 
 mod connection_closed;
 pub mod gpu;
@@ -20,8 +19,6 @@ pub mod metrics;
 mod names;
 mod own_time;
 pub mod plugins;
-pub mod record;
-pub mod trace;
 
 pub use connection_closed::ConnectionClosed;
 pub use gpu::{GpuMetrics, GpuReading};
@@ -32,4 +29,3 @@ pub use inline_gate::InlineGate;
 pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use plugins::{Hook, PluginMetrics};
-pub use record::Recorder;

@@ -12,10 +12,10 @@ use super::{Arrival, Live, Workload};
 use crate::config::place::Place;
 use crate::config::units::{Span, SpanOrNever};
 use crate::config::{Fault, fault};
+use crate::recording::trace::{self, Hash, Line, Load, Request};
 use crate::simulate::moments::Seen;
 use crate::simulate::serving::Wishes;
 use crate::simulate::{Costs, Problem};
-use crate::telemetry::trace::{self, Hash, Line, Load, Request};
 
 /// Collects the requests of one model, file after file.
 #[derive(Debug, Default)]

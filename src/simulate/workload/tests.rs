@@ -133,6 +133,6 @@ fn the_files_of_the_reference_page_are_read() {
     );
     Costs::read(Path::new("cost.toml"), cost).unwrap();
     for line in page.lines().filter(|l| l.starts_with("{\"")) {
-        crate::telemetry::trace::read(line).unwrap();
+        crate::recording::trace::read(line).unwrap();
     }
 }

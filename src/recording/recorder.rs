@@ -271,7 +271,7 @@ fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::trace::{Line, read};
+    use crate::recording::trace::{Line, read};
 
     fn through(n: u64) -> Through {
         Through {

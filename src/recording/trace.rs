@@ -8,7 +8,7 @@ use sequor_core::Refusal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::ended_reason;
+use crate::telemetry::ended_reason;
 
 /// The format's number.
 pub const FORMAT: u32 = 1;
