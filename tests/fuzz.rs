@@ -16,7 +16,7 @@ use prost::Message as _;
 use sequor::api::{Api, Caller, Limits, RequestContext};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
-use sequor::config::model::{GraphPort, GraphSignature, json};
+use sequor::config::model::{Port, Signature, json};
 use sequor::model::{Options, Repository};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dims};
@@ -299,12 +299,9 @@ fn requests_in_protobuf() {
 
 /// Reads, completes, checks and settles; what comes out is the same through JSON.
 fn configure(config: ConfigSource, toml: Option<String>) {
-    let port = |name: &str, dims: &[i64]| GraphPort {
-        name: name.to_owned(),
-        dtype: DataType::Fp32,
-        dims: Dims::from_wire(dims),
-    };
-    let graph = GraphSignature {
+    let port =
+        |name: &str, dims: &[i64]| Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(dims) };
+    let graph = Signature {
         inputs: ["INPUT", "INPUT_STATE", "START", "ID"].map(|name| port(name, &[-1, 1])).into(),
         optional: Vec::new(),
         outputs: ["OUTPUT", "OUTPUT_STATE"].map(|name| port(name, &[-1, 1])).into(),

@@ -7,29 +7,15 @@ pub mod onnx;
 use std::path::Path;
 use std::sync::Arc;
 
-use sequor_core::{DataType, Dims, Shape};
+use sequor_core::{DataType, Shape};
 
+pub use crate::config::model::{Port, Signature};
 use crate::device::{Device, Owned, Span};
 
 /// Why a graph does not load or a run fails. The text is the runtime's own, with what it was about in front.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct BackendError(pub String);
-
-/// An input or output as the graph declares it: whole shape, batch dimension included.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    pub name: String,
-    pub dtype: DataType,
-    pub dims: Dims,
-}
-
-/// What a graph takes and gives.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Signature {
-    pub inputs: Vec<Port>,
-    pub outputs: Vec<Port>,
-}
 
 /// How a graph is to be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]

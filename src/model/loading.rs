@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use sequor_core::{Instance, Limits, Load};
 
-use crate::backend::Signature;
 use crate::config::Fault;
 use crate::config::model::draft::{ConfigSource, Sources};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::ModelSettings;
-use crate::config::model::{Draft, GraphPort, GraphSignature, versions};
+use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
 
 use super::driver::Model;
@@ -155,7 +154,7 @@ impl Repository {
     fn prepare(&self, model: &Model, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
         let placements = self.placements(&draft.file(version), &draft.processors())?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
-        let settings = draft.settle(&signature(first.graph.signature())).map_err(faults)?;
+        let settings = draft.settle(first.graph.signature()).map_err(faults)?;
         self.equip(model.reserve_load(), version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 
@@ -315,15 +314,6 @@ fn first_id() -> u64 {
     // Minutes since 2020 in the upper bits, a count of 2^29 a minute below.
     let minutes = since.as_secs().saturating_sub(1_577_836_800) / 60;
     ((minutes & 0x00ff_ffff) << 29) + 1
-}
-
-fn signature(signature: &Signature) -> GraphSignature {
-    let port = |p: &crate::backend::Port| GraphPort { name: p.name.clone(), dtype: p.dtype, dims: p.dims.clone() };
-    GraphSignature {
-        inputs: signature.inputs.iter().map(port).collect(),
-        optional: Vec::new(),
-        outputs: signature.outputs.iter().map(port).collect(),
-    }
 }
 
 /// The directories of models: those with a configuration or with a version directory. Anything else is passed over.

@@ -95,7 +95,8 @@ fn read(file: &Path) -> Result<Program, BackendError> {
 fn signature(program: &Program) -> Signature {
     let row = program.dims.with(0, Dim::Any);
     let port = |name: &str, dims: &Dims| Port { name: name.to_owned(), dtype: program.dtype, dims: dims.clone() };
-    let mut signature = Signature { inputs: vec![port("INPUT", &row)], outputs: vec![port("OUTPUT", &row)] };
+    let mut signature =
+        Signature { inputs: vec![port("INPUT", &row)], outputs: vec![port("OUTPUT", &row)], ..Signature::default() };
     if program.what != What::Identity {
         let control = Dims(vec![Dim::Any, Dim::Fixed(1)]);
         signature.inputs.extend(program.start.then(|| port("START", &control)));

@@ -34,7 +34,7 @@ pub(super) fn read(session: &Session) -> Result<Signature, BackendError> {
         name: api.SessionGetOutputName,
         type_info: api.SessionGetOutputTypeInfo,
     };
-    Ok(Signature { inputs: inputs.ports(session)?, outputs: outputs.ports(session)? })
+    Ok(Signature { inputs: inputs.ports(session)?, optional: Vec::new(), outputs: outputs.ports(session)? })
 }
 
 impl Side {

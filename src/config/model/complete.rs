@@ -7,7 +7,7 @@ use sequor_proto::{
     ModelConfig, ModelDynamicBatching, ModelInput, ModelOutput, ModelTensorReshape, model_config::SchedulingChoice,
 };
 
-use super::signature::{GraphPort, GraphSignature};
+use super::signature::{Port, Signature};
 use super::{dtype, sequor_toml};
 
 /// Tensors of the graph that are neither inputs nor outputs to clients: controls, states, batch inputs, constants.
@@ -42,7 +42,7 @@ impl Reserved {
     }
 
     /// Whether this tensor has an open dimension where the batch goes.
-    fn batches(&self, port: &GraphPort) -> bool {
+    fn batches(&self, port: &Port) -> bool {
         let axis = self.axes.iter().find(|(name, _)| *name == port.name).map_or(0, |(_, axis)| *axis);
         self.constants.contains(&port.name) || port.dims.0.get(axis) == Some(&Dim::Any)
     }
@@ -57,7 +57,7 @@ pub(super) fn is_needed(config: &ModelConfig) -> bool {
 pub(super) fn complete(
     config: &mut ModelConfig,
     keys: &sequor_toml::Keys,
-    graph: &GraphSignature,
+    graph: &Signature,
     default_max_batch_size: u32,
 ) -> Result<(), String> {
     if !is_needed(config) {
@@ -89,7 +89,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-fn input(port: &GraphPort, batches: bool) -> ModelInput {
+fn input(port: &Port, batches: bool) -> ModelInput {
     let (dims, reshape) = dims(port, batches);
     ModelInput {
         name: port.name.clone(),
@@ -100,7 +100,7 @@ fn input(port: &GraphPort, batches: bool) -> ModelInput {
     }
 }
 
-fn output(port: &GraphPort, batches: bool) -> ModelOutput {
+fn output(port: &Port, batches: bool) -> ModelOutput {
     let (dims, reshape) = dims(port, batches);
     ModelOutput {
         name: port.name.clone(),
@@ -112,7 +112,7 @@ fn output(port: &GraphPort, batches: bool) -> ModelOutput {
 }
 
 /// Without the batch dimension. A tensor that has no other is one of dims `[1]`, reshaped to none.
-fn dims(port: &GraphPort, batches: bool) -> (Vec<i64>, Option<ModelTensorReshape>) {
+fn dims(port: &Port, batches: bool) -> (Vec<i64>, Option<ModelTensorReshape>) {
     let dims: Vec<i64> = port.dims.to_wire().into_iter().skip(usize::from(batches)).collect();
     match dims.is_empty() {
         true => (vec![1], batches.then(ModelTensorReshape::default)),
@@ -128,16 +128,16 @@ mod tests {
     use sequor_core::{DataType, Dims};
     use std::path::Path;
 
-    fn port(name: &str, dims: &[i64]) -> GraphPort {
-        GraphPort { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(dims) }
+    fn port(name: &str, dims: &[i64]) -> Port {
+        Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(dims) }
     }
 
-    fn graph(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> GraphSignature {
+    fn graph(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let ports = |ports: &[(&str, &[i64])]| ports.iter().map(|(n, d)| port(n, d)).collect();
-        GraphSignature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+        Signature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
     }
 
-    fn completed(text: &str, toml: &str, graph: &GraphSignature) -> Result<ModelConfig, String> {
+    fn completed(text: &str, toml: &str, graph: &Signature) -> Result<ModelConfig, String> {
         let mut config = text::parse(Path::new("config.pbtxt"), text).unwrap();
         let toml = SequorToml::parse(Path::new("sequor.toml"), toml).unwrap();
         complete(&mut config, &toml.keys, graph, 4).map(|()| config)

@@ -3,10 +3,10 @@
 use sequor_core::{DataType, Dims, Shape};
 
 use super::settings::Constant;
-use super::signature::GraphPort;
+use super::signature::Port;
 
 /// The value as a tensor of the port's type and shape, or why it is none.
-pub(super) fn constant(port: &GraphPort, value: &toml::Value) -> Result<Constant, String> {
+pub(super) fn constant(port: &Port, value: &toml::Value) -> Result<Constant, String> {
     let mut elements = Vec::new();
     flatten(value, &mut elements);
     let is_list = matches!(value, toml::Value::Array(_));
@@ -84,7 +84,7 @@ mod tests {
 
     fn made(dtype: DataType, dims: &[i64], value: &str) -> Result<(Shape, Vec<u8>), String> {
         let table: toml::Table = format!("v = {value}").parse().unwrap();
-        let port = GraphPort { name: "x".to_owned(), dtype, dims: Dims::from_wire(dims) };
+        let port = Port { name: "x".to_owned(), dtype, dims: Dims::from_wire(dims) };
         constant(&port, &table["v"]).map(|c| (c.shape, c.data))
     }
 

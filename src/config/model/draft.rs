@@ -9,7 +9,7 @@ use super::locate::Places;
 use super::report::{Report, Texts};
 use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, VersionPolicy};
-use super::signature::GraphSignature;
+use super::signature::Signature;
 use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
@@ -155,7 +155,7 @@ impl Draft {
     }
 
     /// Completes, validates and settles the configuration against the graph, or says everything that is wrong.
-    pub fn settle(&self, graph: &GraphSignature) -> Result<ModelSettings, Vec<Fault>> {
+    pub fn settle(&self, graph: &Signature) -> Result<ModelSettings, Vec<Fault>> {
         let mut config = self.config.clone();
         if self.options.auto_complete {
             let completed =

@@ -8,12 +8,12 @@ use sequor_proto::{ModelInput, ModelOutput};
 
 use super::report::Report;
 use super::sequor_toml::bare;
-use super::signature::{GraphPort, GraphSignature};
+use super::signature::{Port, Signature};
 use super::{constant, dtype};
 use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration that is sound in itself.
-pub(super) fn check(report: &mut Report<'_>, graph: &GraphSignature) {
+pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
     count(report, graph);
     for (i, input) in report.config.input.iter().enumerate() {
         check_input(report, graph, &format!("input[{i}]"), input);
@@ -36,7 +36,7 @@ pub(super) fn check(report: &mut Report<'_>, graph: &GraphSignature) {
 }
 
 /// Every input of the graph must come from somewhere, and from one place.
-fn count(report: &mut Report<'_>, graph: &GraphSignature) {
+fn count(report: &mut Report<'_>, graph: &Signature) {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     let config = report.config;
     let sequence = report.sequence();
@@ -80,18 +80,18 @@ fn count(report: &mut Report<'_>, graph: &GraphSignature) {
     }
 }
 
-fn no_input(report: &mut Report<'_>, graph: &GraphSignature, field: &str, label: &str, name: &str) {
+fn no_input(report: &mut Report<'_>, graph: &Signature, field: &str, label: &str, name: &str) {
     let names = graph.inputs.iter().chain(&graph.optional).map(|p| p.name.as_str());
     let what = format!("{label} \"{name}\": the model has no such input{}", did_you_mean(name, names));
     report.fault(field, code::NO_INPUT, what);
 }
 
-fn no_output(report: &mut Report<'_>, graph: &GraphSignature, field: &str, label: &str, name: &str) {
+fn no_output(report: &mut Report<'_>, graph: &Signature, field: &str, label: &str, name: &str) {
     let near = did_you_mean(name, graph.outputs.iter().map(|p| p.name.as_str()));
     report.fault(field, code::NO_OUTPUT, format!("{label} \"{name}\": the model has no such output{near}"));
 }
 
-fn check_input(report: &mut Report<'_>, graph: &GraphSignature, field: &str, input: &ModelInput) {
+fn check_input(report: &mut Report<'_>, graph: &Signature, field: &str, input: &ModelInput) {
     let Some(port) = graph.input(&input.name) else {
         return no_input(report, graph, field, "input", &input.name);
     };
@@ -103,7 +103,7 @@ fn check_input(report: &mut Report<'_>, graph: &GraphSignature, field: &str, inp
     check_dims(report, field, "input", "takes", port, &dims, false);
 }
 
-fn check_output(report: &mut Report<'_>, graph: &GraphSignature, field: &str, output: &ModelOutput) {
+fn check_output(report: &mut Report<'_>, graph: &Signature, field: &str, output: &ModelOutput) {
     let Some(port) = graph.output(&output.name) else {
         return no_output(report, graph, field, "output", &output.name);
     };
@@ -116,26 +116,18 @@ fn check_output(report: &mut Report<'_>, graph: &GraphSignature, field: &str, ou
 }
 
 /// A tensor without dimensions is configured as one of ones, when not batching.
-pub(super) fn is_scalar(report: &Report<'_>, port: &GraphPort, dims: &Dims) -> bool {
+pub(super) fn is_scalar(report: &Report<'_>, port: &Port, dims: &Dims) -> bool {
     !report.batches() && port.dims.rank() == 0 && dims.0.iter().all(|d| *d == Dim::Fixed(1))
 }
 
-fn check_type(report: &mut Report<'_>, field: &str, label: &str, port: &GraphPort, data_type: i32) {
+fn check_type(report: &mut Report<'_>, field: &str, label: &str, port: &Port, data_type: i32) {
     let Some(dtype) = dtype::from_proto(data_type).filter(|t| *t != port.dtype) else { return };
     let (name, model, config) = (&port.name, port.dtype.config_name(), dtype.config_name());
     let what = format!("{label} \"{name}\": model has {model}, config says {config}");
     report.fault(&format!("{field}.data_type"), code::TYPE, what);
 }
 
-fn check_dims(
-    report: &mut Report<'_>,
-    field: &str,
-    label: &str,
-    verb: &str,
-    port: &GraphPort,
-    dims: &Dims,
-    exact: bool,
-) {
+fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, dims: &Dims, exact: bool) {
     let (field, name) = (format!("{field}.dims"), &port.name);
     let axis = report.batches().then_some(0);
     if axis.is_some() && port.dims.0.first() != Some(&Dim::Any) {
@@ -165,7 +157,7 @@ fn drawn(dims: &Dims, axis: Option<usize>) -> String {
     format!("[{}]", parts.collect::<Vec<_>>().join(","))
 }
 
-fn check_control(report: &mut Report<'_>, graph: &GraphSignature, field: &str, name: &str, control: &Control) {
+fn check_control(report: &mut Report<'_>, graph: &Signature, field: &str, name: &str, control: &Control) {
     let Some(port) = graph.input(name) else {
         let what = format!("configuration specified sequence control '{name}', but model does not provide that input");
         return report.fault(field, code::NO_INPUT, what);
@@ -198,7 +190,7 @@ pub(super) fn control_type(control: &Control) -> Option<DataType> {
     }
 }
 
-fn check_state(report: &mut Report<'_>, graph: &GraphSignature, field: &str, state: &State) {
+fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &State) {
     let label = format!("state \"{}\"", state.input_name);
     match graph.input(&state.input_name) {
         None => no_input(report, graph, &format!("{field}.input_name"), "state", &state.input_name),
@@ -217,7 +209,7 @@ fn check_state(report: &mut Report<'_>, graph: &GraphSignature, field: &str, sta
 }
 
 /// A state's tensor is its dims with the batch put in at one axis. What the model leaves open fits anything.
-fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &GraphPort, state: &State) {
+fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
     let said = Dims::from_wire(&state.dims);
     let name = &state.input_name;
     let fits_at = |axis: usize| {
@@ -252,7 +244,7 @@ fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &st
     }
 }
 
-fn constants(report: &mut Report<'_>, graph: &GraphSignature) {
+fn constants(report: &mut Report<'_>, graph: &Signature) {
     for (name, keys) in &report.toml.keys.input {
         let Some(value) = &keys.constant else { continue };
         let key = ["input", name, "constant"];

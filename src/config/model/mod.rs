@@ -43,4 +43,4 @@ mod tests;
 pub use bounds::Bounds;
 pub use draft::{ConfigSource, Draft, Options, Sources, read};
 pub use sequor_toml::is_plugin_name;
-pub use signature::{GraphPort, GraphSignature};
+pub use signature::{Port, Signature};

@@ -123,7 +123,7 @@ fn list(gpus: &[u16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::model::{ConfigSource, GraphPort, GraphSignature, Options, Sources};
+    use crate::config::model::{ConfigSource, Options, Port, Signature, Sources};
 
     fn draft(groups: &str) -> Draft {
         let text = format!("backend: 'onnxruntime' max_batch_size: 4 {groups}");
@@ -139,12 +139,12 @@ mod tests {
     fn processors(groups: &str, gpus: &Gpus) -> (Auto, Vec<Processor>, String) {
         let mut draft = draft(groups);
         let auto = draft.place(gpus).unwrap();
-        let port = |name: &str| GraphPort {
+        let port = |name: &str| Port {
             name: name.to_owned(),
             dtype: sequor_core::DataType::Fp32,
             dims: sequor_core::Dims::from_wire(&[-1, 3]),
         };
-        let graph = GraphSignature { inputs: vec![port("x")], optional: Vec::new(), outputs: vec![port("y")] };
+        let graph = Signature { inputs: vec![port("x")], optional: Vec::new(), outputs: vec![port("y")] };
         let settings = draft.settle(&graph).unwrap();
         let groups = settings
             .proto

@@ -18,11 +18,11 @@ use super::settings::{
     BackendKind, Constant, Control, ControlKind, FalseTrue, Initial, InitialData, Input, ModelSettings, Output,
     Processor, Scheduling, SequenceSettings, SequenceStrategy, StateSettings, VersionPolicy,
 };
-use super::signature::GraphSignature;
+use super::signature::Signature;
 use super::{constant, dtype, features, fit};
 
 /// The settings of a configuration in which no check found a fault.
-pub(super) fn settle(report: &Report<'_>, graph: &GraphSignature) -> ModelSettings {
+pub(super) fn settle(report: &Report<'_>, graph: &Signature) -> ModelSettings {
     let config = report.config;
     let processors = processors(config);
     ModelSettings {
@@ -79,7 +79,7 @@ pub(super) fn versions(config: &ModelConfig) -> VersionPolicy {
     }
 }
 
-fn inputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Input> {
+fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
     let input = |input: &sequor_proto::ModelInput| {
         let dims = Dims::from_wire(&input.dims);
         let scalar = graph.input(&input.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
@@ -90,7 +90,7 @@ fn inputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Input> {
     report.config.input.iter().filter_map(input).collect()
 }
 
-fn outputs(report: &Report<'_>, graph: &GraphSignature) -> Vec<Output> {
+fn outputs(report: &Report<'_>, graph: &Signature) -> Vec<Output> {
     let output = |output: &sequor_proto::ModelOutput| {
         let dims = Dims::from_wire(&output.dims);
         let scalar = graph.output(&output.name).is_some_and(|port| fit::is_scalar(report, port, &dims));
@@ -106,7 +106,7 @@ fn reshape(said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
     if scalar { Some(Dims::default()) } else { said.map(|r| Dims::from_wire(&r.shape)) }
 }
 
-fn constants(report: &Report<'_>, graph: &GraphSignature) -> Vec<Constant> {
+fn constants(report: &Report<'_>, graph: &Signature) -> Vec<Constant> {
     let of = |(name, keys): (&String, &sequor_toml::Input)| {
         constant::constant(graph.input(name)?, keys.constant.as_ref()?).ok()
     };

@@ -8,22 +8,22 @@ use sequor_core::{DataType, Dims, Shape};
 use super::settings::{
     Constant, ControlKind, InitialData, ModelSettings, Scheduling, SequenceSettings, SequenceStrategy,
 };
-use super::{ConfigSource, Draft, GraphPort, GraphSignature, Options, Sources, json};
+use super::{ConfigSource, Draft, Options, Port, Signature, Sources, json};
 
 type Ports<'a> = &'a [(&'a str, DataType, &'a [i64])];
 
 const FP32: DataType = DataType::Fp32;
 
-fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> GraphSignature {
+fn graph(inputs: Ports<'_>, outputs: Ports<'_>) -> Signature {
     let ports = |ports: Ports<'_>| {
-        let port = |(name, dtype, dims): &(&str, DataType, &[i64])| GraphPort {
+        let port = |(name, dtype, dims): &(&str, DataType, &[i64])| Port {
             name: (*name).to_owned(),
             dtype: *dtype,
             dims: Dims::from_wire(dims),
         };
         ports.iter().map(port).collect()
     };
-    GraphSignature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
+    Signature { inputs: ports(inputs), optional: vec![], outputs: ports(outputs) }
 }
 
 fn sources(directory: &Path, config: &str, toml: &str) -> Sources {
@@ -35,18 +35,18 @@ fn sources(directory: &Path, config: &str, toml: &str) -> Sources {
     }
 }
 
-fn settle_in(directory: &Path, config: &str, toml: &str, graph: &GraphSignature) -> Result<ModelSettings, Vec<String>> {
+fn settle_in(directory: &Path, config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     Draft::parse(sources(directory, config, toml), &Options::default())
         .and_then(|draft| draft.settle(graph))
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-fn settle(config: &str, toml: &str, graph: &GraphSignature) -> Result<ModelSettings, Vec<String>> {
+fn settle(config: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     settle_in(Path::new("m"), config, toml, graph)
 }
 
 /// The faults, without the file in front.
-fn faults(config: &str, toml: &str, graph: &GraphSignature) -> Vec<String> {
+fn faults(config: &str, toml: &str, graph: &Signature) -> Vec<String> {
     let faults = settle(config, toml, graph).expect_err("faults");
     faults.iter().map(|f| f.strip_prefix("m/config.pbtxt:").unwrap_or(f).to_owned()).collect()
 }
@@ -80,7 +80,7 @@ sequence_batching {
 "#;
 const VAD_TOML: &str = "schema = 1\n[state.state]\nbatch_axis = 1\n[input.sr]\nconstant = 16000\n";
 
-fn vad_graph() -> GraphSignature {
+fn vad_graph() -> Signature {
     graph(
         &[("input", FP32, &[-1, -1]), ("state", FP32, &[2, -1, 128]), ("sr", DataType::Int64, &[])],
         &[("output", FP32, &[-1, 1]), ("stateN", FP32, &[-1, -1, -1])],
