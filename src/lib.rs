@@ -8,6 +8,7 @@
 //! - [`config`]: the server's settings; a model's configuration from config.pbtxt, sequor.toml and its graph.
 //! - [`telemetry`]: metrics and logs.
 //! - [`recording`]: requests written down for the simulator.
+//! - [`text`]: tables for terminals.
 //! - [`tensor`]: tensors on host memory, rows ↔ tensors.
 //! - [`device`]: memory, host or accelerator, and moves within it.
 //! - [`state`]: the states of sequences between two steps.
@@ -40,4 +41,5 @@ pub mod simulate;
 pub mod state;
 pub mod telemetry;
 pub mod tensor;
+pub mod text;
 pub mod wasm;

@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `table`: columns.
+//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `words`: numbers in tables.
 //! - `advice`: what can be done about a refusal.
 
 mod advice;
@@ -13,8 +13,8 @@ pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;
 pub(super) mod sequence;
-mod table;
 mod tls;
+mod words;
 
 use std::path::PathBuf;
 

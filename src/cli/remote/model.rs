@@ -4,10 +4,11 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Deserialize;
 
 use super::client::{Body, Client, segment};
-use super::table::{rate, table};
+use super::words::rate;
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::human;
+use crate::text::table;
 
 pub(in crate::cli) fn command() -> Command {
     let name = || Arg::new("name").value_name("MODEL").required(true).help("The model");
@@ -51,7 +52,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
     print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<Version>| {
         let heads =
             ["MODEL", "V", "STATE", "SCHEDULER", "INST", "LIVE", "SLOTS", "BACKLOG", "REQ/S", "STATE BYTES", "REASON"];
-        table(heads, &versions.iter().map(row).collect::<Vec<_>>())
+        table(&heads, &versions.iter().map(row).collect::<Vec<_>>())
     })
 }
 

@@ -7,11 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::advice::{known, replaceable, served};
 use super::client::{Body, Client, segment};
-use super::table::{pair, rate, table};
+use super::words::{pair, rate};
 use super::{args, component, print, text, wants_json};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
 use crate::scheduling::report::{Attached, State, Summary};
+use crate::text::table;
 use crate::wasm::journal::LogLine;
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
@@ -123,7 +124,7 @@ fn rows(plugins: &[Summary]) -> String {
         let rows: Vec<[String; 11]> = plugin.attached.iter().map(|attached| row(plugin, Some(attached))).collect();
         if rows.is_empty() { vec![row(plugin, None)] } else { rows }
     };
-    table(heads, &plugins.iter().flat_map(of).collect::<Vec<_>>())
+    table(&heads, &plugins.iter().flat_map(of).collect::<Vec<_>>())
 }
 
 fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {

@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::{Body, Client, segment};
-use super::table::{span, table};
+use super::words::span;
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
+use crate::text::table;
 
 pub(in crate::cli) fn command() -> Command {
     let model = Arg::new("of").value_name("MODEL").required(true).help("The model");
@@ -162,7 +163,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
 fn lives(all: &Sequences) -> String {
     let rows: Vec<_> = all.sequences.iter().filter_map(|row| Some(live(row, row.live.as_ref()?))).collect();
     let Sequences { all, in_slots, in_backlog, .. } = all;
-    table(HEADS, &rows) + &format!("{} of {all} ({in_slots} in slots, {in_backlog} in backlog)\n", rows.len())
+    table(&HEADS, &rows) + &format!("{} of {all} ({in_slots} in slots, {in_backlog} in backlog)\n", rows.len())
 }
 
 fn ends(all: &Sequences) -> String {
@@ -171,7 +172,7 @@ fn ends(all: &Sequences) -> String {
         Some([id(row), row.step.to_string(), ended.reason.clone(), span(ended.ago_seconds)])
     };
     let rows: Vec<_> = all.sequences.iter().filter_map(row).collect();
-    table(["ID", "STEP", "ENDED", "AGO"], &rows) + &format!("{} of {}\n", rows.len(), all.all)
+    table(&["ID", "STEP", "ENDED", "AGO"], &rows) + &format!("{} of {}\n", rows.len(), all.all)
 }
 
 fn path(matches: &ArgMatches, more: &str) -> String {
@@ -181,7 +182,7 @@ fn path(matches: &ArgMatches, more: &str) -> String {
 
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
     print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |row: Row| match (&row.live, &row.ended) {
-        (Some(alive), _) => table(HEADS, &[live(&row, alive)]),
+        (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
         (None, Some(ended)) => {
             let (step, ago) = (row.step, span(ended.ago_seconds));
             format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)

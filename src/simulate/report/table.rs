@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::Report;
 use super::words::{count, fine_percent, long_span, percent, some, span};
 use crate::simulate::outcome::Outcome;
+use crate::text;
 
 impl Report {
     /// One line: what was simulated.
@@ -34,9 +35,8 @@ fn head(report: &Report) -> String {
 
 fn table(report: &Report) -> String {
     let several = report.runs.windows(2).any(|pair| matches!(pair, [a, b] if a.instances != b.instances));
-    let mut rows = vec![titles(several)];
-    rows.extend(report.runs.iter().map(|run| row(run, several)));
-    let mut out = aligned(&rows);
+    let rows: Vec<_> = report.runs.iter().map(|run| row(run, several)).collect();
+    let mut out = text::table(&titles(several), &rows);
     for run in &report.runs {
         out.push_str(&aside(report, run));
     }
@@ -71,36 +71,6 @@ fn row(run: &Outcome, several: bool) -> Vec<String> {
         run.rounds.map_or_else(none, |r| count(r.fallbacks)),
     ];
     std::iter::once(run.policy.clone()).chain(instances).chain(rest).collect()
-}
-
-/// Columns as wide as their widest cell, two blanks between. A title whose next title is empty spans both columns.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let cell = |row: &[String], n: usize| row.get(n).map_or(0, |c| c.chars().count());
-    let spans = |n: usize| rows.first().and_then(|r| r.get(n + 1)).is_some_and(String::is_empty);
-    let widest = |n: usize, from: usize| rows.iter().skip(from).map(|row| cell(row, n)).max().unwrap_or(0);
-    let mut widths: Vec<usize> = (0..columns).map(|n| widest(n, usize::from(spans(n)))).collect();
-    for n in (0..columns).filter(|n| spans(*n)) {
-        let title = rows.first().map_or(0, |r| cell(r, n));
-        let first = widths.get(n).copied().unwrap_or(0);
-        if let Some(second) = widths.get_mut(n + 1) {
-            *second = (*second).max(title.saturating_sub(first + 2));
-        }
-    }
-    let mut out = String::new();
-    for (r, row) in rows.iter().enumerate() {
-        let mut line = String::new();
-        let mut stop = 0;
-        for (n, (text, width)) in row.iter().zip(&widths).enumerate() {
-            if !(r == 0 && text.is_empty()) {
-                let _ = write!(line, "{}{text}", " ".repeat(stop - line.chars().count().min(stop)));
-            }
-            stop += width + 2;
-            debug_assert!(n < columns);
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-    out
 }
 
 /// What a run's row has no room for.
@@ -143,16 +113,4 @@ fn live(report: &Report) -> String {
         None => "no run above is served alike".to_owned(),
     };
     format!("live that day (from the trace, policy {policy}): {seen} -> {compared}\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_title_without_a_right_neighbour_spans_two_columns() {
-        let rows = [["A", "LONG TITLE", "", "B"], ["x", "y", "z", "w"], ["1", "two", "3", "4"]];
-        let rows = rows.map(|r| r.map(str::to_owned).to_vec());
-        assert_eq!(aligned(&rows), "A  LONG TITLE  B\nx  y    z      w\n1  two  3      4\n");
-    }
 }

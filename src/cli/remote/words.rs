@@ -1,24 +1,4 @@
-//! Columns for people.
-
-/// Lines of columns that are as wide as their widest cell, two spaces apart; the last one is as long as it is.
-pub(super) fn table<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> String {
-    let mut out = String::new();
-    let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(heads.get(column).map(|head| head.len())).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..N).map(widest).collect();
-    let mut line = |cells: [&str; N]| {
-        let text: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        out.push_str(text.join("  ").trim_end());
-        out.push('\n');
-    };
-    line(heads);
-    for row in rows {
-        line(row.each_ref().map(String::as_str));
-    }
-    out
-}
+//! Numbers as people read them in tables.
 
 /// `9 / 80 us`, `0.6 / 1.9 ms`: both in the unit of the larger.
 pub(super) fn pair(first_us: f64, second_us: f64) -> String {
@@ -58,13 +38,6 @@ pub(super) fn rate(of: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_they_must_be() {
-        let rows = [["a".to_owned(), "long cell".to_owned()], ["longer".to_owned(), "b".to_owned()]];
-        assert_eq!(table(["X", "Y"], &rows), "X       Y\na       long cell\nlonger  b\n");
-        assert_eq!(table(["X", "Y"], &[]), "X  Y\n");
-    }
 
     #[test]
     fn numbers_are_short() {
