@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use sequor_core::Time;
 
 /// Seconds over which calls are averaged.
 const SECONDS: usize = 10;
-/// Four to a doubling, from 64 ns on: beyond a minute.
-const BUCKETS: usize = 120;
+/// Nanoseconds of the longest call that is told from longer ones.
+const LONGEST: u64 = 60_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -18,12 +19,13 @@ pub(super) struct Meter {
     pub(super) differs: (u64, u64),
     /// Calls by second: which second, and how many.
     seconds: [(u64, u64); SECONDS + 1],
-    times: [u64; BUCKETS],
+    /// Nanoseconds of every call, to one digit.
+    times: Option<Histogram<u64>>,
 }
 
 impl Default for Meter {
     fn default() -> Self {
-        let (seconds, times) = ([(0, 0); SECONDS + 1], [0; BUCKETS]);
+        let (seconds, times) = ([(0, 0); SECONDS + 1], Histogram::new_with_max(LONGEST, 1).ok());
         Meter { calls: 0, fallbacks: 0, stale: 0, differs: (0, 0), seconds, times }
     }
 }
@@ -36,8 +38,8 @@ impl Meter {
         if let Some(place) = self.seconds.get_mut(ix) {
             *place = if place.0 == second { (second, place.1 + 1) } else { (second, 1) };
         }
-        if let Some(count) = self.times.get_mut(bucket(took)) {
-            *count += 1;
+        if let Some(times) = &mut self.times {
+            times.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(LONGEST));
         }
     }
 
@@ -51,28 +53,8 @@ impl Meter {
 
     /// The time that this share of the calls did not take longer than, in microseconds; as exact as its buckets.
     pub(super) fn quantile_us(&self, share: f64) -> f64 {
-        let all: u64 = self.times.iter().sum();
-        let rank = (all as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        for (ix, count) in self.times.iter().enumerate() {
-            seen += count;
-            if seen >= rank && seen > 0 {
-                return upper(ix) / 1000.0;
-            }
-        }
-        0.0
+        self.times.as_ref().map_or(0.0, |times| times.value_at_quantile(share) as f64 / 1000.0)
     }
-}
-
-fn bucket(took: Duration) -> usize {
-    let ns = took.as_nanos().max(1) as f64;
-    let ix = ((ns / 64.0).log2() * 4.0).ceil();
-    if ix <= 0.0 { 0 } else { (ix as usize).min(BUCKETS - 1) }
-}
-
-/// Nanoseconds.
-fn upper(ix: usize) -> f64 {
-    64.0 * (ix as f64 / 4.0).exp2()
 }
 
 #[cfg(test)]
