@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Problem;
+use crate::config::atomic_file::{self, Durability};
 
 /// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
 pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
@@ -28,14 +29,6 @@ pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
-    let file = tempfile::NamedTempFile::new_in(parent).map_err(|e| Problem::file(parent, e))?;
-    std::fs::write(file.path(), bytes).map_err(|e| Problem::file(path, e))?;
-    let file = file.persist(path).map_err(|e| Problem::file(path, e.error))?;
-    readable(&file, path)
-}
-
-/// Scratch files are their owner's alone; a component is for the server, too.
-fn readable(file: &std::fs::File, path: &Path) -> Result<(), Problem> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(|e| Problem::file(path, e))
+    // Scratch files are their owner's alone; a component is for the server, too.
+    atomic_file::replace(path, &[bytes], Some(0o644), Durability::Later).map_err(|e| Problem::file(path, e))
 }

@@ -4,11 +4,13 @@
 //! # Layout
 //!
 //! - [`fault`], [`place`]: what is wrong in a file, and where.
+//! - [`atomic_file`]: files written whole or not at all.
 //! - [`units`]: durations and sizes as people write them.
 //! - [`trust`]: whether others can change a file.
 //! - [`model`]: one model's configuration.
 //! - [`server`]: the server's settings.
 
+pub mod atomic_file;
 pub mod fault;
 pub mod model;
 pub mod place;

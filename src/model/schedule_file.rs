@@ -1,11 +1,11 @@
 //! Reads and writes which plug-in decides in a model's `sequor.toml`, and leaves the rest of the file as it is.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
+use crate::config::atomic_file::{self, Durability};
 use crate::config::units::Span;
 
 /// What `[plugins.scheduler]` is to say.
@@ -31,13 +31,8 @@ pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
 
 /// Writes the file, whole or not at all.
 pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let failed = |e: std::io::Error| format!("{}: {e}", file.display());
-    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    new.write_all(text.as_bytes()).map_err(failed)?;
-    new.as_file().sync_all().map_err(failed)?;
-    new.persist(file).map_err(|e| failed(e.error))?;
-    Ok(())
+    let written = atomic_file::replace(file, &[text.as_bytes()], None, Durability::Now);
+    written.map_err(|e| format!("{}: {e}", file.display()))
 }
 
 /// The hash it names of this plug-in, if it names that and its hash.

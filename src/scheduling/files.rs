@@ -1,8 +1,6 @@
 //! The plug-in folder as the registry knows it: NAME.wasm becomes a plug-in when it is first asked for, and one that has changed takes the place
 //! of what serves.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +8,7 @@ use super::guest::Source;
 use super::registry::{Print, Registry, Version, short};
 use super::report::{By, PluginError};
 use super::startup::Parked;
+use crate::config::atomic_file::{self, Durability};
 use crate::wasm::journal::Level;
 
 impl Registry {
@@ -143,11 +142,5 @@ impl Registry {
 
 /// Whole or not at all, and it outlasts the machine.
 fn write(path: &Path, component: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let readable = std::fs::Permissions::from_mode(0o644);
-    let mut new = tempfile::Builder::new().prefix(".").suffix(".new").permissions(readable).tempfile_in(folder)?;
-    new.write_all(component)?;
-    new.as_file().sync_all()?;
-    new.persist(path).map_err(|e| e.error)?;
-    std::fs::File::open(folder)?.sync_all()
+    atomic_file::replace(path, &[component], Some(0o644), Durability::Now)
 }

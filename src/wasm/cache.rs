@@ -2,10 +2,10 @@
 //! SHA-256 of the component (but for its plugin.toml, which is no code) and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
 //! is ours, nobody else can write it, and it holds what we wrote. Whatever is wrong with one, the component is compiled again.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,6 +14,7 @@ use wasmtime::component::Component;
 
 use super::background::give_way;
 use super::engine::Engine;
+use crate::config::atomic_file::{self, Durability};
 
 /// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
 pub const COMPILED: &str = "compiled";
@@ -123,11 +124,8 @@ impl Cache {
 
     fn keep(&self, path: &Path, code: &[u8]) -> io::Result<()> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
-        let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(&self.folder)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&begun_seal(path).chain_update(code).finalize())?;
-        file.write_all(code)?;
-        file.persist(path).map_err(|e| e.error)?;
+        let seal = begun_seal(path).chain_update(code).finalize();
+        atomic_file::replace(path, &[MAGIC, &seal, code], Some(0o600), Durability::Later)?;
         self.tidy()
     }
 
@@ -197,6 +195,9 @@ fn told(what: &'static str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
     use crate::wasm::engine::{Mode, SERVING};
