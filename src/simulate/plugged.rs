@@ -33,7 +33,7 @@ pub struct Plug {
 }
 
 impl Plug {
-    /// From the bytes of a component; `file` is how it is called in what is refused. It gets whatever can be granted: here time is made up,
+    /// From the bytes of a component; `file` is its name in refusals. It gets every grant: here time is made up,
     /// and chance repeats. Compiled code may be kept.
     pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);

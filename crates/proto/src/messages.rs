@@ -709,7 +709,7 @@ pub mod model_sequence_batching {
     pub mod initial_state {
         #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
         pub enum StateData {
-            /// Present means zeros, whatever it says.
+            /// Present means zeros, with any value.
             #[prost(bool, tag = "3")]
             ZeroData(bool),
             /// Raw little-endian data, in the folder initial_state of the model's directory.

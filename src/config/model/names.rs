@@ -124,12 +124,10 @@ fn no_backend(report: &mut Report<'_>) {
 }
 
 fn not_served(report: &mut Report<'_>) {
-    let (name, backend) = (report.model(), &report.config.backend);
-    let what = match backend.as_str() {
-        "python" => format!(
-            "backend \"python\" is not served. Options: replace it by a plug-in ([model] plugin = …), keep it on Triton and call it \
-             from your client. sequor migrate {name} explains."
-        ),
+    let what = match report.config.backend.as_str() {
+        "python" => "backend \"python\" is not served: only ONNX models are (backend \"onnxruntime\"). Export the model to ONNX, or keep \
+                     it on Triton and call it from your client"
+            .to_owned(),
         other => format!("backend \"{other}\" is not served: only ONNX models are (backend \"onnxruntime\")"),
     };
     let field = if report.has("backend") { "backend" } else { "platform" };
