@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Problem;
-use crate::config::atomic_file::{self, Durability};
+use crate::config::atomic_file::{self, SyncMode};
 
 /// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
 pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
@@ -30,5 +30,5 @@ pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
     // Scratch files are their owner's alone; a component is for the server, too.
-    atomic_file::replace(path, &[bytes], Some(0o644), Durability::Later).map_err(|e| Problem::file(path, e))
+    atomic_file::replace(path, &[bytes], Some(0o644), SyncMode::Later).map_err(|e| Problem::file(path, e))
 }

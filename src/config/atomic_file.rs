@@ -7,14 +7,14 @@ use std::path::Path;
 
 /// Whether the new contents outlast a crash of the machine once the write has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum SyncMode {
     /// After a crash the file may have its earlier contents.
     Later,
     Now,
 }
 
 /// Puts these bytes in the place of the file. A new file has this mode; `None` keeps that of the file which is there, else takes 0644.
-pub fn replace(path: &Path, contents: &[&[u8]], mode: Option<u32>, durability: Durability) -> io::Result<()> {
+pub fn replace(path: &Path, contents: &[&[u8]], mode: Option<u32>, durability: SyncMode) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let kept = || std::fs::metadata(path).map(|file| file.permissions());
     let permissions = mode.map_or_else(|| kept().unwrap_or(Permissions::from_mode(0o644)), Permissions::from_mode);
@@ -23,11 +23,11 @@ pub fn replace(path: &Path, contents: &[&[u8]], mode: Option<u32>, durability: D
         new.write_all(part)?;
     }
     new.as_file().set_permissions(permissions)?;
-    if durability == Durability::Now {
+    if durability == SyncMode::Now {
         new.as_file().sync_all()?;
     }
     new.persist(path).map_err(|e| e.error)?;
-    if durability == Durability::Now {
+    if durability == SyncMode::Now {
         File::open(folder)?.sync_all()?;
     }
     Ok(())
@@ -45,12 +45,12 @@ mod tests {
     fn a_file_is_replaced_and_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        replace(&path, &[b"one"], None, Durability::Now).unwrap();
+        replace(&path, &[b"one"], None, SyncMode::Now).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), mode(&path)), (b"one".to_vec(), 0o644));
         std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        replace(&path, &[b"tw", b"o"], None, Durability::Later).unwrap();
+        replace(&path, &[b"tw", b"o"], None, SyncMode::Later).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o640));
-        replace(&path, &[b"three"], Some(0o600), Durability::Later).unwrap();
+        replace(&path, &[b"three"], Some(0o600), SyncMode::Later).unwrap();
         assert_eq!(mode(&path), 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
@@ -60,7 +60,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         std::fs::create_dir(&path).unwrap();
-        assert!(replace(&path, &[b"x"], None, Durability::Later).is_err());
+        assert!(replace(&path, &[b"x"], None, SyncMode::Later).is_err());
         assert!(path.is_dir());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }

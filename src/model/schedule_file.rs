@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 
-use crate::config::atomic_file::{self, Durability};
+use crate::config::atomic_file::{self, SyncMode};
 use crate::config::units::Span;
 
 /// What `[plugins.scheduler]` is to say.
@@ -31,7 +31,7 @@ pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
 
 /// Writes the file, whole or not at all.
 pub(super) fn write(file: &Path, text: &str) -> Result<(), String> {
-    let written = atomic_file::replace(file, &[text.as_bytes()], None, Durability::Now);
+    let written = atomic_file::replace(file, &[text.as_bytes()], None, SyncMode::Now);
     written.map_err(|e| format!("{}: {e}", file.display()))
 }
 

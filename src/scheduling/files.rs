@@ -8,7 +8,7 @@ use super::guest::Source;
 use super::registry::{Print, Registry, Version, short};
 use super::report::{By, PluginError};
 use super::startup::Parked;
-use crate::config::atomic_file::{self, Durability};
+use crate::config::atomic_file::{self, SyncMode};
 use crate::wasm::journal::Level;
 
 impl Registry {
@@ -142,5 +142,5 @@ impl Registry {
 
 /// Whole or not at all, and it outlasts the machine.
 fn write(path: &Path, component: &[u8]) -> std::io::Result<()> {
-    atomic_file::replace(path, &[component], Some(0o644), Durability::Now)
+    atomic_file::replace(path, &[component], Some(0o644), SyncMode::Now)
 }

@@ -7,7 +7,7 @@ use sequor_core::Time;
 
 /// Seconds over which calls are averaged.
 const SECONDS: usize = 10;
-/// Nanoseconds of the longest call that is told from longer ones.
+/// Maximum nanoseconds of a call in the histogram. A longer call counts as this long.
 const LONGEST: u64 = 60_000_000_000;
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use wasmtime::component::Component;
 
 use super::background::give_way;
 use super::engine::Engine;
-use crate::config::atomic_file::{self, Durability};
+use crate::config::atomic_file::{self, SyncMode};
 
 /// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
 pub const COMPILED: &str = "compiled";
@@ -125,7 +125,7 @@ impl Cache {
     fn keep(&self, path: &Path, code: &[u8]) -> io::Result<()> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
         let seal = begun_seal(path).chain_update(code).finalize();
-        atomic_file::replace(path, &[MAGIC, &seal, code], Some(0o600), Durability::Later)?;
+        atomic_file::replace(path, &[MAGIC, &seal, code], Some(0o600), SyncMode::Later)?;
         self.tidy()
     }
 
