@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
-use super::{Caller, Code, Status};
+use super::{Caller, Code, ConnectionOrder, Status};
 
 /// The caller, trace parent and deadline of a request. Its headers stay in the request; checks see them in a [`RequestHead`].
 #[derive(Debug, Clone)]
@@ -20,6 +20,8 @@ pub struct RequestContext {
     pub trace_parent: Option<HeaderValue>,
     /// The deadline that the client set (`grpc-timeout`).
     pub deadline: Option<Deadline>,
+    /// The order of the requests of its connection.
+    pub(crate) order: ConnectionOrder,
 }
 
 /// The instant after which the client has no use for an answer.
@@ -46,9 +48,10 @@ pub trait Check: Send + Sync + std::fmt::Debug {
 
 impl RequestContext {
     /// The context of a request with these headers that has just arrived.
-    pub fn new(caller: &Arc<Caller>, headers: &HeaderMap) -> RequestContext {
+    pub fn new(caller: &Arc<Caller>, order: &ConnectionOrder, headers: &HeaderMap) -> RequestContext {
         let deadline = timeout(headers).map(|allowed| Deadline { at: Instant::now() + allowed, allowed });
-        RequestContext { caller: Arc::clone(caller), trace_parent: headers.get("traceparent").cloned(), deadline }
+        let (caller, order) = (Arc::clone(caller), order.clone());
+        RequestContext { caller, trace_parent: headers.get("traceparent").cloned(), deadline, order }
     }
 
     /// The context that the dispatcher put into a request.

@@ -13,6 +13,7 @@ use super::kserve::settings::Traces;
 use super::kserve::shared_memory::Regions;
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::{Code, Deadline, Status};
+use crate::config::server::settings::SharedMemory;
 use crate::error::{Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
 use crate::telemetry::Metrics;
@@ -30,11 +31,23 @@ pub struct Limits {
     pub queued: u64,
     /// Bytes of answers that the client of one stream has not read yet.
     pub stream_unread: usize,
+    /// Inputs of one request, its outputs, and its parameters with those of its inputs and outputs.
+    pub inputs: usize,
+    pub outputs: usize,
+    pub parameters: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { request: 64 << 20, in_flight: 65_536, queued: 4 << 30, stream_unread: 8 << 20 }
+        Limits {
+            request: 64 << 20,
+            in_flight: 65_536,
+            queued: 4 << 30,
+            stream_unread: 8 << 20,
+            inputs: 1000,
+            outputs: 1000,
+            parameters: 1000,
+        }
     }
 }
 
@@ -67,10 +80,15 @@ struct Shared {
 }
 
 impl Api {
+    /// Clients may register any system shared memory; see [`Api::with_shared_memory`].
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
+        Api::with_shared_memory(repository, metrics, limits, SharedMemory::On)
+    }
+
+    pub fn with_shared_memory(repository: Repository, metrics: Metrics, limits: Limits, allowed: SharedMemory) -> Api {
         let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
         let (queued, regions) =
-            (QueuedBytes::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request));
+            (QueuedBytes::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request, allowed));
         Api(Arc::new(Shared { repository, metrics, limits, queued, phase, traces, regions }))
     }
 
@@ -129,9 +147,9 @@ impl Api {
     }
 
     /// Admits a request now, in the order of the calls; the answer is to be awaited. What a client got wrong is told by the answer too.
-    pub fn begin(&self, call: Call, request: Result<(Served, InferRequest), Status>) -> Underway {
+    pub(crate) fn begin(&self, call: Call, request: Result<Decoded, Status>) -> Underway {
         let flight = Flight::of(&self.0.metrics);
-        let admitted = request.and_then(|(model, request)| self.admit(&model, request));
+        let admitted = request.and_then(|decoded| self.admit(decoded));
         let (pending, held, refused) = match admitted {
             Ok((pending, held)) => (Some(pending), Some(held), None),
             Err(status) => (None, None, Some(status)),
@@ -139,34 +157,18 @@ impl Api {
         Underway { api: self.clone(), call, pending, refused, held, flight }
     }
 
-    /// Admits a request and awaits its answer until its deadline. Dropping the future cancels the request.
-    pub async fn infer(
-        &self,
-        call: Call,
-        request: Result<(Served, InferRequest), Status>,
-        deadline: Option<Deadline>,
-    ) -> Result<InferAnswer, Status> {
-        let mut underway = self.begin(call, request);
-        let Some(deadline) = deadline else { return underway.await };
-        if let Ok(outcome) = tokio::time::timeout_at(deadline.at, &mut underway).await {
-            return outcome;
-        }
-        let text = format!("no answer within the client's deadline of {}", refusal::span(deadline.allowed));
-        Err(underway.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
+    /// A permit of no bytes yet, against `limits.queued`.
+    pub(crate) fn queued_permit(&self) -> QueuedBytesPermit {
+        self.0.queued.permit()
     }
 
-    fn admit(&self, model: &Served, request: InferRequest) -> Result<(Pending, QueuedBytesPermit), Status> {
+    fn admit(&self, decoded: Decoded) -> Result<(Pending, QueuedBytesPermit), Status> {
+        let Decoded { model, request, mut permit } = decoded;
         self.check_room(&request)?;
-        let held = self.hold(&request)?;
+        permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let mark = request.id.clone();
         let pending = model.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
-        Ok((pending, held))
-    }
-
-    fn hold(&self, request: &InferRequest) -> Result<QueuedBytesPermit, Status> {
-        let bytes = request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum();
-        let mut permit = self.0.queued.permit();
-        permit.grow(bytes).map(|()| permit)
+        Ok((pending, permit))
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
@@ -188,6 +190,15 @@ impl Api {
         let model = if served { &call.model } else { "" };
         self.0.metrics.request_failed(model, call.surface, status.code.name(), status.reason);
     }
+}
+
+/// A request that was decoded, on its way to its model.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) model: Served,
+    pub(crate) request: InferRequest,
+    /// What decoding counts against `limits.queued`. From its admission on, the request counts the bytes of its inputs.
+    pub(crate) permit: QueuedBytesPermit,
 }
 
 /// What is known of a request whether or not it could be decoded.
@@ -215,6 +226,16 @@ pub struct Underway {
 }
 
 impl Underway {
+    /// Awaits the answer until the deadline.
+    pub(crate) async fn until(mut self, deadline: Option<Deadline>) -> Result<InferAnswer, Status> {
+        let Some(deadline) = deadline else { return self.await };
+        if let Ok(outcome) = tokio::time::timeout_at(deadline.at, &mut self).await {
+            return outcome;
+        }
+        let text = format!("no answer within the client's deadline of {}", refusal::span(deadline.allowed));
+        Err(self.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
+    }
+
     /// Counts a failure.
     fn failed(&self, status: Status) -> Status {
         self.api.count_failure(&self.call, &status);

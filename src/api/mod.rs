@@ -6,7 +6,7 @@
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls.
 //! - [`body_error`]: why a body was given up while it arrived.
-//! - [`connection_spawner`]: tasks within a connection · [`upgrades`]: connections that became something else.
+//! - [`connection_spawner`]: tasks within a connection · [`order`]: the order of its requests · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
@@ -21,6 +21,7 @@ pub mod context;
 pub mod health;
 pub mod intake;
 pub mod kserve;
+pub mod order;
 pub(crate) mod queued;
 pub mod status;
 pub mod upgrades;
@@ -31,5 +32,6 @@ pub use code::Code;
 pub use connection_spawner::ConnectionSpawner;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use intake::{Api, Limits, Phase};
+pub use order::ConnectionOrder;
 pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

@@ -53,6 +53,12 @@ impl QueuedBytes {
 }
 
 impl QueuedBytesPermit {
+    /// A permit of a server without a limit.
+    #[cfg(test)]
+    pub(crate) fn unlimited() -> QueuedBytesPermit {
+        QueuedBytes::new(u64::MAX, Gauge::default()).permit()
+    }
+
     /// Counts more bytes for the request before memory is taken for them, or refuses the request.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Status> {
         let limit = self.queued.0.limit;

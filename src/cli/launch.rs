@@ -109,8 +109,12 @@ pub(super) fn server_options(
             in_flight: settings.limits.in_flight as usize,
             queued: settings.limits.queued,
             stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
+            inputs: settings.limits.inputs as usize,
+            outputs: settings.limits.outputs as usize,
+            parameters: settings.limits.parameters as usize,
         },
         connections: connections(&settings.connections),
+        shared_memory: settings.shared_memory.clone(),
         drain: DrainOptions {
             announce: settings.drain.announce.0,
             finish: settings.drain.finish.0,

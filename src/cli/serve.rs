@@ -9,6 +9,7 @@ use clap::{ArgMatches, Command};
 use super::{Failed, equip, launch, report, variable};
 use crate::config::Fault;
 use crate::config::server::file::{ControlMode, LogFormat as Format};
+use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, Given, Host, Settings};
 use crate::model::{Availability, Control, Repository};
 use crate::server::{drain, systemd};
@@ -36,6 +37,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         .map_err(|e| Failed::Configuration(e.to_string()))?;
     for notice in &given.notices {
         tracing::warn!("{notice}");
+    }
+    match &settings.shared_memory {
+        SharedMemory::Off => {
+            tracing::info!("shared memory: off (shared_memory.allow); clients cannot register regions")
+        }
+        SharedMemory::Prefix(prefix) => {
+            tracing::info!(prefix, "shared memory: clients can read and write objects of /dev/shm whose key begins so");
+        }
+        SharedMemory::On => {
+            tracing::info!("shared memory: clients can read and write every object of /dev/shm that this user can");
+        }
     }
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }

@@ -24,7 +24,7 @@ use super::first_bytes;
 use super::shutdown::Shutdown;
 use super::tasks::Tasks;
 use super::tls::{self, Tls};
-use crate::api::{Caller, ConnectionSpawner};
+use crate::api::{Caller, ConnectionOrder, ConnectionSpawner};
 use crate::model::InlineScope;
 use crate::telemetry::{ConnectionClosed, Metrics};
 
@@ -119,8 +119,15 @@ where
     let (builder, spawner) = builder(keepalive, &options);
     let activity = Activity::default();
     let mut idle = IdleTimer::new(options.idle, activity.clone());
-    let handle =
-        ConnectionHandle { caller, spawner: spawner.clone(), shutdown: shutdown.clone(), activity, keepalive, permit };
+    let handle = ConnectionHandle {
+        caller,
+        spawner: spawner.clone(),
+        order: ConnectionOrder::default(),
+        shutdown: shutdown.clone(),
+        activity,
+        keepalive,
+        permit,
+    };
     let service = service_fn(move |request| dispatcher.call(&handle, request));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut tasks = Tasks::default();

@@ -21,10 +21,10 @@ use super::activity::{ActiveRequest, Activity};
 use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyLimits, Kind, RequestBody};
 use super::shutdown::Shutdown;
-use crate::api::kserve::unary::InferService;
+use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::status::is_grpc;
-use crate::api::{Caller, Check, ConnectionSpawner, RequestContext, RequestHead, Status, Upgrades};
+use crate::api::{Caller, Check, ConnectionOrder, ConnectionSpawner, RequestContext, RequestHead, Status, Upgrades};
 
 /// The service whose streams may rest like those of inference.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -44,6 +44,7 @@ pub(crate) struct Dispatcher {
 pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
     pub(crate) spawner: ConnectionSpawner,
+    pub(crate) order: ConnectionOrder,
     pub(crate) shutdown: Shutdown,
     pub(crate) activity: Activity,
     pub(crate) keepalive: Duration,
@@ -63,19 +64,25 @@ impl Dispatcher {
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
-        let context = match self.admit(&connection.caller, &request) {
+        let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => return self.respond(connection, Answer::Refused(ready(status.response(request.headers())))),
         };
         let path = request.uri().path();
-        if let (Some(service), INFER) = (&self.infer, path) {
-            let request = request.map(|body| RequestBody::new(body, Kind::Message, self.bodies.clone()));
-            return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
-        }
         let kind = kind(path, request.headers());
-        if path == STREAM_INFER {
-            request.extensions_mut().insert(connection.spawner.clone());
-        } else if request.headers().contains_key(UPGRADE) {
+        match (&self.infer, path) {
+            (Some(service), INFER) => {
+                let request = request.map(|body| RequestBody::new(body, Kind::Message, self.bodies.clone()));
+                return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
+            }
+            (Some(service), STREAM_INFER) => {
+                let spawner = connection.spawner.clone();
+                let request = request.map(|body| RequestBody::new(body, Kind::Messages, self.bodies.clone()));
+                return self.respond(connection, Answer::Infer(Box::pin(service.clone().stream(spawner, request))));
+            }
+            _ => {}
+        }
+        if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(connection.upgrades());
         }
         request.extensions_mut().insert(context);
@@ -87,8 +94,8 @@ impl Dispatcher {
         ResponseFuture { answer, request: Some(connection.activity.begin()) }
     }
 
-    fn admit<T>(&self, caller: &Arc<Caller>, request: &Request<T>) -> Result<RequestContext, Status> {
-        let mut context = RequestContext::new(caller, request.headers());
+    fn admit<T>(&self, connection: &ConnectionHandle, request: &Request<T>) -> Result<RequestContext, Status> {
+        let mut context = RequestContext::new(&connection.caller, &connection.order, request.headers());
         let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };
         self.checks.iter().try_for_each(|check| check.check(&mut context, &head))?;
         Ok(context)

@@ -49,8 +49,9 @@ pub use tls::{Tls, TlsFiles};
 
 use self::dispatcher::Dispatcher;
 use crate::api::admin::{self, Admin};
-use crate::api::kserve::unary::InferService;
+use crate::api::kserve::infer::InferService;
 use crate::api::{self, Api, Check};
+use crate::config::server::settings::SharedMemory;
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
 use connection::Serving;
@@ -64,6 +65,8 @@ use shutdown::Shutdown;
 pub struct ServerOptions {
     pub limits: api::Limits,
     pub connections: ConnectionOptions,
+    /// Which system shared memory clients may register.
+    pub shared_memory: SharedMemory,
     pub drain: DrainOptions,
     /// How often a silent HTTP/2 client is asked whether it is there; zero is never.
     pub keepalive: Duration,
@@ -90,6 +93,7 @@ impl Default for ServerOptions {
         let keepalive = Duration::from_secs(30);
         ServerOptions {
             limits,
+            shared_memory: SharedMemory::On,
             drain,
             connections: ConnectionOptions::default(),
             keepalive,
@@ -125,7 +129,7 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> Running {
     let addresses = listeners.addresses();
-    let api = Api::new(repository, metrics, options.limits);
+    let api = Api::with_shared_memory(repository, metrics, options.limits, options.shared_memory);
     let shutdown = Shutdown::default();
     let ServerOptions { drain, tls, admin, allowed_origins, checks, connections, keepalive, .. } = options;
     let drain_asked = Arc::new(Notify::new());

@@ -104,7 +104,8 @@ mod tests {
         let method = Method::from_bytes(verb.as_bytes()).expect("a verb");
         let check = OriginCheck { allowed: allowed.iter().map(|&origin| origin.to_owned()).collect() };
         let caller = crate::api::Caller { name: String::new(), address: crate::server::local(1) };
-        let mut context = RequestContext::new(&std::sync::Arc::new(caller), &headers);
+        let mut context =
+            RequestContext::new(&std::sync::Arc::new(caller), &crate::api::ConnectionOrder::default(), &headers);
         let head = RequestHead { method: &method, uri: &uri, headers: &headers };
         check.check(&mut context, &head).err().map(|status| status.code.http())
     }

@@ -109,7 +109,7 @@ async fn a_check_sees_caller_trace_parent_and_deadline() {
     call.set_timeout(std::time::Duration::from_secs(7));
     is_refused(house.client().await.model_infer(call).await);
     let seen = refuse.0.lock();
-    let (path, RequestContext { caller, trace_parent, deadline }) = &seen[0];
+    let (path, RequestContext { caller, trace_parent, deadline, .. }) = &seen[0];
     assert_eq!(path, "/inference.GRPCInferenceService/ModelInfer");
     assert!(caller.address.ip().is_loopback());
     assert_eq!(trace_parent.as_ref().unwrap(), "00-1-2-01");

@@ -13,6 +13,7 @@ mod headers;
 mod house;
 mod limits;
 mod memory;
+mod order;
 mod pages;
 mod python;
 mod settings;

@@ -128,9 +128,12 @@ mod tests {
     use sequor_core::{Dims, Shape};
 
     use super::*;
+    use crate::api::Limits;
     use crate::api::kserve::json::Head;
     use crate::api::kserve::model_inputs::AnyInputs;
     use crate::api::kserve::shared_memory::Regions;
+    use crate::api::queued::QueuedBytesPermit;
+    use crate::config::server::settings::SharedMemory;
     use crate::model::Tensor;
 
     fn answer() -> InferAnswer {
@@ -156,10 +159,19 @@ mod tests {
             r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
         );
-        let regions = Regions::new(0);
-        let head =
-            Head { model: "m", version: "", sequence: None, json_length: None, regions: &regions, inputs: &AnyInputs };
-        crate::api::kserve::json::infer(head, &request.into()).expect("a request").1
+        let regions = Regions::new(0, SharedMemory::On);
+        let head = Head {
+            model: "m",
+            version: "",
+            sequence: None,
+            json_length: None,
+            regions: &regions,
+            inputs: &AnyInputs,
+            limits: &Limits::default(),
+        };
+        crate::api::kserve::json::infer(head, &request.into(), &mut QueuedBytesPermit::unlimited())
+            .expect("a request")
+            .1
     }
 
     #[test]

@@ -9,30 +9,62 @@ use super::answer;
 use super::form::Form;
 use super::json::{self, Head};
 use super::path::Named;
+use crate::api::intake::Decoded;
+use crate::api::order::INLINE_BYTES;
+use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Api, BodyError, Code, Status};
-use crate::model::{InferRequest, Served};
+use crate::model::Served;
 
 /// Says where in a body the JSON ends and bytes begin.
 pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
 
-/// Reads a body, and takes from its model what its answer needs.
-pub(super) fn read_body(
-    api: &Api,
-    model: &Served,
-    named: &Named,
-    sequence: Option<&str>,
-    json_length: Option<usize>,
-    body: Bytes,
-) -> Result<(InferRequest, Form), Status> {
-    let (regions, inputs) = (api.regions(), model);
-    let head = Head { model: &named.model, version: &named.version, sequence, json_length, regions, inputs };
-    if json_length == Some(0) {
-        return json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0);
+/// The body of a request beside what the path and the headers say of it.
+#[derive(Debug)]
+pub(super) struct BodyRequest {
+    pub(super) named: Named,
+    /// The sequence id of the header that proxies hash.
+    pub(super) sequence: Option<String>,
+    /// The headers that features of models come from.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) json_length: Option<usize>,
+    pub(super) body: Bytes,
+}
+
+impl BodyRequest {
+    /// Whether decoding takes longer than a connection's task may. Tensors that come as bytes are not copied.
+    pub(super) fn is_long(&self) -> bool {
+        self.json_length.unwrap_or(self.body.len()) > INLINE_BYTES
     }
-    let (request, mut form) = json::infer(head, &body)?;
-    answer::check(&model.metadata(), &request.outputs, &form)?;
-    form.fit_to(model, &request)?;
-    Ok((request, form))
+
+    /// The JSON of the body, without the tensors that follow it.
+    pub(super) fn json(&self) -> &[u8] {
+        self.json_length.and_then(|length| self.body.get(..length)).unwrap_or(&self.body)
+    }
+
+    /// Decodes the body, and takes from its model what its answer needs.
+    pub(super) fn decode(
+        self,
+        api: &Api,
+        model: Served,
+        mut permit: QueuedBytesPermit,
+    ) -> Result<(Decoded, Form), Status> {
+        let BodyRequest { named, sequence, headers, json_length, body } = self;
+        let (regions, limits) = (api.regions(), &api.limits());
+        let sequence = sequence.as_deref();
+        let inputs = &model;
+        let head =
+            Head { model: &named.model, version: &named.version, sequence, json_length, regions, inputs, limits };
+        let (mut request, form) = if json_length == Some(0) {
+            json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0)?
+        } else {
+            let (request, mut form) = json::infer(head, &body, &mut permit)?;
+            answer::check(&model.metadata(), &request.outputs, &form)?;
+            form.fit_to(&model, &request)?;
+            (request, form)
+        };
+        request.headers = headers;
+        Ok((Decoded { model, request, permit }, form))
+    }
 }
 
 /// Where the JSON of a body ends; `None` where it is the whole body.

@@ -9,10 +9,16 @@ use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
+use crate::api::order::{INLINE_BYTES, off_task};
+use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Code, Status};
 
 /// Smaller answers fit into a packet as they are.
 const WORTH_IT: usize = 1024;
+
+/// Memory that a message is unpacked into: at first, and at most for each step that it grows by.
+const FIRST_STEP: usize = 4 << 10;
+const LONGEST_STEP: usize = 8 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
@@ -27,6 +33,11 @@ impl Packing {
             Packing::Gzip => "gzip",
             Packing::Deflate => "deflate",
         }
+    }
+
+    /// What `grpc-encoding` names; other than in HTTP, case matters.
+    pub(crate) fn of_encoding(name: &str) -> Option<Packing> {
+        [Packing::Gzip, Packing::Deflate].into_iter().find(|p| p.name() == name)
     }
 
     fn of(name: &str) -> Option<Packing> {
@@ -65,59 +76,143 @@ impl Packing {
     }
 }
 
-/// A request's body as it was before the client packed it; no larger than `limit`.
-pub(crate) fn unpack(headers: &HeaderMap, body: Bytes, limit: usize) -> Result<Bytes, Status> {
+/// Why a message could not be unpacked.
+#[derive(Debug)]
+pub(crate) enum InflateError {
+    /// It unpacks to more than may be.
+    TooLarge,
+    /// There is no room among the requests that wait.
+    NoRoom(Status),
+    Broken(std::io::Error),
+}
+
+impl InflateError {
+    /// What a client reads over HTTP.
+    pub(crate) fn status(self, limit: usize) -> Status {
+        match self {
+            InflateError::TooLarge => {
+                let text = format!("the request is larger than {limit} bytes (limits.request)");
+                Status::new(Code::TooLarge, "bad_input", text)
+            }
+            InflateError::NoRoom(status) => status,
+            InflateError::Broken(error) => {
+                let text = format!("the request's body could not be unpacked: {error}");
+                Status::new(Code::InvalidArgument, "bad_input", text)
+            }
+        }
+    }
+}
+
+/// How the body of a request is packed.
+pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Status> {
     let Some(name) = headers.get(CONTENT_ENCODING).filter(|name| name.as_bytes() != b"identity") else {
-        return Ok(body);
+        return Ok(None);
     };
-    let Some(packing) = name.to_str().ok().and_then(Packing::of) else {
-        return Err(Status::unimplemented(format!(
-            "content-encoding {name:?} is not served here; gzip and deflate are"
-        )));
-    };
-    let mut out = Vec::with_capacity(body.len().saturating_mul(2).min(limit));
-    let most = limit as u64 + 1;
-    let read = match packing {
-        Packing::Gzip => MultiGzDecoder::new(&*body).take(most).read_to_end(&mut out),
-        Packing::Deflate => ZlibDecoder::new(&*body).take(most).read_to_end(&mut out),
-    };
-    if let Err(error) = read {
-        let text = format!("the request's body could not be unpacked: {error}");
-        return Err(Status::new(Code::InvalidArgument, "bad_input", text));
+    match name.to_str().ok().and_then(Packing::of) {
+        Some(packing) => Ok(Some(packing)),
+        None => {
+            Err(Status::unimplemented(format!("content-encoding {name:?} is not served here; gzip and deflate are")))
+        }
     }
-    if out.len() > limit {
-        let text = format!("the request is larger than {limit} bytes (limits.request)");
-        return Err(Status::new(Code::TooLarge, "bad_input", text));
+}
+
+impl Packing {
+    /// Unpacks a message of a client, to no more than `limit` bytes. Memory is counted by the permit before it is taken. The connection's
+    /// task unpacks the first 256 KiB; larger messages are unpacked on another thread.
+    pub(crate) async fn inflate(
+        self,
+        packed: Bytes,
+        limit: usize,
+        mut permit: QueuedBytesPermit,
+    ) -> Result<(Bytes, QueuedBytesPermit), InflateError> {
+        if packed.len() <= INLINE_BYTES
+            && let Some(bytes) = self.inflate_up_to(&packed, limit, Some(INLINE_BYTES), &mut permit)?
+        {
+            return Ok((bytes, permit));
+        }
+        permit.resize(0).map_err(InflateError::NoRoom)?;
+        let whole = move || {
+            let bytes = self.inflate_up_to(&packed, limit, None, &mut permit)?;
+            Ok((bytes.unwrap_or_default(), permit))
+        };
+        off_task(true, whole).await.map_err(InflateError::NoRoom)?
     }
-    Ok(out.into())
+
+    /// Unpacks a message; `None` if it has more than `stop` bytes.
+    fn inflate_up_to(
+        self,
+        packed: &[u8],
+        limit: usize,
+        stop: Option<usize>,
+        permit: &mut QueuedBytesPermit,
+    ) -> Result<Option<Bytes>, InflateError> {
+        let mut reader: Box<dyn Read + '_> = match self {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Packing::Deflate => Box::new(ZlibDecoder::new(packed)),
+        };
+        let mut out = Vec::new();
+        loop {
+            // One more byte than may be shows that there are more.
+            let step = (out.len() / 2).max(packed.len() * 2).clamp(FIRST_STEP, LONGEST_STEP);
+            let step = step.min(limit.saturating_add(1) - out.len());
+            permit.grow(step as u64).map_err(InflateError::NoRoom)?;
+            out.reserve_exact(step);
+            let read = reader.by_ref().take(step as u64).read_to_end(&mut out).map_err(InflateError::Broken)?;
+            if out.len() > limit {
+                return Err(InflateError::TooLarge);
+            }
+            if read < step {
+                permit.resize(out.len() as u64).map_err(InflateError::NoRoom)?;
+                return Ok(Some(out.into()));
+            }
+            if stop.is_some_and(|stop| out.len() >= stop) {
+                return Ok(None);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::queued::QueuedBytes;
+    use crate::telemetry::kinds::Gauge;
 
     fn headers(name: axum::http::HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
     }
 
-    #[test]
-    fn what_was_packed_is_unpacked_to_the_same_and_no_further_than_the_limit() {
-        let body = Bytes::from(vec![7; 100_000]);
-        for packing in [Packing::Gzip, Packing::Deflate] {
+    async fn inflate(packing: Packing, packed: Bytes, limit: usize, room: u64) -> Result<(Bytes, i64), Code> {
+        let shown = Gauge::default();
+        let permit = QueuedBytes::new(room, shown.clone()).permit();
+        let inflated = packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit).code);
+        let counted = shown.get();
+        let outcome = inflated.map(|(bytes, _permit)| (bytes, counted));
+        assert_eq!(shown.get(), 0, "given back");
+        outcome
+    }
+
+    #[tokio::test]
+    async fn a_packed_message_is_unpacked_within_its_limit_and_counted_while_it_is_there() {
+        for (packing, size) in [(Packing::Gzip, 100_000), (Packing::Deflate, 100_000), (Packing::Gzip, 3_000_000)] {
+            let body = Bytes::from(vec![7; size]);
             let packed = packing.pack(&body).unwrap();
-            assert!(packed.len() < 1000);
-            let said = headers(CONTENT_ENCODING, packing.name());
-            assert_eq!(unpack(&said, packed.clone(), 100_000), Ok(body.clone()));
-            assert_eq!(unpack(&said, packed.clone(), 99_999).unwrap_err().code, Code::TooLarge);
-            assert_eq!(
-                unpack(&said, packed.slice(..packed.len() / 2), 100_000).unwrap_err().code,
-                Code::InvalidArgument
-            );
+            assert!(packed.len() < size / 100);
+            let room = size as u64 * 2;
+            assert_eq!(inflate(packing, packed.clone(), size, room).await, Ok((body, size as i64)));
+            assert_eq!(inflate(packing, packed.clone(), size - 1, room).await, Err(Code::TooLarge));
+            let half = packed.slice(..packed.len() / 2);
+            assert_eq!(inflate(packing, half, size, room).await, Err(Code::InvalidArgument));
+            assert_eq!(inflate(packing, packed, size, size as u64 / 2).await, Err(Code::Unavailable));
             assert_eq!(packing.pack(b"short"), None);
         }
-        let odd = unpack(&headers(CONTENT_ENCODING, "br"), body.clone(), 1).unwrap_err();
-        assert_eq!(odd.code, Code::Unimplemented);
-        assert_eq!(unpack(&headers(CONTENT_ENCODING, "identity"), body.clone(), 1), Ok(body));
+    }
+
+    #[test]
+    fn a_packing_that_is_not_served_is_refused() {
+        assert_eq!(packing(&headers(CONTENT_ENCODING, "br")).unwrap_err().code, Code::Unimplemented);
+        assert_eq!(packing(&headers(CONTENT_ENCODING, "identity")), Ok(None));
+        assert_eq!(packing(&headers(CONTENT_ENCODING, "GZip")), Ok(Some(Packing::Gzip)));
     }
 
     #[test]

@@ -44,6 +44,12 @@ fn room(raw: &RawValue, dtype: DataType, shape: &Shape) -> usize {
     count.min(most).saturating_mul(dtype.size().unwrap_or(4))
 }
 
+/// Bytes of memory that reading takes.
+pub(crate) fn memory(raw: &RawValue, dtype: DataType, shape: &Shape) -> u64 {
+    let texts = if dtype == DataType::Bytes { raw.get().len() } else { 0 };
+    room(raw, dtype, shape).saturating_add(texts) as u64
+}
+
 /// What has been read so far.
 struct Elements {
     dtype: DataType,

@@ -16,6 +16,7 @@ use super::model_inputs::ModelInputs;
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
+use crate::api::queued::QueuedBytesPermit;
 use crate::error::Invalid;
 use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
 
@@ -35,6 +36,7 @@ pub(crate) fn infer(
     sequence_header: Option<&str>,
     regions: &Regions,
     model: &dyn ModelInputs,
+    permit: &mut QueuedBytesPermit,
 ) -> Result<(InferRequest, Form), Status> {
     let is_raw = !message.raw_input_contents.is_empty();
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
@@ -43,7 +45,7 @@ pub(crate) fn infer(
         stand_in(&mut parameters.sequence.id, sequence_header)?;
         parameters.form.typed &= !is_raw;
         let source = Source { name: &model_name, model, regions };
-        let inputs = read_inputs(inputs, raw_input_contents, source)?;
+        let inputs = read_inputs(inputs, raw_input_contents, source, permit)?;
         let outputs = read_outputs(outputs, &mut parameters.form, regions)?;
         Ok((parameters, inputs, outputs))
     };
@@ -190,7 +192,12 @@ struct Source<'a> {
     regions: &'a Regions,
 }
 
-fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, source: Source<'_>) -> Result<Vec<Named>, Fault> {
+fn read_inputs(
+    inputs: Vec<InferInputTensor>,
+    raw: Vec<Bytes>,
+    source: Source<'_>,
+    permit: &mut QueuedBytesPermit,
+) -> Result<Vec<Named>, Fault> {
     let Source { name: model, regions, .. } = source;
     let is_raw = !raw.is_empty();
     let (mut raw, count) = (raw.into_iter(), inputs.len());
@@ -198,9 +205,10 @@ fn read_inputs(inputs: Vec<InferInputTensor>, raw: Vec<Bytes>, source: Source<'_
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         source.model.check_names(&names)?;
     }
+    let windows = inputs.iter().map(|input| read_window(input, regions)).collect::<Result<Vec<_>, _>>()?;
+    regions.charge(windows.iter().flatten(), permit).map_err(Fault::Status)?;
     let mut read = Vec::with_capacity(count);
-    for input in inputs {
-        let window = read_window(&input, regions)?;
+    for (input, window) in inputs.into_iter().zip(windows) {
         let dtype = data_type(&input.name, &input.datatype, source.model)?;
         let data = match (window, is_raw, input.contents) {
             (Some(window), _, None) => window.read().map_err(Fault::Status)?,

@@ -5,9 +5,11 @@ use sequor_proto::InferTensorContents;
 use super::*;
 use crate::api::Code;
 use crate::api::kserve::model_inputs::AnyInputs;
+use crate::config::server::settings::SharedMemory;
 
 fn infer(message: ModelInferRequest, header: Option<&str>) -> Result<InferRequest, Status> {
-    super::infer(message, header, &Regions::new(0), &AnyInputs).map(|(request, _)| request)
+    super::infer(message, header, &Regions::new(0, SharedMemory::On), &AnyInputs, &mut QueuedBytesPermit::unlimited())
+        .map(|(request, _)| request)
 }
 
 fn choice(value: ParameterChoice) -> InferParameter {
@@ -91,7 +93,9 @@ fn parameters_with_a_meaning_are_taken_out() {
 fn a_client_may_want_to_know_that_an_answer_is_the_last() {
     let form = |flag| {
         let message = message(&[("triton_enable_empty_final_response", ParameterChoice::BoolParam(flag))]);
-        super::infer(message, None, &Regions::new(0), &AnyInputs).expect("a request").1
+        super::infer(message, None, &Regions::new(0, SharedMemory::On), &AnyInputs, &mut QueuedBytesPermit::unlimited())
+            .expect("a request")
+            .1
     };
     assert_eq!((form(true).mark_final, form(false).mark_final), (true, false));
 }
@@ -200,7 +204,8 @@ fn a_classification_has_a_count_and_no_region() {
         }
         let parameters = parameters.into_iter().collect();
         wanted.outputs = vec![InferRequestedOutputTensor { name: "OUT".to_owned(), parameters }];
-        super::infer(wanted, None, &Regions::new(0), &AnyInputs).map(|(_, form)| form.needs_model())
+        super::infer(wanted, None, &Regions::new(0, SharedMemory::On), &AnyInputs, &mut QueuedBytesPermit::unlimited())
+            .map(|(_, form)| form.needs_model())
     };
     assert_eq!(read(3, false), Ok(true));
     assert_eq!(

@@ -11,14 +11,11 @@ use sequor_proto::{
 };
 use tonic::{Request, Response, Streaming};
 
-use super::line::{self, Replies};
-use super::opening::Opening;
+use super::line::Replies;
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
-use super::stream::Pump;
-use super::unary::{self, echo};
 use super::{EXTENSIONS, control, encode, statistics};
-use crate::api::{Api, Code, ConnectionSpawner, RequestContext, Status};
+use crate::api::{Api, Code, RequestContext, Status};
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
@@ -35,6 +32,10 @@ pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
+}
+
+fn not_dispatched() -> tonic::Status {
+    Status::new(Code::Internal, "internal", "the request did not pass the dispatcher").into()
 }
 
 #[tonic::async_trait]
@@ -77,25 +78,19 @@ impl GrpcInferenceService for Kserve {
         Ok(Response::new(proto::ModelConfigResponse { config: Some(config) }))
     }
 
-    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
-        let context = RequestContext::of(request.extensions())?.clone();
-        unary::infer(self.api.clone(), context, request).await
+    /// The dispatcher leaves this call to [`super::infer`].
+    async fn model_infer(&self, _: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
+        Err(not_dispatched())
     }
 
     type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
+    /// As [`Kserve::model_infer`].
     async fn model_stream_infer(
         &self,
-        request: Request<Streaming<ModelInferRequest>>,
+        _: Request<Streaming<ModelInferRequest>>,
     ) -> Reply<Self::ModelStreamInferStream> {
-        let (metadata, mut extensions, requests) = request.into_parts();
-        let (sender, replies) = line::line();
-        let pump = Pump::new(self.api.clone(), Opening::of(&self.api, &metadata), requests, sender);
-        match extensions.remove::<ConnectionSpawner>() {
-            Some(spawner) => spawner.spawn(pump),
-            None => drop(tokio::spawn(pump)),
-        }
-        Ok(echo(&metadata, replies))
+        Err(not_dispatched())
     }
 
     async fn model_statistics(
@@ -155,8 +150,9 @@ impl GrpcInferenceService for Kserve {
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
+        let peer = RequestContext::of(request.extensions())?.caller.address.ip();
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
-        self.api.regions().register(&name, &key, offset, byte_size)?;
+        self.api.regions().register(peer, &name, &key, (offset, byte_size))?;
         Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))
     }
 

@@ -10,17 +10,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
 
-use super::body::{JSON_LENGTH, collect, json_length, read_body};
+use super::body::{BodyRequest, JSON_LENGTH, collect, json_length};
 use super::compress::{self, Packing};
 use super::form::Form;
 use super::path::{Named, Path};
 use super::refusal::NOT_SERVED;
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
-use crate::api::intake::Call;
+use crate::api::intake::{Call, Decoded};
+use crate::api::order::{Turn, off_task};
 use crate::api::status::is_grpc;
 use crate::api::{Api, Code, RequestContext, Status};
 use crate::config::model::json::to_json;
-use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol, and an answer for all others.
@@ -115,11 +115,13 @@ async fn infer(
     let (parts, body) = request.into_parts();
     let Named { model, version } = named.clone();
     let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
-    let (request, form) = match read(&api, &named, &parts.headers, body).await {
-        Ok((model, request, form)) => (Ok((model, request)), form),
-        Err(status) => (Err(status), Form::default()),
+    let (turn, request, form) = match read(&api, &context, named, &parts.headers, body).await {
+        Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
+        Err(status) => (None, Err(status), Form::default()),
     };
-    let answer = api.infer(call, request, context.deadline).await?;
+    let underway = api.begin(call, request);
+    drop(turn);
+    let answer = underway.until(context.deadline).await?;
     let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
     let mut response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
@@ -142,17 +144,28 @@ async fn infer(
     Ok(response)
 }
 
+/// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
 async fn read(
     api: &Api,
-    named: &Named,
+    context: &RequestContext,
+    named: Named,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Served, InferRequest, Form), Status> {
+) -> Result<(Turn, Decoded, Form), Status> {
     let model = api.find(&named.model, &named.version)?;
+    let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
     let limit = api.limits().request;
-    let body = compress::unpack(headers, collect(body, limit).await?, limit)?;
-    let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok());
-    let (mut request, form) = read_body(api, &model, named, sequence, json_length(headers)?, body)?;
-    request.headers = api.headers(|name| headers.get(name)?.to_str().ok());
-    Ok((model, request, form))
+    let body = collect(body, limit).await?;
+    let turn = context.order.turn().await;
+    let permit = api.queued_permit();
+    let (body, permit) = match packing {
+        None => (body, permit),
+        Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit))?,
+    };
+    let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let wanted = api.headers(|name| headers.get(name)?.to_str().ok());
+    let request = BodyRequest { named, sequence, headers: wanted, json_length, body };
+    let (is_long, api) = (request.is_long(), api.clone());
+    let (decoded, form) = off_task(is_long, move || request.decode(&api, model, permit)).await??;
+    Ok((turn, decoded, form))
 }

@@ -1,55 +1,20 @@
 //! From HTTP bodies to the host's requests: JSON, followed by the tensors that come as bytes. Those stay slices of the received buffer.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use sequor_core::{Dialect, Id, Shape};
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::data;
 use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_span};
 use super::fault::Fault;
 use super::form::{self, Form, Given};
+use super::json_body::{self, Body, Input, Object, Output};
 use super::model_inputs::ModelInputs;
-use super::shared_memory::Regions;
-use crate::api::Status;
+use super::shared_memory::{Regions, Window};
+use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Limits, Status};
 use crate::error::Invalid;
 use crate::model::{InferRequest, Metadata, Named, Parameter, SequenceStep, Tensor, TensorMetadata};
-
-type Object = serde_json::Map<String, Value>;
-
-#[derive(Deserialize)]
-struct Body<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(default)]
-    parameters: Object,
-    #[serde(borrow)]
-    inputs: Option<Vec<Input<'a>>>,
-    #[serde(default)]
-    outputs: Vec<Output>,
-}
-
-#[derive(Deserialize)]
-struct Input<'a> {
-    name: String,
-    shape: Vec<i64>,
-    #[serde(borrow)]
-    datatype: Cow<'a, str>,
-    #[serde(default)]
-    parameters: Object,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Output {
-    name: String,
-    #[serde(default)]
-    parameters: Object,
-}
 
 /// What the headers and the path say of a body.
 #[derive(Clone, Copy)]
@@ -61,20 +26,25 @@ pub(crate) struct Head<'a> {
     pub(crate) json_length: Option<usize>,
     pub(crate) regions: &'a Regions,
     pub(crate) inputs: &'a dyn ModelInputs,
+    pub(crate) limits: &'a Limits,
 }
 
 /// Reads a body.
-pub(crate) fn infer(head: Head<'_>, body: &Bytes) -> Result<(InferRequest, Form), Status> {
+pub(crate) fn infer(
+    head: Head<'_>,
+    body: &Bytes,
+    permit: &mut QueuedBytesPermit,
+) -> Result<(InferRequest, Form), Status> {
     let parsed = parse(head, body).map_err(|fault| fault.status(head.model, ""))?;
     let (fields, blobs) = parsed;
     let mark = fields.id.clone().unwrap_or_default().into_owned();
-    read(head, fields, blobs).map_err(|fault| fault.status(head.model, &mark))
+    read(head, fields, blobs, permit).map_err(|fault| fault.status(head.model, &mark))
 }
 
 fn parse<'b>(head: Head<'_>, body: &'b Bytes) -> Result<(Body<'b>, Bytes), Fault> {
     let length = head.json_length.unwrap_or(body.len());
     let json = body.get(..length).ok_or_else(|| Fault::malformed(LENGTH_NEEDED))?;
-    let fields = serde_json::from_slice(json)
+    let fields = json_body::parse(json, head.limits)
         .map_err(|e| Fault::malformed(format!("failed to parse the request JSON buffer: {e}")))?;
     Ok((fields, body.slice(length..)))
 }
@@ -82,7 +52,12 @@ fn parse<'b>(head: Head<'_>, body: &'b Bytes) -> Result<(Body<'b>, Bytes), Fault
 const LENGTH_NEEDED: &str = "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' \
     when passing inputs in binary data format";
 
-fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferRequest, Form), Fault> {
+fn read(
+    head: Head<'_>,
+    body: Body<'_>,
+    mut blobs: Bytes,
+    permit: &mut QueuedBytesPermit,
+) -> Result<(InferRequest, Form), Fault> {
     let mut parameters = read_parameters(body.parameters)?;
     stand_in(&mut parameters.sequence.id, head.sequence)?;
     let inputs = body.inputs.ok_or_else(|| {
@@ -92,7 +67,11 @@ fn read(head: Head<'_>, body: Body<'_>, mut blobs: Bytes) -> Result<(InferReques
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         head.inputs.check_names(&names)?;
     }
-    let inputs = inputs.into_iter().map(|input| read_input(head, input, &mut blobs)).collect::<Result<Vec<_>, _>>()?;
+    let windows = inputs.iter().map(|input| read_window(head, input)).collect::<Result<Vec<_>, _>>()?;
+    head.regions.charge(windows.iter().flatten(), permit).map_err(Fault::Status)?;
+    let inputs =
+        inputs.into_iter().zip(windows).map(|(input, window)| read_input(head, input, window, &mut blobs, permit));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     if !blobs.is_empty() {
         return Err(Fault::malformed(format!("unexpected additional input data for model '{}'", head.model)));
     }
@@ -181,13 +160,24 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
 
 // === tensors ===
 
-fn read_input(head: Head<'_>, input: Input<'_>, blobs: &mut Bytes) -> Result<Named, Fault> {
+/// Where in shared memory an input lies, if it does.
+fn read_window(head: Head<'_>, input: &Input<'_>) -> Result<Option<Window>, Fault> {
+    let Input { name, parameters, data, .. } = input;
+    check_source(data.is_some(), parameters)?;
+    if parameters.is_empty() {
+        return Ok(None);
+    }
+    form::window(&format!("input '{name}'"), |key| given(parameters, key), head.regions)
+}
+
+fn read_input(
+    head: Head<'_>,
+    input: Input<'_>,
+    window: Option<Window>,
+    blobs: &mut Bytes,
+    permit: &mut QueuedBytesPermit,
+) -> Result<Named, Fault> {
     let Input { name, shape: dims, datatype, parameters, data } = input;
-    check_source(data.is_some(), &parameters)?;
-    let window = match parameters.is_empty() {
-        true => None,
-        false => form::window(&format!("input '{name}'"), |key| given(&parameters, key), head.regions)?,
-    };
     let dtype = data_type(&name, &datatype, head.inputs)?;
     let shape = shape(&name, dims)?;
     if let Some(window) = window {
@@ -196,7 +186,10 @@ fn read_input(head: Head<'_>, input: Input<'_>, blobs: &mut Bytes) -> Result<Nam
     }
     let data = match (parameters.get("binary_data_size"), data) {
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
-        (None, Some(raw)) => data::read(raw, dtype, &shape, &name)?,
+        (None, Some(raw)) => {
+            permit.grow(data::memory(raw, dtype, &shape)).map_err(Fault::Status)?;
+            data::read(raw, dtype, &shape, &name)?
+        }
         // Checked above.
         (Some(_), Some(_)) | (None, None) => return Err(Invalid::NoData { input: name }.into()),
     };

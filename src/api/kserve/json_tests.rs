@@ -8,12 +8,23 @@ use sequor_core::{DataType, Dims};
 use super::*;
 use crate::api::Code;
 use crate::api::kserve::model_inputs::AnyInputs;
+use crate::config::server::settings::SharedMemory;
 use crate::model::SequenceStep;
 
-static REGIONS: LazyLock<Regions> = LazyLock::new(|| Regions::new(0));
+static LIMITS: LazyLock<Limits> =
+    LazyLock::new(|| Limits { inputs: 4, outputs: 4, parameters: 9, ..Limits::default() });
+static REGIONS: LazyLock<Regions> = LazyLock::new(|| Regions::new(0, SharedMemory::On));
 
 fn head(json_length: Option<usize>) -> Head<'static> {
-    Head { model: "acc", version: "", sequence: None, json_length, regions: &REGIONS, inputs: &AnyInputs }
+    Head {
+        model: "acc",
+        version: "",
+        sequence: None,
+        json_length,
+        regions: &REGIONS,
+        inputs: &AnyInputs,
+        limits: &LIMITS,
+    }
 }
 
 const INPUT: &str = r#"{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[[0.5]]}"#;
@@ -23,7 +34,7 @@ fn body(parameters: &str) -> String {
 }
 
 fn read(text: &str) -> Result<(InferRequest, Form), Status> {
-    infer(head(None), &Bytes::copy_from_slice(text.as_bytes()))
+    infer(head(None), &Bytes::copy_from_slice(text.as_bytes()), &mut QueuedBytesPermit::unlimited())
 }
 
 fn refused(text: &str) -> String {
@@ -98,7 +109,7 @@ fn a_body_that_is_no_request_is_the_clients_fault() {
 }
 
 fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Form), Status> {
-    infer(head(length), &[json.as_bytes(), blobs].concat().into())
+    infer(head(length), &[json.as_bytes(), blobs].concat().into(), &mut QueuedBytesPermit::unlimited())
 }
 
 const TWO: &str = r#"{"inputs":[{"name":"a","shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}},
@@ -154,10 +165,50 @@ fn bytes_alone_are_the_one_row_of_the_only_input() {
 #[test]
 fn the_header_may_not_differ_from_the_parameter() {
     let with = |parameters: &str| {
-        infer(Head { sequence: Some("7"), ..head(None) }, &Bytes::from(body(parameters)))
-            .map(|(request, _)| request.sequence.id)
+        infer(
+            Head { sequence: Some("7"), ..head(None) },
+            &Bytes::from(body(parameters)),
+            &mut QueuedBytesPermit::unlimited(),
+        )
+        .map(|(request, _)| request.sequence.id)
     };
     assert_eq!(with(""), Ok(Id::Int(7)));
     assert_eq!(with("\"sequence_id\":7"), Ok(Id::Int(7)));
     assert_eq!(with("\"sequence_id\":8").expect_err("refused").code, Code::InvalidArgument);
+}
+
+#[test]
+fn too_many_of_anything_are_refused_by_name() {
+    let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+    let inputs = |count| refused(&format!(r#"{{"inputs":{}}}"#, list(INPUT, count)));
+    assert!(inputs(5).contains("the request has more than 4 inputs (limits.inputs)"), "{}", inputs(5));
+    let outputs = refused(&format!(r#"{{"inputs":[],"outputs":{}}}"#, list(r#"{"name":"y"}"#, 5)));
+    assert!(outputs.contains("the request has more than 4 outputs (limits.outputs)"), "{outputs}");
+    let many: Vec<String> = (0..10).map(|n| format!(r#""p{n}":{n}"#)).collect();
+    let parameters = refused(&body(&many.join(",")));
+    assert!(parameters.contains("the request has more than 9 parameters (limits.parameters)"), "{parameters}");
+    let shape = refused(&format!(r#"{{"inputs":[{{"name":"x","shape":{},"datatype":"INT8"}}]}}"#, list("1", 257)));
+    assert!(shape.contains("a shape has more than 256 dimensions"), "{shape}");
+}
+
+#[test]
+fn a_parameter_that_is_an_array_is_refused_where_it_begins() {
+    // What follows is no JSON; nothing of it is looked at.
+    for value in ["[0,0,!", "{\"a\":!"] {
+        let said = refused(&format!(r#"{{"parameters":{{"a":{value}"#));
+        assert!(said.contains("parameter 'a' must be a string, a number or a boolean"), "{said}");
+    }
+}
+
+#[test]
+fn data_is_counted_before_it_is_read() {
+    let shown = crate::telemetry::kinds::Gauge::default();
+    let mut permit = crate::api::queued::QueuedBytes::new(1000, shown.clone()).permit();
+    let text = |count: usize| {
+        let data = vec!["0"; count].join(",");
+        format!(r#"{{"inputs":[{{"name":"x","shape":[{count}],"datatype":"FP64","data":[{data}]}}]}}"#)
+    };
+    let mut read = |count| infer(head(None), &Bytes::from(text(count)), &mut permit).map(|_| shown.get());
+    assert_eq!(read(100), Ok(800));
+    assert_eq!(read(100).expect_err("no room").reason, "queue_full");
 }

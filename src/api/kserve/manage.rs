@@ -15,7 +15,7 @@ use super::path::{Named, Path};
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::{control, statistics};
-use crate::api::{Api, Code, Status};
+use crate::api::{Api, Code, RequestContext, Status};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -142,9 +142,14 @@ async fn region(State(api): State<Api>, Path(of): Path<OfRegion>) -> Result<Json
     region_status(&api, &of.region)
 }
 
-async fn register(State(api): State<Api>, Path(of): Path<OfRegion>, body: Bytes) -> Result<StatusCode, Status> {
+async fn register(
+    State(api): State<Api>,
+    Path(of): Path<OfRegion>,
+    context: RequestContext,
+    body: Bytes,
+) -> Result<StatusCode, Status> {
     let Registration { key, offset, byte_size } = read(&body)?;
-    api.regions().register(&of.region, &key, offset, byte_size)?;
+    api.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
     Ok(StatusCode::OK)
 }
 

@@ -21,22 +21,25 @@ pub mod decode;
 pub mod encode;
 mod fault;
 pub(crate) mod form;
+mod frames;
 pub mod grpc;
 pub mod http;
+pub mod infer;
 pub mod json;
+mod json_body;
 pub mod line;
 mod manage;
+pub(crate) mod message;
 mod model_inputs;
-pub(crate) mod opening;
 mod path;
 pub mod refusal;
 mod refused_region;
+mod scan;
 pub(crate) mod settings;
 pub(crate) mod shared_memory;
 mod socket;
 pub(crate) mod statistics;
 pub(crate) mod stream;
-pub mod unary;
 
 /// Extensions of the protocol that are served. Traces are not, and shared memory of CUDA is not: their calls answer, and do nothing.
 pub(crate) const EXTENSIONS: [&str; 11] = [

@@ -9,6 +9,14 @@ pub(crate) enum RegionFault<'a> {
     Exists,
     Empty,
     TooMany(usize),
+    TooManyOfAPeer(usize),
+    /// Clients may register no shared memory.
+    Off,
+    /// Clients may register other keys than this.
+    OtherPrefix {
+        key: &'a str,
+        prefix: &'a str,
+    },
     NotOpened {
         key: &'a str,
         why: &'a str,
@@ -26,6 +34,11 @@ pub(crate) enum RegionFault<'a> {
     BadOffset,
     BadSize,
     TooLarge {
+        size: u64,
+        limit: usize,
+    },
+    /// The tensors of one request lie in more memory than a request may have.
+    TooLargeInAll {
         size: u64,
         limit: usize,
     },
@@ -55,6 +68,28 @@ pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
             format!("{most} shared memory regions are registered, as many as may be"),
         )
         .retry_after(RETRY_AFTER),
+        RegionFault::TooManyOfAPeer(most) => Status::new(
+            Code::Unavailable,
+            "live_limit",
+            format!("this client has registered {most} shared memory regions, the maximum; unregister one first"),
+        )
+        .retry_after(RETRY_AFTER),
+        RegionFault::Off => Status::new(
+            Code::Denied,
+            "denied",
+            format!(
+                "shared memory region '{name}' is not registered: this server takes no shared memory of clients \
+                 (shared_memory.allow is \"off\", the default unless HTTP and gRPC listen on loopback)"
+            ),
+        ),
+        RegionFault::OtherPrefix { key, prefix } => Status::new(
+            Code::Denied,
+            "denied",
+            format!(
+                "shared memory region '{name}' is not registered: key '{key}' does not begin with '{prefix}' \
+                 (shared_memory.prefix)"
+            ),
+        ),
         RegionFault::NotOpened { key, why } => bad(format!("Unable to open shared memory region: '{key}' ({why})")),
         RegionFault::DoesNotFit { key, offset, size, there } => bad(format!(
             "failed to register shared memory region '{name}': {size} bytes from {offset} on do not lie within '{key}', \
@@ -75,6 +110,13 @@ pub(crate) fn region(name: &str, fault: &RegionFault<'_>) -> Status {
             Code::TooLarge,
             BAD_INPUT,
             format!("{size} bytes of shared memory region '{name}' are more than {limit} (limits.request)"),
+        ),
+        RegionFault::TooLargeInAll { size, limit } => Status::new(
+            Code::TooLarge,
+            BAD_INPUT,
+            format!(
+                "the request's inputs in shared memory up to region '{name}' have {size} bytes; at most {limit} are read (limits.request)"
+            ),
         ),
         RegionFault::TooSmall { output, size, needed } => bad(format!(
             "shared memory size specified with the request for output '{output}' ({size} bytes) should be at least \

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::net::IpAddr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,11 +16,14 @@ use parking_lot::RwLock;
 
 use super::refusal::{self, RegionFault};
 use crate::api::Status;
+use crate::api::queued::QueuedBytesPermit;
+use crate::config::server::settings::SharedMemory;
 
 /// Where POSIX shared memory lies.
 const HOME: &str = "/dev/shm";
-/// Regions at most: each holds a file open.
+/// Regions at most, of all peers and of one: each holds a file open.
 const MOST: usize = 1024;
+const MOST_OF_A_PEER: usize = 256;
 
 /// The regions of a server, by name.
 #[derive(Debug)]
@@ -27,6 +31,7 @@ pub(crate) struct Regions {
     home: PathBuf,
     /// Bytes a tensor may have at most.
     limit: usize,
+    policy: SharedMemory,
     regions: RwLock<BTreeMap<String, Arc<Region>>>,
 }
 
@@ -37,6 +42,8 @@ pub(crate) struct Region {
     pub(crate) key: String,
     pub(crate) offset: u64,
     pub(crate) size: u64,
+    /// Who registered it.
+    peer: IpAddr,
     file: File,
 }
 
@@ -50,12 +57,24 @@ pub(crate) struct Window {
 }
 
 impl Regions {
-    pub(crate) fn new(limit: usize) -> Regions {
-        Regions { home: PathBuf::from(HOME), limit, regions: RwLock::default() }
+    pub(crate) fn new(limit: usize, policy: SharedMemory) -> Regions {
+        Regions { home: PathBuf::from(HOME), limit, policy, regions: RwLock::default() }
     }
 
-    pub(crate) fn register(&self, name: &str, key: &str, offset: u64, size: u64) -> Result<(), Status> {
+    pub(crate) fn register(
+        &self,
+        peer: IpAddr,
+        name: &str,
+        key: &str,
+        (offset, size): (u64, u64),
+    ) -> Result<(), Status> {
         let fault = |fault: RegionFault<'_>| Err(refusal::region(name, &fault));
+        match &self.policy {
+            SharedMemory::On => {}
+            SharedMemory::Off => return fault(RegionFault::Off),
+            SharedMemory::Prefix(prefix) if bare(key).starts_with(bare(prefix)) => {}
+            SharedMemory::Prefix(prefix) => return fault(RegionFault::OtherPrefix { key, prefix }),
+        }
         let mut regions = self.regions.write();
         if regions.contains_key(name) {
             return fault(RegionFault::Exists);
@@ -66,6 +85,9 @@ impl Regions {
         if regions.len() >= MOST {
             return fault(RegionFault::TooMany(MOST));
         }
+        if regions.values().filter(|region| region.peer == peer).count() >= MOST_OF_A_PEER {
+            return fault(RegionFault::TooManyOfAPeer(MOST_OF_A_PEER));
+        }
         let file = match open(&self.home, key) {
             Ok(file) => file,
             Err(why) => return fault(RegionFault::NotOpened { key, why: &why.to_string() }),
@@ -74,7 +96,7 @@ impl Regions {
         if offset.checked_add(size).is_none_or(|end| end > there) {
             return fault(RegionFault::DoesNotFit { key, offset, size, there });
         }
-        let region = Region { name: name.to_owned(), key: key.to_owned(), offset, size, file };
+        let region = Region { name: name.to_owned(), key: key.to_owned(), offset, size, peer, file };
         regions.insert(name.to_owned(), Arc::new(region));
         Ok(())
     }
@@ -114,19 +136,40 @@ impl Regions {
         }
         Ok(Window { region, offset, size })
     }
+
+    /// Counts what is about to be read for one request: no more in all than a request may have, and no more than there is room for.
+    pub(crate) fn charge<'w>(
+        &self,
+        windows: impl Iterator<Item = &'w Window>,
+        permit: &mut QueuedBytesPermit,
+    ) -> Result<(), Status> {
+        let mut total = 0u64;
+        for window in windows {
+            total = total.saturating_add(window.size);
+            if usize::try_from(total).map_or(true, |total| total > self.limit) {
+                let fault = RegionFault::TooLargeInAll { size: total, limit: self.limit };
+                return Err(refusal::region(&window.region.name, &fault));
+            }
+        }
+        if total > 0 { permit.grow(total) } else { Ok(()) }
+    }
 }
 
 /// Opens shared memory as `shm_open` would: one name, no links.
 fn open(home: &Path, key: &str) -> std::io::Result<File> {
-    let name = key.strip_prefix('/').unwrap_or(key);
+    let name = bare(key);
     if name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".." {
         return Err(std::io::Error::other("a key is one name, perhaps with one / in front"));
     }
-    let path = home.join(name);
-    if !std::fs::symlink_metadata(&path)?.is_file() {
-        return Err(std::io::Error::other("it is no shared memory"));
-    }
-    File::options().read(true).write(true).open(path)
+    // A link is refused as it is opened, so that none can take the place of a file that was looked at; and a FIFO is not waited for.
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let file = File::options().read(true).write(true).custom_flags(flags).open(home.join(name))?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is no shared memory")) }
+}
+
+/// A key without the slash in front, which is the same key.
+fn bare(key: &str) -> &str {
+    key.strip_prefix('/').unwrap_or(key)
 }
 
 /// There are no regions of CUDA shared memory, so that only all of them can be told of.
@@ -192,8 +235,20 @@ mod tests {
     fn regions() -> (tempfile::TempDir, Regions) {
         let home = tempfile::tempdir().unwrap();
         fs_err::write(home.path().join("mem"), [0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
-        let regions = Regions { home: home.path().to_owned(), limit: 100, regions: RwLock::default() };
+        let regions = at(&home, SharedMemory::On);
         (home, regions)
+    }
+
+    fn at(home: &tempfile::TempDir, policy: SharedMemory) -> Regions {
+        Regions { home: home.path().to_owned(), limit: 100, policy, regions: RwLock::default() }
+    }
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    impl Regions {
+        fn add(&self, name: &str, key: &str, offset: u64, size: u64) -> Result<(), Status> {
+            self.register(PEER, name, key, (offset, size))
+        }
     }
 
     fn code<T: std::fmt::Debug>(outcome: Result<T, Status>) -> Code {
@@ -203,7 +258,7 @@ mod tests {
     #[test]
     fn a_tensor_is_read_and_written_within_its_region() {
         let (home, regions) = regions();
-        regions.register("r", "/mem", 2, 4).unwrap();
+        regions.add("r", "/mem", 2, 4).unwrap();
         let window = regions.window("r", 1, 3).unwrap();
         assert_eq!(window.read().unwrap()[..], [3, 4, 5]);
         window.write("y", &[9, 8]).unwrap();
@@ -218,22 +273,22 @@ mod tests {
     #[test]
     fn a_region_must_be_there_once_and_fit() {
         let (home, regions) = regions();
-        assert_eq!(code(regions.register("r", "mem", 5, 4)), Code::InvalidArgument);
-        assert_eq!(code(regions.register("r", "mem", u64::MAX, 4)), Code::InvalidArgument);
-        assert_eq!(code(regions.register("r", "mem", 0, 0)), Code::InvalidArgument);
+        assert_eq!(code(regions.add("r", "mem", 5, 4)), Code::InvalidArgument);
+        assert_eq!(code(regions.add("r", "mem", u64::MAX, 4)), Code::InvalidArgument);
+        assert_eq!(code(regions.add("r", "mem", 0, 0)), Code::InvalidArgument);
         std::os::unix::fs::symlink("/etc/hostname", home.path().join("link")).unwrap();
         for key in ["", "/", "nothing", "../mem", "a/b", "..", "link"] {
-            assert_eq!(code(regions.register("r", key, 0, 1)), Code::InvalidArgument, "{key}");
+            assert_eq!(code(regions.add("r", key, 0, 1)), Code::InvalidArgument, "{key}");
         }
-        regions.register("r", "mem", 0, 8).unwrap();
-        assert_eq!(code(regions.register("r", "mem", 0, 8)), Code::AlreadyExists);
+        regions.add("r", "mem", 0, 8).unwrap();
+        assert_eq!(code(regions.add("r", "mem", 0, 8)), Code::AlreadyExists);
         assert_eq!((regions.status("").unwrap().len(), code(regions.status("q"))), (1, Code::NotFound));
     }
 
     #[test]
     fn a_request_keeps_its_region_and_a_shrunken_file_is_an_error() {
         let (home, regions) = regions();
-        regions.register("r", "mem", 0, 8).unwrap();
+        regions.add("r", "mem", 0, 8).unwrap();
         let window = regions.window("r", 0, 8).unwrap();
         regions.unregister("r");
         regions.unregister("r");
@@ -244,5 +299,38 @@ mod tests {
             (Code::InvalidArgument, Code::InvalidArgument)
         );
         assert_eq!(fs_err::read(home.path().join("mem")).unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn a_server_that_takes_no_shared_memory_says_so_and_opens_nothing() {
+        let (home, _) = regions();
+        let off = at(&home, SharedMemory::Off).add("r", "/mem", 0, 8).unwrap_err();
+        assert_eq!((off.code, off.reason), (Code::Denied, "denied"));
+        assert!(off.message.contains("shared_memory.allow"), "{}", off.message);
+        let prefix = at(&home, SharedMemory::Prefix("/me".to_owned()));
+        prefix.add("r", "mem", 0, 8).unwrap();
+        assert_eq!(code(prefix.add("s", "/other", 0, 8)), Code::Denied);
+        assert_eq!(code(at(&home, SharedMemory::Prefix("memory".to_owned())).add("r", "/mem", 0, 8)), Code::Denied);
+    }
+
+    #[test]
+    fn one_peer_may_register_only_so_many() {
+        let (_home, regions) = regions();
+        for n in 0..MOST_OF_A_PEER {
+            regions.add(&n.to_string(), "mem", 0, 8).unwrap();
+        }
+        assert_eq!(code(regions.add("more", "mem", 0, 8)), Code::Unavailable);
+        let other = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+        regions.register(other, "more", "mem", (0, 8)).unwrap();
+        regions.unregister("0");
+        regions.add("0", "mem", 0, 8).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_is_no_shared_memory_and_is_not_waited_for() {
+        let (home, regions) = regions();
+        let path = home.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        assert_eq!(code(regions.add("r", "fifo", 0, 1)), Code::InvalidArgument);
     }
 }

@@ -15,18 +15,19 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::{Extension, extract::rejection::ExtensionRejection};
 use bytes::Bytes;
+use futures_util::SinkExt;
 use serde_json::json;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
-use super::body::read_body;
+use super::body::BodyRequest;
 use super::form::Form;
 use super::path::{Named, Path};
 use super::refusal::BAD_INPUT;
 use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};
-use crate::api::intake::{Call, Underway};
+use crate::api::intake::{Call, Decoded, Underway};
 use crate::api::{Api, Code, Phase, Status, Upgrades};
-use crate::model::{InferRequest, Served};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
@@ -45,7 +46,8 @@ pub(super) async fn open(
     let limit = api.limits().request;
     let told = api.headers(|name| headers.get(name)?.to_str().ok());
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
-    let talk = Talk { api, keepalive, named, sequence, headers: told, waiting: VecDeque::new(), largest: None };
+    let (waiting, decoding, largest) = (VecDeque::new(), None, None);
+    let talk = Talk { api, keepalive, named, sequence, headers: told, waiting, decoding, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -65,14 +67,22 @@ struct Talk {
     /// What features of models come from.
     headers: Vec<(String, String)>,
     waiting: VecDeque<(Underway, Form)>,
+    /// A large message, which another thread decodes. No other message is read meanwhile.
+    decoding: Option<Decoding>,
     /// Of the answers so far.
     largest: Option<usize>,
 }
+
+type DecodeResult = Result<(Decoded, Form), Status>;
+
+/// The thread that decodes a request, and finds the request's id.
+type Decoding = JoinHandle<(String, DecodeResult)>;
 
 /// Why a conversation goes on, or ends.
 enum Heard {
     Answer(Message),
     Message(Message),
+    Decoded(String, Box<DecodeResult>),
     Gone,
     Silent,
     Closing,
@@ -85,15 +95,17 @@ impl Talk {
         let mut is_asked = false;
         let mut silence = pin!(sleep(self.keepalive));
         loop {
-            if is_closing && self.waiting.is_empty() {
+            if is_closing && self.waiting.is_empty() && self.decoding.is_none() {
                 let reason = Utf8Bytes::from_static("the server is stopping");
                 let _ = socket.send(Message::Close(Some(CloseFrame { code: close_code::AWAY, reason }))).await;
                 return;
             }
-            let has_room = !is_closing && !self.is_full();
+            let has_room = !is_closing && self.decoding.is_none() && !self.is_full();
+            let (waiting, largest) = (&mut self.waiting, &mut self.largest);
             let heard = tokio::select! {
                 biased;
-                answer = self.answer() => Heard::Answer(answer),
+                answer = next_answer(waiting, largest) => Heard::Answer(answer),
+                (mark, decoded) = decoded(&mut self.decoding) => Heard::Decoded(mark, Box::new(decoded)),
                 message = socket.recv(), if has_room => match message {
                     Some(Ok(message)) => Heard::Message(message),
                     Some(Err(_)) | None => Heard::Gone,
@@ -115,7 +127,13 @@ impl Talk {
                 }
                 Heard::Message(Message::Text(text)) => self.begin(None, text.into()),
                 Heard::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
-                Heard::Message(Message::Ping(_) | Message::Pong(_)) => {}
+                // The pong is written before the next message is read: a client that does not read its pongs is not read from.
+                Heard::Message(Message::Ping(_)) => {
+                    if socket.flush().await.is_err() {
+                        return;
+                    }
+                }
+                Heard::Message(Message::Pong(_)) => {}
                 Heard::Message(Message::Close(_)) | Heard::Gone => return,
                 Heard::Silent if is_asked => return,
                 Heard::Silent => {
@@ -124,6 +142,10 @@ impl Talk {
                         return;
                     }
                 }
+                Heard::Decoded(mark, decoded) => {
+                    self.decoding = None;
+                    self.put(mark, *decoded);
+                }
                 Heard::Closing => is_closing = true,
             }
         }
@@ -131,25 +153,6 @@ impl Talk {
 
     fn is_full(&self) -> bool {
         is_full(0, self.waiting.len(), self.largest.unwrap_or(GUESS), self.api.limits().stream_unread)
-    }
-
-    /// The next answer, of requests in their order. Never, if none is awaited.
-    async fn answer(&mut self) -> Message {
-        let outcome = poll_fn(|cx| match self.waiting.front_mut() {
-            Some((underway, _)) => Pin::new(underway).poll(cx),
-            None => std::task::Poll::Pending,
-        })
-        .await;
-        let (underway, form) = match self.waiting.pop_front() {
-            Some(first) => first,
-            None => return Message::Ping(Bytes::new()),
-        };
-        let message = match outcome.and_then(|answer| answer::write(answer, &form)) {
-            Ok(body) => message(body),
-            Err(status) => error(&status, &underway.call.mark),
-        };
-        self.largest = self.largest.max(Some(size(&message)));
-        message
     }
 
     fn begin_binary(&mut self, message: &Bytes) {
@@ -164,28 +167,59 @@ impl Talk {
     }
 
     fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
-        let json = json_length.and_then(|length| body.get(..length)).unwrap_or(&body);
-        let mark = mark(json);
-        let read = || {
-            let model = self.api.find(&self.named.model, &self.named.version)?;
-            let sequence = self.sequence.as_deref();
-            let (mut request, form) = read_body(&self.api, &model, &self.named, sequence, json_length, body)?;
-            request.headers.clone_from(&self.headers);
-            Ok((model, request, form))
+        let (named, sequence, headers) = (self.named.clone(), self.sequence.clone(), self.headers.clone());
+        let request = BodyRequest { named, sequence, headers, json_length, body };
+        let (api, permit, is_long) = (self.api.clone(), self.api.queued_permit(), request.is_long());
+        let decode = move || {
+            let mark = mark(request.json());
+            let model = api.find(&request.named.model, &request.named.version);
+            (mark, model.and_then(|model| request.decode(&api, model, permit)))
         };
-        let read = read();
-        self.put(mark, read);
+        if is_long {
+            self.decoding = Some(spawn_blocking(decode));
+        } else {
+            let (mark, decoded) = decode();
+            self.put(mark, decoded);
+        }
     }
 
-    fn put(&mut self, mark: String, read: Result<(Served, InferRequest, Form), Status>) {
+    fn put(&mut self, mark: String, decoded: DecodeResult) {
         let Named { model, version } = self.named.clone();
         let call = Call { surface: Surface::KserveHttp, model, version, mark };
-        let (request, form) = match read {
-            Ok((model, request, form)) => (Ok((model, request)), form),
+        let (request, form) = match decoded {
+            Ok((decoded, form)) => (Ok(decoded), form),
             Err(status) => (Err(status), Form::default()),
         };
         self.waiting.push_back((self.api.begin(call, request), form));
     }
+}
+
+/// The next answer, of requests in their order. Never, if none is awaited.
+async fn next_answer(waiting: &mut VecDeque<(Underway, Form)>, largest: &mut Option<usize>) -> Message {
+    let outcome = poll_fn(|cx| match waiting.front_mut() {
+        Some((underway, _)) => Pin::new(underway).poll(cx),
+        None => std::task::Poll::Pending,
+    })
+    .await;
+    let (underway, form) = match waiting.pop_front() {
+        Some(first) => first,
+        None => return Message::Ping(Bytes::new()),
+    };
+    let message = match outcome.and_then(|answer| answer::write(answer, &form)) {
+        Ok(body) => message(body),
+        Err(status) => error(&status, &underway.call.mark),
+    };
+    *largest = (*largest).max(Some(size(&message)));
+    message
+}
+
+/// The message that another thread decodes. Never, if there is none.
+async fn decoded(decoding: &mut Option<Decoding>) -> (String, DecodeResult) {
+    let Some(task) = decoding else { return std::future::pending().await };
+    task.await.unwrap_or_else(|error| {
+        let text = format!("a request could not be decoded: {error}");
+        (String::new(), Err(Status::new(Code::Internal, "internal", text)))
+    })
 }
 
 /// The request's id, also where the rest of it is wrong.

@@ -4,15 +4,19 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use bytes::Bytes;
+use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
 use super::encode;
 use super::form::Form;
+use super::frames::{Unpacked, UnpackedQueue};
 use super::line::Sender;
-use super::opening::{self, Opening};
+use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use crate::api::intake::Underway;
 use crate::api::{Api, Code, Phase, Status};
 
@@ -26,9 +30,13 @@ const TURN: usize = 64;
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
     api: Api,
-    opening: Opening,
+    metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
-    requests: Option<S>,
+    messages: Option<S>,
+    /// What is known of messages that were unpacked.
+    unpacked: UnpackedQueue,
+    /// A large message, which another thread decodes. No other message is read meanwhile.
+    decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
     waiting: VecDeque<(Underway, Form)>,
     /// Of the answers so far; the next ones are taken to be no larger.
@@ -40,17 +48,24 @@ pub(crate) struct Pump<S> {
 
 impl<S> Pump<S>
 where
-    S: Stream<Item = Result<ModelInferRequest, tonic::Status>> + Unpin + Send + 'static,
+    S: Stream<Item = Result<Bytes, tonic::Status>> + Unpin + Send + 'static,
 {
-    pub(crate) fn new(api: Api, opening: Opening, requests: S, replies: Sender<ModelStreamInferResponse>) -> Pump<S> {
+    pub(super) fn new(
+        api: Api,
+        metadata: CallMetadata,
+        messages: S,
+        unpacked: UnpackedQueue,
+        replies: Sender<ModelStreamInferResponse>,
+    ) -> Pump<S> {
         let mut phases = api.phases();
         let closing = Box::pin(async move {
             if phases.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
                 std::future::pending::<()>().await;
             }
         });
-        let (waiting, requests) = (VecDeque::new(), Some(requests));
-        Pump { api, opening, requests, replies, waiting, largest: None, closing, end: None }
+        let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
+        let (decoding, largest, end) = (None, None, None);
+        Pump { api, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
@@ -59,7 +74,7 @@ where
             let Poll::Ready(outcome) = Pin::new(&mut *underway).poll(cx) else { break };
             let reply = match outcome.and_then(|answer| encode::answer(answer, form)) {
                 Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
-                Err(status) if self.opening.strict => return Err(status),
+                Err(status) if self.metadata.strict => return Err(status),
                 Err(status) => encode::failure(&underway.call, status),
             };
             self.waiting.pop_front();
@@ -77,7 +92,14 @@ where
             return Poll::Ready(false);
         }
         let Some(unread) = self.replies.unread(cx) else { return Poll::Ready(false) };
-        let Some(requests) = &mut self.requests else {
+        if let Some(decoding) = &mut self.decoding {
+            let decoded = std::task::ready!(Pin::new(decoding).poll(cx));
+            self.decoding = None;
+            let ended = |error| tonic::Status::internal(format!("a request could not be decoded: {error}"));
+            self.begin(decoded.unwrap_or_else(|error| Err(ended(error))));
+            return Poll::Ready(true);
+        }
+        let Some(messages) = &mut self.messages else {
             if !self.waiting.is_empty() {
                 return Poll::Pending;
             }
@@ -91,22 +113,38 @@ where
             }
             return Poll::Pending;
         }
-        match std::task::ready!(Pin::new(requests).poll_next(cx)) {
-            Some(Ok(message)) => self.begin(message),
-            Some(Err(status)) => (self.requests, self.end) = (None, Some(status)),
-            None => self.requests = None,
+        match std::task::ready!(Pin::new(messages).poll_next(cx)) {
+            Some(Ok(message)) => self.decode(message),
+            Some(Err(status)) => (self.messages, self.end) = (None, Some(status)),
+            None => self.messages = None,
         }
         Poll::Ready(true)
     }
 
-    fn begin(&mut self, message: ModelInferRequest) {
-        let call = opening::call(&message);
-        let (request, form) = opening::read(&self.api, message, &self.opening);
-        self.waiting.push_back((self.api.begin(call, request), form));
+    fn decode(&mut self, message: Bytes) {
+        let permit = match self.unpacked.pop() {
+            Some(Unpacked { permit, .. }) => permit,
+            None => Ok(self.api.queued_permit()),
+        };
+        let scanned = ScannedMessage::new(&self.api, message, permit);
+        if scanned.is_long() {
+            let (api, metadata) = (self.api.clone(), Arc::clone(&self.metadata));
+            self.decoding = Some(spawn_blocking(move || scanned.decode(&api, &metadata)));
+        } else {
+            self.begin(scanned.decode(&self.api, &self.metadata));
+        }
+    }
+
+    /// Admits a request. Bytes that are no message end the stream behind what was admitted.
+    fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
+        match read {
+            Ok(ReadMessage { call, request, form }) => self.waiting.push_back((self.api.begin(call, request), form)),
+            Err(status) => (self.messages, self.end) = (None, Some(status)),
+        }
     }
 
     fn close(&mut self) {
-        self.requests = None;
+        self.messages = None;
         let text = "the server is stopping; open the stream again elsewhere";
         let status = Status::new(Code::Unavailable, "draining", text);
         self.end.get_or_insert_with(|| status.into());
@@ -115,13 +153,13 @@ where
 
 impl<S> Future for Pump<S>
 where
-    S: Stream<Item = Result<ModelInferRequest, tonic::Status>> + Unpin + Send + 'static,
+    S: Stream<Item = Result<Bytes, tonic::Status>> + Unpin + Send + 'static,
 {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let pump = &mut *self;
-        if pump.requests.is_some() && pump.closing.as_mut().poll(cx).is_ready() {
+        if pump.messages.is_some() && pump.closing.as_mut().poll(cx).is_ready() {
             pump.close();
         }
         for _ in 0..TURN {

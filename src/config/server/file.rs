@@ -27,6 +27,7 @@ pub struct File {
     pub metrics: Metrics,
     pub limits: Limits,
     pub connections: Connections,
+    pub shared_memory: SharedMemory,
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
@@ -131,6 +132,10 @@ pub struct Limits {
     pub instances: u32,
     /// Of one model, all its instances together.
     pub slots: u64,
+    /// Of one request.
+    pub inputs: u32,
+    pub outputs: u32,
+    pub parameters: u32,
 }
 
 /// What one client may do with connections.
@@ -235,6 +240,7 @@ impl Default for File {
             metrics: Metrics::default(),
             limits: Limits::default(),
             connections: Connections::default(),
+            shared_memory: SharedMemory::default(),
             drain: Drain::default(),
             runtime: Runtime::default(),
             log: Log::default(),
@@ -290,6 +296,25 @@ impl Default for Admin {
     }
 }
 
+/// Which objects of system shared memory clients may register.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SharedMemory {
+    /// Without it `on` where HTTP and gRPC listen on loopback alone, otherwise `off`.
+    pub allow: Option<AllowSharedMemory>,
+    /// How a key must begin, for `prefix`.
+    pub prefix: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AllowSharedMemory {
+    Off,
+    /// Objects whose key begins with `prefix`.
+    Prefix,
+    On,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -300,6 +325,9 @@ impl Default for Limits {
             stream_unread: Size(8 << 20),
             instances: Bounds::default().instances,
             slots: Bounds::default().slots,
+            inputs: 1000,
+            outputs: 1000,
+            parameters: 1000,
         }
     }
 }

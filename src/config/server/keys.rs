@@ -149,6 +149,23 @@ pub const KEYS: &[Key] = &[
         Kind::Number,
         "Maximum concurrent requests on one HTTP/2 connection; clients wait with further ones",
     ),
+    key("limits.inputs", Kind::Number, "Maximum inputs of one request"),
+    key("limits.outputs", Kind::Number, "Maximum requested outputs of one request"),
+    key(
+        "limits.parameters",
+        Kind::Number,
+        "Maximum parameters of one request, those of its inputs and outputs included",
+    ),
+    key(
+        "shared_memory.allow",
+        Kind::Choice(&["off", "prefix", "on"]),
+        "Whether clients may register system shared memory; if not given, on where HTTP and gRPC listen on loopback, otherwise off",
+    ),
+    key(
+        "shared_memory.prefix",
+        Kind::Text,
+        "How the keys begin that clients may register, for shared_memory.allow = \"prefix\"",
+    ),
     key("drain.announce", Kind::Span, "How long a stopping server is not ready but still takes everything"),
     key("drain.finish", Kind::Span, "How long it then takes no new sequences while live ones go on"),
     key("drain.exit_timeout", Kind::Span, "How long stopping may take in all"),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::file::{Admin, Connections, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls};
+use super::file::{
+    Admin, AllowSharedMemory, Connections, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls,
+};
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
@@ -36,6 +38,7 @@ pub struct Settings {
     pub tls: Option<Tls>,
     pub limits: Limits,
     pub connections: Connections,
+    pub shared_memory: SharedMemory,
     pub drain: Drain,
     pub runtime: Runtime,
     pub log: Log,
@@ -58,6 +61,18 @@ pub struct Limits {
     pub stream_unread: u64,
     /// Of one model.
     pub model: Bounds,
+    pub inputs: u32,
+    pub outputs: u32,
+    pub parameters: u32,
+}
+
+/// Which objects of system shared memory clients may register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SharedMemory {
+    Off,
+    /// Those whose keys begin like this.
+    Prefix(String),
+    On,
 }
 
 /// The file to read, if one is named.
@@ -116,6 +131,10 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
     }
     faults.extend(unsafe_admin(said, layers));
     faults.extend(half_a_tls(said, layers));
+    if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) && said.shared_memory.prefix.is_empty() {
+        let what = "shared_memory.allow is \"prefix\", and shared_memory.prefix is missing".to_owned();
+        faults.push(Fault { at: layers.origin("shared_memory.allow").at(), code: code::VALUE, what });
+    }
     if said.record_max.0 < LEAST_RECORD {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
@@ -141,6 +160,9 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("connections.head", said.connections.head.0.is_zero()),
         ("connections.body", said.connections.body.0.is_zero()),
         ("connections.streams", said.connections.streams == 0),
+        ("limits.inputs", said.limits.inputs == 0),
+        ("limits.outputs", said.limits.outputs == 0),
+        ("limits.parameters", said.limits.parameters == 0),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("plugins.max_candidates", said.plugins.max_candidates == 0),
         ("plugins.time", said.plugins.time.0.is_zero()),
@@ -194,9 +216,23 @@ fn half_a_tls(said: &File, layers: &Layers) -> Option<Fault> {
     })
 }
 
+/// Where nothing is said, clients of this machine alone may register shared memory.
+fn shared_memory(said: &File) -> SharedMemory {
+    let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let http = !said.http.enabled || is_local(&said.http.address);
+    let grpc = !said.grpc.enabled || is_local(&said.grpc.address);
+    match said.shared_memory.allow {
+        Some(AllowSharedMemory::On) => SharedMemory::On,
+        Some(AllowSharedMemory::Prefix) => SharedMemory::Prefix(said.shared_memory.prefix.clone()),
+        None if http && grpc => SharedMemory::On,
+        Some(AllowSharedMemory::Off) | None => SharedMemory::Off,
+    }
+}
+
 fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> Settings {
     let shown = shown(&said, &origins);
     let limits = said.limits;
+    let shared_memory = shared_memory(&said);
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
         exit_on_error: said.exit_on_error,
@@ -215,8 +251,12 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
             state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
             stream_unread: limits.stream_unread.0,
             model: Bounds { instances: limits.instances, slots: limits.slots },
+            inputs: limits.inputs,
+            outputs: limits.outputs,
+            parameters: limits.parameters,
         },
         connections: said.connections,
+        shared_memory,
         drain: said.drain,
         runtime: said.runtime,
         log: said.log,
@@ -351,5 +391,24 @@ mod tests {
         assert_eq!(config_path(&variable, &given(&["--config", "/f"])), Some(PathBuf::from("/f")));
         assert_eq!(config_path(&variable, &Given::default()), Some(PathBuf::from("/v")));
         assert_eq!(config_path(&|_| None, &Given::default()), None);
+    }
+
+    #[test]
+    fn shared_memory_is_on_for_this_machine_alone_unless_it_is_said() {
+        let allowed = |text: &str| {
+            let text = format!("schema = 1\n{text}");
+            let file = Some((Path::new("sequor.toml"), text.as_str()));
+            load(file, &|_| None, &Given::default(), &Host::default()).map(|settings| settings.shared_memory)
+        };
+        const LOCAL: &str = "[http]\naddress = \"127.0.0.1\"\n[grpc]\naddress = \"::1\"\n";
+        assert_eq!(allowed(""), Ok(SharedMemory::Off));
+        assert_eq!(allowed(LOCAL), Ok(SharedMemory::On));
+        assert_eq!(allowed("[http]\naddress = \"127.0.0.1\"\n[grpc]\nenabled = false\n"), Ok(SharedMemory::On));
+        assert_eq!(allowed("[http]\naddress = \"127.0.0.1\"\n"), Ok(SharedMemory::Off));
+        assert_eq!(allowed(&format!("{LOCAL}[shared_memory]\nallow = \"off\"")), Ok(SharedMemory::Off));
+        assert_eq!(allowed("[shared_memory]\nallow = \"on\""), Ok(SharedMemory::On));
+        let prefix = allowed("[shared_memory]\nallow = \"prefix\"\nprefix = \"triton-\"");
+        assert_eq!(prefix, Ok(SharedMemory::Prefix("triton-".to_owned())));
+        assert!(allowed("[shared_memory]\nallow = \"prefix\"").is_err());
     }
 }

@@ -30,6 +30,8 @@ pub enum How {
     Unit(&'static str),
     /// True is false.
     Not,
+    /// True is `on`, false is `off`.
+    OnOff,
     /// It has no value, and means false.
     Off,
     /// 0 changes nothing, more is `debug`.
@@ -147,11 +149,7 @@ pub const FLAGS: &[Flag] = &[
     nothing("vertex-ai-port", NO_CLOUD),
     nothing("vertex-ai-thread-count", NO_CLOUD),
     nothing("vertex-ai-default-model", NO_CLOUD),
-    refused_unless(
-        "allow-client-shm",
-        &["true", "1"],
-        "shared memory is open to all who may call; let a proxy keep its requests away",
-    ),
+    sets("allow-client-shm", "shared_memory.allow", How::OnOff),
     // === metrics and traces ===
     sets("allow-metrics", "metrics.enabled", How::AsIs),
     nothing("allow-gpu-metrics", "the machine's own metrics are left to its own exporters"),
@@ -224,6 +222,7 @@ impl How {
             How::AsIs => Some(value.to_owned()),
             How::Unit(unit) => Some(format!("{value}{unit}")),
             How::Not => Some((!truth()?).to_string()),
+            How::OnOff => Some(if truth()? { "on" } else { "off" }.to_owned()),
             How::Off => Some("false".to_owned()),
             How::Quiet(level) => (!truth()?).then(|| level.to_owned()),
             How::Verbosity => match value.parse::<i64>() {
@@ -263,6 +262,7 @@ mod tests {
         let some = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(said(How::Unit("s"), "30"), some("30s"));
         assert_eq!((said(How::Not, "False"), said(How::Not, "1")), (some("true"), some("false")));
+        assert_eq!((said(How::OnOff, "true"), said(How::OnOff, "0")), (some("on"), some("off")));
         assert_eq!((said(How::Verbosity, "0"), said(How::Verbosity, "2")), (Ok(None), some("debug")));
         assert_eq!((said(How::Verbosity, "true"), said(How::Quiet("warn"), "true")), (some("debug"), Ok(None)));
         assert_eq!(said(How::Quiet("warn"), "false"), some("warn"));

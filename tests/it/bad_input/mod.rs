@@ -1,6 +1,7 @@
 //! What clients get wrong, over real sockets: each case of `tests/cases/bad_input.toml` is refused with its code and sentence, and the live
 //! sequence whose id it bears goes on as if nothing had been.
 
+mod amplified;
 mod grpc;
 mod http;
 mod pieces;
@@ -78,7 +79,11 @@ fn good(model: &str, id: i64) -> ModelInferRequest {
 
 impl House {
     async fn new() -> House {
-        let call = Call::serve("repository").arguments(["--limits-request", LIMIT]);
+        House::with(&["--limits-request", LIMIT]).await
+    }
+
+    async fn with(arguments: &[&str]) -> House {
+        let call = Call::serve("repository").arguments(arguments);
         let repository = call.folder.path().join("repository");
         for (name, from) in [("sum", "accumulator_int32"), ("loose", "accumulator_fp32"), ("gru", "gru")] {
             copy(&models().join(from), &repository.join(name));
@@ -142,12 +147,22 @@ impl House {
 
     /// All is well, nothing was taken that was not given back.
     fn assert_well(self, wrong: &[String], count: usize) {
-        assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
+        self.assert_within(wrong, count, MEMORY);
+    }
+
+    /// Bytes of memory of the server's process, as the system counts them under this name.
+    fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.server.process.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        let most = line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// As [`House::assert_well`], within so many bytes of memory.
+    fn assert_within(self, wrong: &[String], count: usize, memory: u64) {
+        assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
+        let most = self.memory("VmHWM:");
         println!("bad input: {count} cases, each refused as written down; {} MiB of memory at most", most >> 20);
-        assert!(most < MEMORY, "{most} bytes of memory");
+        assert!(most < memory, "{most} bytes of memory, of {memory} that may be");
         drop(self.client);
         assert_eq!(self.server.stop().code, Some(0));
     }

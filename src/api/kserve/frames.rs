@@ -1,0 +1,214 @@
+//! Messages of the inference calls as bytes: the codec that leaves decoding to the surface, and compressed messages unpacked before it.
+//!
+//! A compressed message is unpacked here and not by tonic: what it unpacks to counts against `limits.queued` as it grows, a large one is
+//! unpacked off the connection's task, and the request keeps its turn among those of its connection.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderMap, Request};
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use prost::Message;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+use super::compress::{InflateError, Packing};
+use crate::api::order::{ConnectionOrder, Turn};
+use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Api, Status};
+
+/// Flag and length in front of each message.
+const HEAD: usize = 5;
+/// The header that names the compression of messages.
+const ENCODING: &str = "grpc-encoding";
+
+// === messages stay bytes ===
+
+/// Encodes answers; requests stay bytes.
+#[derive(Debug)]
+pub(super) struct RawCodec<T>(PhantomData<T>);
+
+impl<T> Default for RawCodec<T> {
+    fn default() -> Self {
+        RawCodec(PhantomData)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RawDecoder;
+
+impl<T: Message + Send + 'static> Codec for RawCodec<T> {
+    type Encode = T;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = RawDecoder;
+
+    fn encoder(&mut self) -> ProstEncoder<T> {
+        ProstEncoder::new(BufferSettings::default())
+    }
+
+    fn decoder(&mut self) -> RawDecoder {
+        RawDecoder
+    }
+}
+
+impl Decoder for RawDecoder {
+    type Item = Bytes;
+    type Error = tonic::Status;
+
+    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, tonic::Status> {
+        Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
+}
+
+// === compressed messages ===
+
+/// A message that was unpacked, beside its bytes.
+#[derive(Debug)]
+pub(super) struct Unpacked {
+    /// What it counts against `limits.queued`, or why it could not be unpacked; then its bytes are empty.
+    pub(super) permit: Result<QueuedBytesPermit, Status>,
+    pub(super) turn: Option<Turn>,
+}
+
+/// The messages of a call that were unpacked and not read yet, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnpackedQueue(Arc<Mutex<VecDeque<Unpacked>>>);
+
+impl UnpackedQueue {
+    pub(super) fn pop(&self) -> Option<Unpacked> {
+        self.0.lock().pop_front()
+    }
+}
+
+/// The body of a call, with its messages unpacked if they may be compressed in a way that is known. `order` is that of the connection, where
+/// the call is one of many that keep an order.
+pub(super) fn unpack<B>(
+    api: &Api,
+    order: Option<ConnectionOrder>,
+    request: Request<B>,
+) -> (Request<Body>, UnpackedQueue)
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    let (mut parts, body) = request.into_parts();
+    let (body, queue) = (Body::new(body), UnpackedQueue::default());
+    let Some(packing) = packing(&parts.headers) else { return (Request::from_parts(parts, body), queue) };
+    parts.headers.remove(ENCODING);
+    let state = Unpacking {
+        api: api.clone(),
+        packing,
+        order,
+        body,
+        received: BytesMut::new(),
+        ready: VecDeque::new(),
+        queue: queue.clone(),
+        is_plain: false,
+    };
+    let frames = futures_util::stream::unfold(state, |mut state| async move { Some((state.next().await?, state)) });
+    (Request::from_parts(parts, Body::from_stream(frames)), queue)
+}
+
+fn packing(headers: &HeaderMap) -> Option<Packing> {
+    headers.get(ENCODING)?.to_str().ok().and_then(Packing::of_encoding)
+}
+
+struct Unpacking {
+    api: Api,
+    packing: Packing,
+    order: Option<ConnectionOrder>,
+    body: Body,
+    /// What was received and not handed on.
+    received: BytesMut,
+    /// What is to be handed on.
+    ready: VecDeque<Bytes>,
+    queue: UnpackedQueue,
+    /// The rest is handed on as it comes: it is not well-formed, which tonic says.
+    is_plain: bool,
+}
+
+impl Unpacking {
+    async fn next(&mut self) -> Option<Result<Bytes, tonic::Status>> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(Ok(bytes));
+            }
+            if let Some(message) = self.take_message() {
+                if let Err(status) = self.unpack(message).await {
+                    return Some(Err(status));
+                }
+                continue;
+            }
+            match self.body.frame().await {
+                None if self.received.is_empty() => return None,
+                // The body ends within a message.
+                None => self.pass_on(),
+                Some(Err(error)) => return Some(Err(tonic::Status::from_error(Box::new(error)))),
+                Some(Ok(frame)) => {
+                    // Trailers of a request say nothing.
+                    if let Ok(data) = frame.into_data() {
+                        self.received.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first message that was received whole: whether it is compressed, and its bytes.
+    fn take_message(&mut self) -> Option<(bool, Bytes)> {
+        let (head, rest) = self.received.split_first_chunk::<HEAD>()?;
+        let [flag, length @ ..] = *head;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if self.is_plain || flag > 1 || length > self.api.limits().request {
+            self.is_plain = true;
+            self.pass_on();
+            return None;
+        }
+        if rest.len() < length {
+            return None;
+        }
+        self.received.advance(HEAD);
+        Some((flag == 1, self.received.split_to(length).freeze()))
+    }
+
+    fn pass_on(&mut self) {
+        self.is_plain = true;
+        self.ready.push_back(self.received.split().freeze());
+    }
+
+    async fn unpack(&mut self, (is_packed, message): (bool, Bytes)) -> Result<(), tonic::Status> {
+        // A single call has one message. More of them are read and ignored, and must not wait for the turn of the first.
+        let turn = match self.order.take() {
+            Some(order) => Some(order.turn().await),
+            None => None,
+        };
+        let permit = self.api.queued_permit();
+        let limit = self.api.limits().request;
+        let (message, permit) = match is_packed {
+            false => (message, Ok(permit)),
+            true => match self.packing.inflate(message, limit, permit).await {
+                Ok((message, permit)) => (message, Ok(permit)),
+                Err(InflateError::NoRoom(status)) => (Bytes::new(), Err(status)),
+                Err(InflateError::TooLarge) => {
+                    return Err(tonic::Status::resource_exhausted(format!(
+                        "Error decompressing: size limit, of {limit} bytes, exceeded while decompressing message"
+                    )));
+                }
+                Err(InflateError::Broken(why)) => {
+                    return Err(tonic::Status::internal(format!("Error decompressing: {why}, while sending request")));
+                }
+            },
+        };
+        let mut head = BytesMut::with_capacity(HEAD);
+        head.extend_from_slice(&[0]);
+        head.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+        self.queue.0.lock().push_back(Unpacked { permit, turn });
+        self.ready.extend([head.freeze(), message]);
+        Ok(())
+    }
+}

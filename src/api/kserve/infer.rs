@@ -1,0 +1,150 @@
+//! The two inference calls, `ModelInfer` and `ModelStreamInfer`. The dispatcher hands them over past the router.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use axum::body::HttpBody;
+use axum::http;
+use bytes::Bytes;
+use tonic::body::Body;
+use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
+use tonic::metadata::MetadataMap;
+use tonic::server::{Grpc, StreamingService, UnaryService};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::frames::{self, RawCodec, Unpacked, UnpackedQueue};
+use super::line::{self, Replies};
+use super::message::{CallMetadata, ReadMessage, ScannedMessage};
+use super::stream::Pump;
+use super::{ECHOED, encode};
+use crate::api::order::off_task;
+use crate::api::{Api, ConnectionSpawner, RequestContext};
+use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
+
+/// Answers the inference calls.
+#[derive(Debug, Clone)]
+pub struct InferService {
+    api: Api,
+}
+
+impl InferService {
+    pub fn new(api: &Api) -> InferService {
+        InferService { api: api.clone() }
+    }
+
+    /// Answers a `ModelInfer` call.
+    pub async fn call<B>(self, context: RequestContext, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let (request, unpacked) = frames::unpack(&self.api, Some(context.order.clone()), request);
+        let mut grpc = self.grpc::<ModelInferResponse>();
+        grpc.unary(InferCall { api: self.api, context, unpacked }, request).await
+    }
+
+    /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
+    pub async fn stream<B>(self, spawner: ConnectionSpawner, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let (request, unpacked) = frames::unpack(&self.api, None, request);
+        let mut grpc = self.grpc::<ModelStreamInferResponse>();
+        grpc.streaming(StreamCall { api: self.api, spawner, unpacked }, request).await
+    }
+
+    /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
+    fn grpc<T: prost::Message + 'static>(&self) -> Grpc<RawCodec<T>> {
+        let mut compressions = EnabledCompressionEncodings::default();
+        for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
+            compressions.enable(compression);
+        }
+        Grpc::new(RawCodec::default())
+            .apply_compression_config(compressions, EnabledCompressionEncodings::default())
+            .apply_max_message_size_config(Some(self.api.limits().request), Some(usize::MAX))
+    }
+}
+
+/// A call whose message is still to come.
+struct InferCall {
+    api: Api,
+    context: RequestContext,
+    unpacked: UnpackedQueue,
+}
+
+impl UnaryService<Bytes> for InferCall {
+    type Response = ModelInferResponse;
+    type Future = CallFuture<ModelInferResponse>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        Box::pin(infer(self.api.clone(), self.context.clone(), self.unpacked.pop(), request))
+    }
+}
+
+/// Answers one call.
+async fn infer(
+    api: Api,
+    context: RequestContext,
+    unpacked: Option<Unpacked>,
+    request: Request<Bytes>,
+) -> Result<Response<ModelInferResponse>, Status> {
+    let (metadata, _, message) = request.into_parts();
+    let (permit, turn) = match unpacked {
+        Some(Unpacked { permit, turn }) => (permit, turn),
+        None => (Ok(api.queued_permit()), None),
+    };
+    let turn = match turn {
+        Some(turn) => turn,
+        None => context.order.turn().await,
+    };
+    let scanned = ScannedMessage::new(&api, message, permit);
+    let call_metadata = CallMetadata::of(&api, &metadata);
+    let read = match scanned.is_long() {
+        false => scanned.decode(&api, &call_metadata)?,
+        true => {
+            let api = api.clone();
+            off_task(true, move || scanned.decode(&api, &call_metadata)).await??
+        }
+    };
+    let ReadMessage { call, request, form } = read;
+    let underway = api.begin(call, request);
+    drop(turn);
+    let answer = underway.until(context.deadline).await?;
+    Ok(echo(&metadata, encode::answer(answer, &form)?))
+}
+
+/// A stream that is about to begin.
+struct StreamCall {
+    api: Api,
+    spawner: ConnectionSpawner,
+    unpacked: UnpackedQueue,
+}
+
+impl StreamingService<Bytes> for StreamCall {
+    type Response = ModelStreamInferResponse;
+    type ResponseStream = Replies<ModelStreamInferResponse>;
+    type Future = CallFuture<Replies<ModelStreamInferResponse>>;
+
+    fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let (metadata, _, messages) = request.into_parts();
+        let (sender, replies) = line::line();
+        let call_metadata = CallMetadata::of(&self.api, &metadata);
+        self.spawner.spawn(Pump::new(self.api.clone(), call_metadata, messages, self.unpacked.clone(), sender));
+        Box::pin(std::future::ready(Ok(echo(&metadata, replies))))
+    }
+}
+
+/// An answer that carries the marks the client put on its call.
+fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
+    let mut response = Response::new(answer);
+    for mark in ECHOED {
+        if let Some(value) = asked.get(mark) {
+            response.metadata_mut().insert(mark, value.clone());
+        }
+    }
+    response
+}

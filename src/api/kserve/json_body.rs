@@ -1,0 +1,334 @@
+//! The JSON of an inference request, parsed without a tree of values: parameters that are arrays or objects are refused where they begin, and
+//! inputs, outputs, parameters and dimensions are counted as they come.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::api::Limits;
+
+/// Parameters by name. Values are null, booleans, numbers or texts.
+pub(super) type Object = serde_json::Map<String, Value>;
+
+/// Dimensions of a tensor at most.
+const MOST_DIMENSIONS: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Body<'a> {
+    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) parameters: Object,
+    pub(super) inputs: Option<Vec<Input<'a>>>,
+    pub(super) outputs: Vec<Output>,
+}
+
+#[derive(Debug)]
+pub(super) struct Input<'a> {
+    pub(super) name: String,
+    pub(super) shape: Vec<i64>,
+    pub(super) datatype: Cow<'a, str>,
+    pub(super) parameters: Object,
+    pub(super) data: Option<&'a RawValue>,
+}
+
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) parameters: Object,
+}
+
+/// Parses a body.
+pub(super) fn parse<'a>(json: &'a [u8], limits: &Limits) -> Result<Body<'a>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let body = BodySeed(&mut Counts { limits, parameters: 0 }).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(body)
+}
+
+/// What there is of a request so far, beside what may be.
+struct Counts<'l> {
+    limits: &'l Limits,
+    parameters: usize,
+}
+
+fn too_many<E: Error>(what: &str, limit: usize, setting: &str) -> E {
+    E::custom(format!("the request has more than {limit} {what} ({setting})"))
+}
+
+/// A text that stays in the body it is read from, where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Sets a field that has not been set.
+fn set<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(name)),
+    }
+}
+
+/// Implements [`DeserializeSeed`] for a visitor of any value.
+macro_rules! seed {
+    ($seed:ident => $value:ty) => {
+        impl<'de> DeserializeSeed<'de> for $seed<'_, '_> {
+            type Value = $value;
+
+            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
+                deserializer.deserialize_any(self)
+            }
+        }
+    };
+}
+
+// === the whole ===
+
+struct BodySeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(BodySeed => Body<'de>);
+
+impl<'de> Visitor<'de> for BodySeed<'_, '_> {
+    type Value = Body<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body<'de>, A::Error> {
+        let (mut id, mut parameters, mut inputs, mut outputs) = (None, None, None, None);
+        while let Some(Text(key)) = map.next_key()? {
+            match &*key {
+                "id" => set(&mut id, "id", map.next_value::<Option<Text<'de>>>()?.map(|Text(id)| id))?,
+                "parameters" => set(&mut parameters, "parameters", map.next_value_seed(ParametersSeed(self.0))?)?,
+                "inputs" => set(&mut inputs, "inputs", map.next_value_seed(InputsSeed(self.0))?)?,
+                "outputs" => set(&mut outputs, "outputs", map.next_value_seed(OutputsSeed(self.0))?)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Body {
+            id: id.flatten(),
+            parameters: parameters.unwrap_or_default(),
+            inputs: inputs.flatten(),
+            outputs: outputs.unwrap_or_default(),
+        })
+    }
+}
+
+// === tensors ===
+
+struct InputsSeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(InputsSeed => Option<Vec<Input<'de>>>);
+
+impl<'de> Visitor<'de> for InputsSeed<'_, '_> {
+    type Value = Option<Vec<Input<'de>>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of inputs")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut inputs = Vec::new();
+        while let Some(input) = items.next_element_seed(InputSeed(self.0))? {
+            if inputs.len() >= self.0.limits.inputs {
+                return Err(too_many("inputs", self.0.limits.inputs, "limits.inputs"));
+            }
+            inputs.push(input);
+        }
+        Ok(Some(inputs))
+    }
+}
+
+struct InputSeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(InputSeed => Input<'de>);
+
+impl<'de> Visitor<'de> for InputSeed<'_, '_> {
+    type Value = Input<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an input")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Input<'de>, A::Error> {
+        let (mut name, mut shape, mut datatype, mut parameters, mut data) = (None, None, None, None, None);
+        while let Some(Text(key)) = map.next_key()? {
+            match &*key {
+                "name" => set(&mut name, "name", map.next_value()?)?,
+                "shape" => set(&mut shape, "shape", map.next_value_seed(ShapeSeed)?)?,
+                "datatype" => set(&mut datatype, "datatype", map.next_value::<Text<'de>>()?.0)?,
+                "parameters" => set(&mut parameters, "parameters", map.next_value_seed(ParametersSeed(self.0))?)?,
+                "data" => set(&mut data, "data", map.next_value::<Option<&'de RawValue>>()?)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Input {
+            name: name.ok_or_else(|| A::Error::missing_field("name"))?,
+            shape: shape.ok_or_else(|| A::Error::missing_field("shape"))?,
+            datatype: datatype.ok_or_else(|| A::Error::missing_field("datatype"))?,
+            parameters: parameters.unwrap_or_default(),
+            data: data.flatten(),
+        })
+    }
+}
+
+struct ShapeSeed;
+
+impl<'de> DeserializeSeed<'de> for ShapeSeed {
+    type Value = Vec<i64>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<i64>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShapeSeed {
+    type Value = Vec<i64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a shape")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<i64>, A::Error> {
+        let mut dims = Vec::new();
+        while let Some(dim) = items.next_element()? {
+            if dims.len() >= MOST_DIMENSIONS {
+                return Err(A::Error::custom(format!("a shape has more than {MOST_DIMENSIONS} dimensions")));
+            }
+            dims.push(dim);
+        }
+        Ok(dims)
+    }
+}
+
+struct OutputsSeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(OutputsSeed => Vec<Output>);
+
+impl<'de> Visitor<'de> for OutputsSeed<'_, '_> {
+    type Value = Vec<Output>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of outputs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Output>, A::Error> {
+        let mut outputs = Vec::new();
+        while let Some(output) = items.next_element_seed(OutputSeed(self.0))? {
+            if outputs.len() >= self.0.limits.outputs {
+                return Err(too_many("outputs", self.0.limits.outputs, "limits.outputs"));
+            }
+            outputs.push(output);
+        }
+        Ok(outputs)
+    }
+}
+
+struct OutputSeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(OutputSeed => Output);
+
+impl<'de> Visitor<'de> for OutputSeed<'_, '_> {
+    type Value = Output;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an output")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Output, A::Error> {
+        let (mut name, mut parameters) = (None, None);
+        while let Some(Text(key)) = map.next_key()? {
+            match &*key {
+                "name" => set(&mut name, "name", map.next_value()?)?,
+                "parameters" => set(&mut parameters, "parameters", map.next_value_seed(ParametersSeed(self.0))?)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
+        Ok(Output { name, parameters: parameters.unwrap_or_default() })
+    }
+}
+
+// === parameters ===
+
+struct ParametersSeed<'c, 'l>(&'c mut Counts<'l>);
+
+seed!(ParametersSeed => Object);
+
+impl<'de> Visitor<'de> for ParametersSeed<'_, '_> {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut parameters = Object::new();
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.parameters += 1;
+            if self.0.parameters > self.0.limits.parameters {
+                return Err(too_many("parameters", self.0.limits.parameters, "limits.parameters"));
+            }
+            let value = map.next_value_seed(ScalarSeed(&key))?;
+            parameters.insert(key, value);
+        }
+        Ok(parameters)
+    }
+}
+
+/// The value of the parameter of this name.
+struct ScalarSeed<'k>(&'k str);
+
+impl<'de> DeserializeSeed<'de> for ScalarSeed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ScalarSeed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a number or a boolean")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(A::Error::custom(format!("parameter '{}' must be a string, a number or a boolean", self.0)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(A::Error::custom(format!("parameter '{}' must be a string, a number or a boolean", self.0)))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        Ok(flag.into())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+}

@@ -1,0 +1,121 @@
+//! One message of the inference calls: what the call's metadata says, and the way from bytes to a decoded request. It is the same for single
+//! calls and streams.
+
+use bytes::Bytes;
+use prost::Message as _;
+use tonic::metadata::MetadataMap;
+
+use super::form::Form;
+use super::scan::{Scanned, scan};
+use super::{SEQUENCE_HEADER, decode};
+use crate::api::intake::{Call, Decoded};
+use crate::api::order::INLINE_BYTES;
+use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Api, Status};
+use crate::telemetry::metrics::Surface;
+use sequor_proto::ModelInferRequest;
+
+/// Metadata of a stream whose first error shall end it.
+const STRICT: &str = "triton_grpc_error";
+/// Metadata of a client that cannot read tensors as bytes.
+const TYPED: &str = "x-typed-contents";
+/// Messages that unpack to no more than this are decoded without counting it.
+const UNCOUNTED: u64 = 64 << 10;
+
+/// What the metadata of a call says of its requests.
+#[derive(Debug, Default)]
+pub(crate) struct CallMetadata {
+    /// The sequence id of the header that proxies hash.
+    pub(crate) sequence: Option<String>,
+    /// The first error ends the stream (`triton_grpc_error`).
+    pub(crate) strict: bool,
+    /// The client wants lists where it has sent lists.
+    pub(crate) typed: bool,
+    /// The headers that features of models come from.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl CallMetadata {
+    pub(super) fn of(api: &Api, metadata: &MetadataMap) -> CallMetadata {
+        let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
+        CallMetadata {
+            sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
+            strict: is_true(STRICT),
+            typed: is_true(TYPED),
+            headers: api.headers(|name| metadata.get(name)?.to_str().ok()),
+        }
+    }
+}
+
+/// A message that was scanned and not decoded yet.
+#[derive(Debug)]
+pub(super) struct ScannedMessage {
+    message: Bytes,
+    call: Call,
+    /// Bytes that decoding takes, and bytes of shared memory that it reads.
+    unpacked: u64,
+    shared: u64,
+    is_well_formed: bool,
+    permit: Result<QueuedBytesPermit, Status>,
+}
+
+/// A request of a call, decoded or refused.
+#[derive(Debug)]
+pub(super) struct ReadMessage {
+    pub(super) call: Call,
+    pub(super) request: Result<Decoded, Status>,
+    pub(super) form: Form,
+}
+
+impl ScannedMessage {
+    /// Scans a message. `permit` is what counts its bytes if it was unpacked, or why it could not be.
+    pub(super) fn new(api: &Api, message: Bytes, permit: Result<QueuedBytesPermit, Status>) -> ScannedMessage {
+        let Scanned { model, version, id, unpacked, shared, is_well_formed, refused, .. } =
+            scan(&message, &api.limits());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let is_text = std::str::from_utf8(model).is_ok();
+        let call = Call { surface: Surface::KserveGrpc, model: text(model), version: text(version), mark: text(id) };
+        let permit = refused.map_or(permit, Err);
+        let is_well_formed = is_well_formed && is_text;
+        ScannedMessage { call, unpacked, shared, is_well_formed, permit, message }
+    }
+
+    /// Whether decoding takes longer than a connection's task may.
+    pub(super) fn is_long(&self) -> bool {
+        self.permit.is_ok() && self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64
+    }
+
+    /// Decodes the message. An error is that of bytes that are no message.
+    pub(super) fn decode(self, api: &Api, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
+        let ScannedMessage { message, call, unpacked, is_well_formed, permit, .. } = self;
+        let refused = |call, status| ReadMessage { call, request: Err(status), form: Form::default() };
+        let mut permit = match permit {
+            Ok(permit) => permit,
+            Err(status) => return Ok(refused(call, status)),
+        };
+        // A model that is not there is not worth decoding for; bytes that are no message are told first.
+        if is_well_formed && let Err(status) = api.find(&call.model, &call.version) {
+            return Ok(refused(call, status));
+        }
+        if unpacked > UNCOUNTED
+            && let Err(status) = permit.grow(unpacked)
+        {
+            return Ok(refused(call, status));
+        }
+        let message = ModelInferRequest::decode(message).map_err(|error| tonic::Status::internal(error.to_string()))?;
+        let read = || {
+            let model = api.find(&message.model_name, &message.model_version)?;
+            let is_typed = metadata.typed && message.raw_input_contents.is_empty();
+            let sequence = metadata.sequence.as_deref();
+            let (mut request, mut form) = decode::infer(message, sequence, api.regions(), &model, &mut permit)?;
+            request.headers.clone_from(&metadata.headers);
+            form.typed |= is_typed;
+            form.fit_to(&model, &request)?;
+            Ok((Decoded { model, request, permit }, form))
+        };
+        Ok(match read() {
+            Ok((decoded, form)) => ReadMessage { call, request: Ok(decoded), form },
+            Err(status) => refused(call, status),
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! A look at the bytes of a `ModelInferRequest` before they are decoded: which model it names, how many inputs, outputs and parameters it
+//! has, and how much memory decoding will take. Two bytes on the wire can become an input of some 280 bytes in memory.
+//!
+//! The scan allocates nothing. Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
+
+use crate::api::{Code, Limits, Status};
+
+/// Memory of an input, an output or a parameter beside its texts.
+const ITEM: u64 = 320;
+/// Memory of an element of `bytes_contents` beside its bytes.
+const ELEMENT: u64 = 32;
+
+/// What a message holds.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Scanned<'m> {
+    pub(crate) model: &'m [u8],
+    pub(crate) version: &'m [u8],
+    /// The request's own id.
+    pub(crate) id: &'m [u8],
+    /// Bytes of memory that decoding takes beyond the message's own. Raw contents take none.
+    pub(crate) unpacked: u64,
+    /// Bytes of shared memory that are to be read.
+    pub(crate) shared: u64,
+    /// Whether the scan came to the end of the message.
+    pub(crate) is_well_formed: bool,
+    /// What there are too many of; the scan has stopped there.
+    pub(crate) refused: Option<Status>,
+    inputs: usize,
+    raw: usize,
+    outputs: usize,
+    parameters: usize,
+}
+
+/// Scans a message.
+pub(crate) fn scan<'m>(message: &'m [u8], limits: &Limits) -> Scanned<'m> {
+    let mut scanned = Scanned::default();
+    scanned.refused = scanned.message(message, limits).err();
+    scanned
+}
+
+impl<'m> Scanned<'m> {
+    fn message(&mut self, message: &'m [u8], limits: &Limits) -> Result<(), Status> {
+        let mut fields = Fields(message);
+        self.is_well_formed = true;
+        for field in fields.by_ref() {
+            match field {
+                Field { value: Value::Group, .. } => self.is_well_formed = false,
+                Field { number: 1, value: Value::Bytes(text) } => self.model = text,
+                Field { number: 2, value: Value::Bytes(text) } => self.version = text,
+                Field { number: 3, value: Value::Bytes(text) } => self.id = text,
+                Field { number: 4, value: Value::Bytes(entry) } => self.parameter(entry),
+                Field { number: 5, value: Value::Bytes(input) } => {
+                    self.inputs += 1;
+                    self.take(ITEM);
+                    self.input(input, limits)?;
+                }
+                Field { number: 6, value: Value::Bytes(output) } => {
+                    self.outputs += 1;
+                    self.take(ITEM);
+                    self.output(output, limits)?;
+                }
+                Field { number: 7, value: Value::Bytes(_) } => self.raw += 1,
+                Field { .. } => {}
+            }
+            self.check(limits)?;
+        }
+        self.is_well_formed &= fields.0.is_empty();
+        Ok(())
+    }
+
+    fn check(&self, limits: &Limits) -> Result<(), Status> {
+        let counts = [
+            (self.inputs, limits.inputs, "inputs", "limits.inputs"),
+            (self.raw, limits.inputs, "raw_input_contents", "limits.inputs"),
+            (self.outputs, limits.outputs, "outputs", "limits.outputs"),
+            (self.parameters, limits.parameters, "parameters", "limits.parameters"),
+        ];
+        match counts.into_iter().find(|(count, limit, ..)| count > limit) {
+            None => Ok(()),
+            Some((_, limit, what, setting)) => Err(too_many(what, limit, setting)),
+        }
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.unpacked = self.unpacked.saturating_add(bytes);
+    }
+
+    fn parameter(&mut self, entry: &'m [u8]) {
+        self.parameters += 1;
+        self.take(ITEM + entry.len() as u64);
+    }
+
+    fn input(&mut self, input: &'m [u8], limits: &Limits) -> Result<(), Status> {
+        for field in Fields(input) {
+            match field {
+                Field { number: 1 | 2, value: Value::Bytes(text) } => self.take(text.len() as u64),
+                Field { number: 3, value } => self.take(value.numbers() * 8),
+                Field { number: 4, value: Value::Bytes(entry) } => {
+                    self.parameter(entry);
+                    self.shared = self.shared.saturating_add(shared_memory(entry));
+                    self.check(limits)?;
+                }
+                Field { number: 5, value: Value::Bytes(contents) } => self.contents(contents),
+                Field { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, output: &'m [u8], limits: &Limits) -> Result<(), Status> {
+        for field in Fields(output) {
+            match field {
+                Field { number: 1, value: Value::Bytes(text) } => self.take(text.len() as u64),
+                Field { number: 2, value: Value::Bytes(entry) } => {
+                    self.parameter(entry);
+                    self.check(limits)?;
+                }
+                Field { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A list is held twice: as it is decoded, and as the tensor that is made of it.
+    fn contents(&mut self, contents: &'m [u8]) {
+        for Field { number, value } in Fields(contents) {
+            self.take(match (number, value) {
+                (1, value) => value.numbers() * 2,
+                (2 | 4, value) => value.numbers() * 8,
+                (3 | 5, value) => value.numbers() * 16,
+                (6 | 7, Value::Bytes(packed)) => packed.len() as u64 * 2,
+                (6 | 7, _) => 16,
+                (8, Value::Bytes(element)) => ELEMENT + element.len() as u64 * 2,
+                _ => 0,
+            });
+        }
+    }
+}
+
+pub(crate) fn too_many(what: &str, limit: usize, setting: &str) -> Status {
+    let text = format!("the request has more than {limit} {what} ({setting})");
+    Status::new(Code::InvalidArgument, super::refusal::BAD_INPUT, text)
+}
+
+/// The bytes of shared memory that a parameter asks to be read.
+fn shared_memory(entry: &[u8]) -> u64 {
+    let is_size =
+        |field: &Field<'_>| matches!(field, Field { number: 1, value: Value::Bytes(b"shared_memory_byte_size") });
+    if !Fields(entry).any(|field| is_size(&field)) {
+        return 0;
+    }
+    let parameters = Fields(entry).filter_map(|field| match field {
+        Field { number: 2, value: Value::Bytes(parameter) } => Some(parameter),
+        _ => None,
+    });
+    let numbers = parameters.flat_map(Fields).filter_map(|field| match field {
+        Field { number: 2, value: Value::Number(n) } => Some(n),
+        _ => None,
+    });
+    numbers.last().unwrap_or(0).min(i64::MAX as u64)
+}
+
+// === the wire ===
+
+struct Field<'m> {
+    number: u64,
+    value: Value<'m>,
+}
+
+enum Value<'m> {
+    Number(u64),
+    /// A number of 4 or 8 bytes.
+    Fixed,
+    Bytes(&'m [u8]),
+    /// The begin or the end of a group, which no field of ours is.
+    Group,
+}
+
+impl Value<'_> {
+    /// How many numbers of a repeated field this is, packed or alone.
+    fn numbers(&self) -> u64 {
+        match self {
+            // The last byte of a number has its highest bit clear.
+            Value::Bytes(packed) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
+            Value::Number(_) | Value::Fixed => 1,
+            Value::Group => 0,
+        }
+    }
+}
+
+/// The fields of a message, up to the first that is not well-formed.
+struct Fields<'m>(&'m [u8]);
+
+impl<'m> Iterator for Fields<'m> {
+    type Item = Field<'m>;
+
+    fn next(&mut self) -> Option<Field<'m>> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => self.skip(8)?,
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                let (bytes, rest) = self.0.split_at_checked(length)?;
+                self.0 = rest;
+                Value::Bytes(bytes)
+            }
+            3 | 4 => Value::Group,
+            5 => self.skip(4)?,
+            _ => return None,
+        };
+        // Decoding takes the lower 32 bits of a tag.
+        Some(Field { number: (tag & u64::from(u32::MAX)) >> 3, value })
+    }
+}
+
+impl<'m> Fields<'m> {
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if *byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<Value<'m>> {
+        self.0 = self.0.get(bytes..)?;
+        Some(Value::Fixed)
+    }
+}
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;

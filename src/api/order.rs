@@ -1,0 +1,71 @@
+//! The order of the requests of one connection, and work that is too long for the connection's task.
+//!
+//! Requests of a connection are admitted in the order in which their messages were complete. A large message is unpacked on another thread;
+//! its request keeps its turn meanwhile, and later requests of the connection wait for it.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::{Code, Status};
+
+/// Bytes that a connection's task unpacks and copies for one message at most. Larger messages are left to another thread.
+pub(crate) const INLINE_BYTES: usize = 256 << 10;
+
+/// The order of one connection. Clones belong to the same connection.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionOrder(Arc<Mutex<()>>);
+
+/// The turn of one request: no other request of the connection is admitted while this lives.
+#[derive(Debug)]
+pub(crate) struct Turn(#[allow(dead_code, reason = "only its drop matters")] OwnedMutexGuard<()>);
+
+impl ConnectionOrder {
+    /// Waits until every request that asked before is admitted.
+    pub(crate) async fn turn(&self) -> Turn {
+        match Arc::clone(&self.0).try_lock_owned() {
+            Ok(guard) => Turn(guard),
+            Err(_) => Turn(Arc::clone(&self.0).lock_owned().await),
+        }
+    }
+}
+
+/// Does work here, or on a thread for blocking work where it is long. Cancel safe: work that has begun is done to its end.
+pub(crate) async fn off_task<T: Send + 'static>(
+    is_long: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    if !is_long {
+        return Ok(work());
+    }
+    let ended = |error| Status::new(Code::Internal, "internal", format!("a request could not be unpacked: {error}"));
+    tokio::task::spawn_blocking(work).await.map_err(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn turns_come_in_the_order_in_which_they_were_asked_for() {
+        let order = ConnectionOrder::default();
+        let first = order.turn().await;
+        let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let tasks: Vec<_> = (0..5)
+            .map(|n| {
+                let (order, seen) = (order.clone(), Arc::clone(&seen));
+                tokio::spawn(async move {
+                    let _turn = order.turn().await;
+                    seen.lock().push(n);
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(seen.lock().is_empty());
+        drop(first);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(*seen.lock(), [0, 1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Large messages, which another thread decodes: their requests keep their turn among those of their connection.
+
+use std::io::Write;
+
+use axum::http::Request;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::{BodyExt, Full};
+use prost::Message as _;
+use sequor_proto::infer_parameter::ParameterChoice;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tonic::body::Body;
+use tonic::codec::CompressionEncoding;
+use tonic::transport::Channel;
+use tower::{Service, ServiceExt};
+
+use crate::house::{House, START, parameter, request, step, values};
+
+/// What makes a message large: a parameter of no meaning.
+const PADDING: usize = 1 << 20;
+
+/// Step `n` of sequence 7; every other one is large.
+fn padded(n: i32) -> sequor_proto::ModelInferRequest {
+    let mut step = step(7, "", n, if n == 0 { &[START] } else { &[] });
+    if n % 2 == 0 {
+        step.parameters.insert("padding".to_owned(), parameter(ParameterChoice::StringParam("x".repeat(PADDING))));
+    }
+    step
+}
+
+#[tokio::test]
+async fn calls_that_are_sent_ahead_keep_their_order_beside_large_ones() {
+    let house = House::new();
+    let client = house.client().await.send_compressed(CompressionEncoding::Gzip);
+    let calls = (0..20).map(|n| {
+        let mut client = client.clone();
+        async move { client.model_infer(padded(n)).await }
+    });
+    for (n, answer) in (0..).zip(join_all(calls).await) {
+        assert_eq!(values(answer.unwrap().get_ref()), [n * (n + 1) / 2], "step {n}");
+    }
+}
+
+#[tokio::test]
+async fn steps_on_a_stream_keep_their_order_beside_large_ones() {
+    let house = House::new();
+    for client in [house.client().await, house.client().await.send_compressed(CompressionEncoding::Gzip)] {
+        let requests = tokio_stream::iter((0..20).map(padded));
+        let mut replies = client.clone().model_stream_infer(requests).await.unwrap().into_inner();
+        for n in 0..20 {
+            let reply = replies.next().await.unwrap().unwrap();
+            assert_eq!(values(&reply.infer_response.unwrap()), [n * (n + 1) / 2], "step {n}: {}", reply.error_message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_of_a_socket_keep_their_order_beside_large_ones() {
+    let house = House::new();
+    let address = house.addresses.http.unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let url = format!("ws://{address}/v2/models/sum/stream");
+    let mut socket = tokio_tungstenite::client_async(url, stream).await.unwrap().0;
+    for n in 0..20 {
+        let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [n] });
+        let padding = "x".repeat(if n % 2 == 0 { PADDING } else { 0 });
+        let parameters = json!({ "sequence_id": 7, "sequence_start": n == 0, "padding": padding });
+        let body = json!({ "id": n.to_string(), "parameters": parameters, "inputs": [input] });
+        socket.send(Message::text(body.to_string())).await.unwrap();
+    }
+    for n in 0..20 {
+        let message = socket.next().await.unwrap().unwrap();
+        let answer: serde_json::Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+        assert_eq!((&answer["id"], &answer["outputs"][0]["data"]), (&json!(n.to_string()), &json!([n * (n + 1) / 2])));
+    }
+}
+
+/// A second message of a single call is ignored, and does not wait for the turn that the first one has.
+#[tokio::test]
+async fn a_call_with_two_compressed_messages_is_answered() {
+    let house = House::new();
+    let address = house.addresses.grpc.unwrap();
+    let mut channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+    packer.write_all(&request("same", "", &[3]).encode_to_vec()).unwrap();
+    let packed = packer.finish().unwrap();
+    let length = u32::try_from(packed.len()).unwrap().to_be_bytes();
+    let frames = [&[1][..], &length, &packed].concat().repeat(2);
+    let call = Request::post(format!("http://{address}/inference.GRPCInferenceService/ModelInfer"))
+        .header("content-type", "application/grpc")
+        .header("grpc-encoding", "gzip")
+        .header("te", "trailers");
+    let call = call.body(Body::new(Full::new(Bytes::from(frames)))).unwrap();
+    let answer = channel.ready().await.unwrap().call(call).await.unwrap();
+    let (parts, body) = answer.into_parts();
+    let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers);
+    assert_eq!(trailers["grpc-status"], "0");
+}
