@@ -5,8 +5,8 @@ use sequor_core::DataType;
 use serde_json::{Value, json};
 
 use super::data;
-use super::form::Form;
 use super::refusal::BAD_INPUT;
+use super::response_format::ResponseFormat;
 use crate::api::{Code, Status};
 use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
 
@@ -18,7 +18,7 @@ pub(crate) struct Body {
 }
 
 /// Refuses, before anything is run, what could not be written afterwards.
-pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &Form) -> Result<(), Status> {
+pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &ResponseFormat) -> Result<(), Status> {
     let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
     let half = |output: &&TensorMetadata| matches!(output.dtype, DataType::Fp16 | DataType::Bf16);
     let mut outputs = metadata.outputs.iter().filter(half);
@@ -35,7 +35,7 @@ pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &Form) -> Resu
     }
 }
 
-pub(crate) fn write(answer: InferAnswer, form: &Form) -> Result<Body, Status> {
+pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<Body, Status> {
     let mut out = Vec::with_capacity(256 + answer.outputs.iter().map(|o| o.tensor.data.len() * 3).sum::<usize>());
     out.push(b'{');
     if !answer.id.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn write(answer: InferAnswer, form: &Form) -> Result<Body, Status> {
 }
 
 /// Writes an output; gives its data back if it is to follow as bytes.
-fn write_output(out: &mut Vec<u8>, output: Named, form: &Form) -> Result<Option<Bytes>, Status> {
+fn write_output(out: &mut Vec<u8>, output: Named, form: &ResponseFormat) -> Result<Option<Bytes>, Status> {
     let (Named { name, tensor }, window) = form.settle(output)?;
     let as_bytes = form.wants_bytes(&name);
     out.push(b'{');
@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// Asked for as a client would: all outputs but `text` as bytes.
-    fn bytes_but(text: &str) -> Form {
+    fn bytes_but(text: &str) -> ResponseFormat {
         let request = format!(
             r#"{{"parameters":{{"binary_data_output":true}},"inputs":[],
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
@@ -191,7 +191,7 @@ mod tests {
     fn without_bytes_there_is_no_length_of_the_json() {
         let mut answer = answer();
         answer.outputs.pop();
-        assert_eq!(write(answer, &Form::default()).expect("a body").json_length, None);
+        assert_eq!(write(answer, &ResponseFormat::default()).expect("a body").json_length, None);
     }
 
     #[test]
@@ -204,12 +204,12 @@ mod tests {
             inputs: vec![],
             outputs: vec![half],
         };
-        let said = check(&of, &[], &Form::default()).expect_err("refused").message;
+        let said = check(&of, &[], &ResponseFormat::default()).expect_err("refused").message;
         assert_eq!(
             said,
             "sending FP16 data via JSON is not supported. Please use the binary data format for output 'z'"
         );
-        assert_eq!(check(&of, &["y".to_owned()], &Form::default()), Ok(()));
+        assert_eq!(check(&of, &["y".to_owned()], &ResponseFormat::default()), Ok(()));
         assert_eq!(check(&of, &[], &bytes_but("y")), Ok(()));
     }
 }

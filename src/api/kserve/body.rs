@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answer;
-use super::form::Form;
 use super::json::{self, Head};
 use super::path::Named;
+use super::response_format::ResponseFormat;
 use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
@@ -47,7 +47,7 @@ impl BodyRequest {
         api: &Api,
         model: Served,
         mut permit: QueuedBytesPermit,
-    ) -> Result<(Decoded, Form), Status> {
+    ) -> Result<(Decoded, ResponseFormat), Status> {
         let BodyRequest { named, sequence, headers, json_length, body } = self;
         let (regions, limits) = (api.regions(), &api.limits());
         let sequence = sequence.as_deref();

@@ -11,8 +11,8 @@ use sequor_proto::model_infer_request::{InferInputTensor, InferRequestedOutputTe
 use sequor_proto::{InferParameter, ModelInferRequest};
 
 use super::fault::Fault;
-use super::form::{self, Form, Given};
 use super::model_inputs::ModelInputs;
+use super::response_format::{self, Given, ResponseFormat};
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
@@ -27,7 +27,7 @@ pub(crate) struct Parameters {
     pub(crate) priority: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) custom: Vec<(String, Parameter)>,
-    pub(crate) form: Form,
+    pub(crate) form: ResponseFormat,
 }
 
 /// Reads a request. `sequence_header` is what the metadata says of the sequence.
@@ -37,7 +37,7 @@ pub(crate) fn infer(
     regions: &Regions,
     model: &dyn ModelInputs,
     permit: &mut QueuedBytesPermit,
-) -> Result<(InferRequest, Form), Status> {
+) -> Result<(InferRequest, ResponseFormat), Status> {
     let is_raw = !message.raw_input_contents.is_empty();
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
     let read = || -> Result<_, Fault> {
@@ -245,7 +245,7 @@ fn read_window(input: &InferInputTensor, regions: &Regions) -> Result<Option<Win
     if input.parameters.is_empty() {
         return Ok(None);
     }
-    form::window(&format!("input '{}'", input.name), |key| given(&input.parameters, key), regions)
+    response_format::window(&format!("input '{}'", input.name), |key| given(&input.parameters, key), regions)
 }
 
 fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Option<Given<'a>> {
@@ -273,7 +273,7 @@ pub(crate) fn shape(input: &str, dims: Vec<i64>) -> Result<Shape, Fault> {
 
 fn read_outputs(
     outputs: Vec<InferRequestedOutputTensor>,
-    form: &mut Form,
+    form: &mut ResponseFormat,
     regions: &Regions,
 ) -> Result<Vec<String>, Fault> {
     for output in outputs.iter().filter(|output| !output.parameters.is_empty()) {

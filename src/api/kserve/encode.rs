@@ -8,7 +8,7 @@ use sequor_proto::model_metadata_response::TensorMetadata;
 use sequor_proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, ModelStreamInferResponse};
 
 use super::contents;
-use super::form::Form;
+use super::response_format::ResponseFormat;
 use super::shared_memory::Window;
 use crate::api::Status;
 use crate::api::intake::Call;
@@ -18,7 +18,7 @@ use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
 /// Says of a stream's answer that no other follows it.
 const FINAL: &str = "triton_final_response";
 
-pub(crate) fn answer(answer: InferAnswer, form: &Form) -> Result<ModelInferResponse, Status> {
+pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<ModelInferResponse, Status> {
     let mut outputs = Vec::with_capacity(answer.outputs.len());
     let mut raw = Vec::with_capacity(answer.outputs.len());
     // Half floats have no list of their own, and an answer is all of one kind.
@@ -121,7 +121,8 @@ mod tests {
             outputs: vec![Named { name: "OUT".to_owned(), tensor }],
             parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
         };
-        let response = super::answer(answer, &Form { mark_final: true, ..Form::default() }).expect("an answer");
+        let response = super::answer(answer, &ResponseFormat { mark_final: true, ..ResponseFormat::default() })
+            .expect("an answer");
         assert_eq!((response.model_version.as_str(), response.id.as_str()), ("3", "r-1"));
         assert_eq!(response.raw_output_contents[0].as_ptr(), data.as_ptr());
         let output = &response.outputs[0];
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_typed_if_all_of_it_can_be() {
-        let form = Form { typed: true, ..Form::default() };
+        let form = ResponseFormat { typed: true, ..ResponseFormat::default() };
         let named = |dtype, data: &'static [u8]| Named {
             name: "y".to_owned(),
             tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: Bytes::from_static(data) },

@@ -11,7 +11,7 @@ use sequor_proto::{
 };
 use tonic::{Request, Response, Streaming};
 
-use super::line::Replies;
+use super::reply_queue::Replies;
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
 use super::{EXTENSIONS, control, encode, statistics};

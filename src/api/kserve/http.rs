@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::body::{BodyRequest, JSON_LENGTH, collect, json_length};
 use super::compress::{self, Packing};
-use super::form::Form;
 use super::path::{Named, Path};
 use super::refusal::NOT_SERVED;
+use super::response_format::ResponseFormat;
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
 use crate::api::intake::{Call, Decoded};
 use crate::api::order::{Turn, off_task};
@@ -117,7 +117,7 @@ async fn infer(
     let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
     let (turn, request, form) = match read(&api, &context, named, &parts.headers, body).await {
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
-        Err(status) => (None, Err(status), Form::default()),
+        Err(status) => (None, Err(status), ResponseFormat::default()),
     };
     let underway = api.begin(call, request);
     drop(turn);
@@ -151,7 +151,7 @@ async fn read(
     named: Named,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Turn, Decoded, Form), Status> {
+) -> Result<(Turn, Decoded, ResponseFormat), Status> {
     let model = api.find(&named.model, &named.version)?;
     let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
     let limit = api.limits().request;

@@ -13,8 +13,8 @@ use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::frames::{self, RawCodec, Unpacked, UnpackedQueue};
-use super::line::{self, Replies};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
+use super::reply_queue::{self, Replies};
 use super::stream::Pump;
 use super::{ECHOED, encode};
 use crate::api::order::off_task;
@@ -131,7 +131,7 @@ impl StreamingService<Bytes> for StreamCall {
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let (metadata, _, messages) = request.into_parts();
-        let (sender, replies) = line::line();
+        let (sender, replies) = reply_queue::reply_queue();
         let call_metadata = CallMetadata::of(&self.api, &metadata);
         self.spawner.spawn(Pump::new(self.api.clone(), call_metadata, messages, self.unpacked.clone(), sender));
         Box::pin(std::future::ready(Ok(echo(&metadata, replies))))

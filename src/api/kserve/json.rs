@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::data;
 use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_span};
 use super::fault::Fault;
-use super::form::{self, Form, Given};
 use super::json_body::{self, Body, Input, Object, Output};
 use super::model_inputs::ModelInputs;
+use super::response_format::{self, Given, ResponseFormat};
 use super::shared_memory::{Regions, Window};
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Limits, Status};
@@ -34,7 +34,7 @@ pub(crate) fn infer(
     head: Head<'_>,
     body: &Bytes,
     permit: &mut QueuedBytesPermit,
-) -> Result<(InferRequest, Form), Status> {
+) -> Result<(InferRequest, ResponseFormat), Status> {
     let parsed = parse(head, body).map_err(|fault| fault.status(head.model, ""))?;
     let (fields, blobs) = parsed;
     let mark = fields.id.clone().unwrap_or_default().into_owned();
@@ -57,7 +57,7 @@ fn read(
     body: Body<'_>,
     mut blobs: Bytes,
     permit: &mut QueuedBytesPermit,
-) -> Result<(InferRequest, Form), Fault> {
+) -> Result<(InferRequest, ResponseFormat), Fault> {
     let mut parameters = read_parameters(body.parameters)?;
     stand_in(&mut parameters.sequence.id, head.sequence)?;
     let inputs = body.inputs.ok_or_else(|| {
@@ -167,7 +167,7 @@ fn read_window(head: Head<'_>, input: &Input<'_>) -> Result<Option<Window>, Faul
     if parameters.is_empty() {
         return Ok(None);
     }
-    form::window(&format!("input '{name}'"), |key| given(parameters, key), head.regions)
+    response_format::window(&format!("input '{name}'"), |key| given(parameters, key), head.regions)
 }
 
 fn read_input(
@@ -230,7 +230,7 @@ fn take(head: Head<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Byt
     }
 }
 
-fn read_output(output: Output, form: &mut Form, regions: &Regions) -> Result<String, Fault> {
+fn read_output(output: Output, form: &mut ResponseFormat, regions: &Regions) -> Result<String, Fault> {
     let binary = output.parameters.get("binary_data").map(|value| flag("binary_data", value)).transpose()?;
     form.read(&output.name, binary, |key| given(&output.parameters, key), regions)?;
     Ok(output.name)
@@ -252,7 +252,7 @@ pub(crate) fn raw(
     body: Bytes,
     metadata: &Metadata,
     batching: bool,
-) -> Result<(InferRequest, Form), Status> {
+) -> Result<(InferRequest, ResponseFormat), Status> {
     let read = || -> Result<_, Fault> {
         let [input] = metadata.inputs.as_slice() else {
             return Err(Fault::malformed(format!(
@@ -280,7 +280,7 @@ pub(crate) fn raw(
         headers: Vec::new(),
         dialect: Dialect::TRITON,
     };
-    Ok((request, Form { binary: true, ..Form::default() }))
+    Ok((request, ResponseFormat { binary: true, ..ResponseFormat::default() }))
 }
 
 /// The tensor that the bytes are: one row, and of the one open dimension as much as there is.

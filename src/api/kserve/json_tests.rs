@@ -33,7 +33,7 @@ fn body(parameters: &str) -> String {
     format!(r#"{{"id":"r-1","parameters":{{{parameters}}},"inputs":[{INPUT}]}}"#)
 }
 
-fn read(text: &str) -> Result<(InferRequest, Form), Status> {
+fn read(text: &str) -> Result<(InferRequest, ResponseFormat), Status> {
     infer(head(None), &Bytes::copy_from_slice(text.as_bytes()), &mut QueuedBytesPermit::unlimited())
 }
 
@@ -56,7 +56,7 @@ fn a_body_becomes_a_request() {
     let custom = [("tenant".to_owned(), Parameter::Text("gold".to_owned())), ("x".to_owned(), Parameter::Double(-1.5))];
     assert_eq!(request.parameters, custom);
     assert_eq!(request.inputs[0].tensor.data, 0.5f32.to_le_bytes().as_slice());
-    assert_eq!(binary, Form::default());
+    assert_eq!(binary, ResponseFormat::default());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_body_that_is_no_request_is_the_clients_fault() {
     assert_eq!(refused(both), format!("{fields} set 'data' 'binary_data_size' 'shared_memory_region'"));
 }
 
-fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, Form), Status> {
+fn binary(json: &str, blobs: &[u8], length: Option<usize>) -> Result<(InferRequest, ResponseFormat), Status> {
     infer(head(length), &[json.as_bytes(), blobs].concat().into(), &mut QueuedBytesPermit::unlimited())
 }
 

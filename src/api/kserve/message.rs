@@ -5,7 +5,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use tonic::metadata::MetadataMap;
 
-use super::form::Form;
+use super::response_format::ResponseFormat;
 use super::scan::{Scanned, scan};
 use super::{SEQUENCE_HEADER, decode};
 use crate::api::intake::{Call, Decoded};
@@ -64,7 +64,7 @@ pub(super) struct ScannedMessage {
 pub(super) struct ReadMessage {
     pub(super) call: Call,
     pub(super) request: Result<Decoded, Status>,
-    pub(super) form: Form,
+    pub(super) form: ResponseFormat,
 }
 
 impl ScannedMessage {
@@ -88,7 +88,7 @@ impl ScannedMessage {
     /// Decodes the message. An error is that of bytes that are no message.
     pub(super) fn decode(self, api: &Api, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
         let ScannedMessage { message, call, unpacked, is_well_formed, permit, .. } = self;
-        let refused = |call, status| ReadMessage { call, request: Err(status), form: Form::default() };
+        let refused = |call, status| ReadMessage { call, request: Err(status), form: ResponseFormat::default() };
         let mut permit = match permit {
             Ok(permit) => permit,
             Err(status) => return Ok(refused(call, status)),

@@ -2,11 +2,14 @@
 //!
 //! # Layout
 //!
-//! - [`grpc`]: the service; [`unary`] is its most frequent call; `opening` is what a call says in its metadata; [`decode`] and [`contents`] read its messages, [`encode`] writes its answers; `stream` is one stream of them, and
-//!   [`line`] its answers on their way.
-//! - [`http`]: the same over HTTP; [`json`] reads bodies, [`data`] their tensors, [`answer`] writes answers; `compress` packs and unpacks;
-//!   `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name, `body` what comes with it.
-//! - `fault`: why a request could not be read · `model_inputs`: what is asked of its model meanwhile · `form`: how a client wants its answer; `classes` and `shared_memory` are two of the ways.
+//! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
+//!   [`reply_queue`]. `frames` unpacks compressed messages, `scan` counts a message's parts, `message` decodes it with [`decode`] and
+//!   [`contents`]; [`encode`] writes answers.
+//! - [`http`]: the same over HTTP; [`json`] decodes bodies, which `json_body` parses, [`data`] their tensors, [`answer`] writes answers;
+//!   `compress` packs and unpacks; `socket` is a stream as a WebSocket; `manage` has the paths for operators; `path` reads what they name,
+//!   `body` what comes with it.
+//! - `fault`: why a request could not be decoded · `model_inputs`: what decoding asks the model · `response_format`: how a client wants its
+//!   answer; `classes` and `shared_memory` are two of the ways.
 //! - `control`, `statistics`, `settings`: what operators ask for, over either.
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
 
@@ -20,20 +23,20 @@ pub mod data;
 pub mod decode;
 pub mod encode;
 mod fault;
-pub(crate) mod form;
 mod frames;
 pub mod grpc;
 pub mod http;
 pub mod infer;
 pub mod json;
 mod json_body;
-pub mod line;
 mod manage;
 pub(crate) mod message;
 mod model_inputs;
 mod path;
 pub mod refusal;
 mod refused_region;
+pub mod reply_queue;
+pub(crate) mod response_format;
 mod scan;
 pub(crate) mod settings;
 pub(crate) mod shared_memory;

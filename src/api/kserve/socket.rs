@@ -21,9 +21,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use super::body::BodyRequest;
-use super::form::Form;
 use super::path::{Named, Path};
 use super::refusal::BAD_INPUT;
+use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::{Call, Decoded, Underway};
@@ -66,14 +66,14 @@ struct Talk {
     sequence: Option<String>,
     /// What features of models come from.
     headers: Vec<(String, String)>,
-    waiting: VecDeque<(Underway, Form)>,
+    waiting: VecDeque<(Underway, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
     /// Of the answers so far.
     largest: Option<usize>,
 }
 
-type DecodeResult = Result<(Decoded, Form), Status>;
+type DecodeResult = Result<(Decoded, ResponseFormat), Status>;
 
 /// The thread that decodes a request, and finds the request's id.
 type Decoding = JoinHandle<(String, DecodeResult)>;
@@ -188,14 +188,14 @@ impl Talk {
         let call = Call { surface: Surface::KserveHttp, model, version, mark };
         let (request, form) = match decoded {
             Ok((decoded, form)) => (Ok(decoded), form),
-            Err(status) => (Err(status), Form::default()),
+            Err(status) => (Err(status), ResponseFormat::default()),
         };
         self.waiting.push_back((self.api.begin(call, request), form));
     }
 }
 
 /// The next answer, of requests in their order. Never, if none is awaited.
-async fn next_answer(waiting: &mut VecDeque<(Underway, Form)>, largest: &mut Option<usize>) -> Message {
+async fn next_answer(waiting: &mut VecDeque<(Underway, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
     let outcome = poll_fn(|cx| match waiting.front_mut() {
         Some((underway, _)) => Pin::new(underway).poll(cx),
         None => std::task::Poll::Pending,

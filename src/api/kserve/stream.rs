@@ -13,10 +13,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
 use super::encode;
-use super::form::Form;
 use super::frames::{Unpacked, UnpackedQueue};
-use super::line::Sender;
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
+use super::reply_queue::Sender;
+use super::response_format::ResponseFormat;
 use crate::api::intake::Underway;
 use crate::api::{Api, Code, Phase, Status};
 
@@ -38,7 +38,7 @@ pub(crate) struct Pump<S> {
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
-    waiting: VecDeque<(Underway, Form)>,
+    waiting: VecDeque<(Underway, ResponseFormat)>,
     /// Of the answers so far; the next ones are taken to be no larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 
 use super::*;
-use crate::api::kserve::line::line;
+use crate::api::kserve::reply_queue::reply_queue;
 
 #[derive(Default)]
 struct Woken(AtomicU32);
@@ -35,7 +35,7 @@ fn one_answer_may_always_come_and_no_more_than_there_is_room_for() {
 #[test]
 fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
     let (putter, taker) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
-    let (wakers, (sender, mut replies)) = ([&putter, &taker].map(|w| Waker::from(Arc::clone(w))), line::<u32>());
+    let (wakers, (sender, mut replies)) = ([&putter, &taker].map(|w| Waker::from(Arc::clone(w))), reply_queue::<u32>());
     let [putting, mut taking] = [&wakers[0], &wakers[1]].map(Context::from_waker);
     assert!(Pin::new(&mut replies).poll_next(&mut taking).is_pending());
     assert_eq!(sender.unread(&putting), Some(0));
@@ -56,7 +56,7 @@ fn the_putter_is_woken_when_there_is_room_and_when_nobody_reads() {
 
 #[test]
 fn replies_come_before_the_end() {
-    let (sender, mut replies) = line::<u32>();
+    let (sender, mut replies) = reply_queue::<u32>();
     let mut cx = Context::from_waker(Waker::noop());
     sender.put(1, 1);
     sender.end(Some(tonic::Status::unavailable("x")));

@@ -10,14 +10,14 @@ use tokio_stream::Stream;
 
 /// Where replies are put in.
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Mutex<Line<T>>>);
+pub(crate) struct Sender<T>(Arc<Mutex<ReplyQueue<T>>>);
 
 /// Where they are taken out. Dropping it tells the sender.
 #[derive(Debug)]
-pub struct Replies<T>(Arc<Mutex<Line<T>>>);
+pub struct Replies<T>(Arc<Mutex<ReplyQueue<T>>>);
 
 #[derive(Debug)]
-struct Line<T> {
+struct ReplyQueue<T> {
     replies: VecDeque<(T, usize)>,
     /// Of the replies that were not taken yet.
     bytes: usize,
@@ -31,8 +31,8 @@ struct Line<T> {
     room_at: Option<usize>,
 }
 
-pub(crate) fn line<T>() -> (Sender<T>, Replies<T>) {
-    let line = Arc::new(Mutex::new(Line {
+pub(crate) fn reply_queue<T>() -> (Sender<T>, Replies<T>) {
+    let queue = Arc::new(Mutex::new(ReplyQueue {
         replies: VecDeque::new(),
         bytes: 0,
         ended: None,
@@ -41,42 +41,42 @@ pub(crate) fn line<T>() -> (Sender<T>, Replies<T>) {
         putter: None,
         room_at: None,
     }));
-    (Sender(Arc::clone(&line)), Replies(line))
+    (Sender(Arc::clone(&queue)), Replies(queue))
 }
 
 impl<T> Sender<T> {
     /// Puts in a reply of this many bytes.
     pub(crate) fn put(&self, reply: T, bytes: usize) {
-        let mut line = self.0.lock();
-        line.bytes = line.bytes.saturating_add(bytes);
-        line.replies.push_back((reply, bytes));
-        wake(&mut line.taker);
+        let mut queue = self.0.lock();
+        queue.bytes = queue.bytes.saturating_add(bytes);
+        queue.replies.push_back((reply, bytes));
+        wake(&mut queue.taker);
     }
 
     /// Bytes that were not taken yet; `None` once nobody takes them. The task is woken when that comes.
     pub(crate) fn unread(&self, cx: &Context<'_>) -> Option<usize> {
-        let mut line = self.0.lock();
-        if !line.putter.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            line.putter = Some(cx.waker().clone());
+        let mut queue = self.0.lock();
+        if !queue.putter.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            queue.putter = Some(cx.waker().clone());
         }
-        (!line.deserted).then_some(line.bytes)
+        (!queue.deserted).then_some(queue.bytes)
     }
 
     /// Has the task that last asked for [`Sender::unread`] woken once no more than this many bytes lie here.
     pub(crate) fn wait_for_room(&self, bytes: usize) {
-        let mut line = self.0.lock();
-        if line.bytes > bytes {
-            line.room_at = Some(bytes);
+        let mut queue = self.0.lock();
+        if queue.bytes > bytes {
+            queue.room_at = Some(bytes);
         } else {
-            wake(&mut line.putter);
+            wake(&mut queue.putter);
         }
     }
 
     /// Ends the stream behind what was put in.
     pub(crate) fn end(&self, status: Option<tonic::Status>) {
-        let mut line = self.0.lock();
-        line.ended.get_or_insert(status);
-        wake(&mut line.taker);
+        let mut queue = self.0.lock();
+        queue.ended.get_or_insert(status);
+        wake(&mut queue.taker);
     }
 }
 
@@ -97,28 +97,28 @@ impl<T> Stream for Replies<T> {
     type Item = Result<T, tonic::Status>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut line = self.0.lock();
-        if let Some((reply, bytes)) = line.replies.pop_front() {
-            line.bytes = line.bytes.saturating_sub(bytes);
-            if line.room_at.is_some_and(|at| line.bytes <= at) {
-                line.room_at = None;
-                wake(&mut line.putter);
+        let mut queue = self.0.lock();
+        if let Some((reply, bytes)) = queue.replies.pop_front() {
+            queue.bytes = queue.bytes.saturating_sub(bytes);
+            if queue.room_at.is_some_and(|at| queue.bytes <= at) {
+                queue.room_at = None;
+                wake(&mut queue.putter);
             }
             return Poll::Ready(Some(Ok(reply)));
         }
-        if line.ended.is_none() {
-            line.taker = Some(cx.waker().clone());
+        if queue.ended.is_none() {
+            queue.taker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(line.ended.as_mut().and_then(Option::take).map(Err))
+        Poll::Ready(queue.ended.as_mut().and_then(Option::take).map(Err))
     }
 }
 
 impl<T> Drop for Replies<T> {
     fn drop(&mut self) {
-        let mut line = self.0.lock();
-        line.deserted = true;
-        line.replies.clear();
-        wake(&mut line.putter);
+        let mut queue = self.0.lock();
+        queue.deserted = true;
+        queue.replies.clear();
+        wake(&mut queue.putter);
     }
 }

@@ -12,7 +12,7 @@ use crate::model::{InferRequest, Named, Served, TensorMetadata};
 
 /// Made with the request, kept until there is an answer.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Form {
+pub(crate) struct ResponseFormat {
     /// Whether the answer says that it is the last one of its request.
     pub(crate) mark_final: bool,
     /// gRPC: lists of numbers instead of bytes.
@@ -81,7 +81,7 @@ pub(crate) fn window<'a>(
     regions.window(name, offset.unwrap_or(0), size).map(Some).map_err(Fault::Status)
 }
 
-impl Form {
+impl ResponseFormat {
     /// Reads what the parameters of an output say.
     pub(crate) fn read<'a>(
         &mut self,
@@ -116,7 +116,7 @@ impl Form {
         Ok(())
     }
 
-    /// [`Form::fit`], where it is of any use.
+    /// [`ResponseFormat::fit`], where it is of any use.
     pub(crate) fn fit_to(&mut self, model: &Served, request: &InferRequest) -> Result<(), Status> {
         if !self.needs_model() {
             return Ok(());
