@@ -231,8 +231,8 @@ fn shared_memory(said: &File) -> SharedMemory {
 
 fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> Settings {
     let shown = shown(&said, &origins);
-    let limits = said.limits;
     let shared_memory = shared_memory(&said);
+    let limits = said.limits;
     Settings {
         node: said.node.unwrap_or_else(|| host.name.clone()),
         exit_on_error: said.exit_on_error,
