@@ -38,17 +38,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for notice in &given.notices {
         tracing::warn!("{notice}");
     }
-    match &settings.shared_memory {
-        SharedMemory::Off => {
-            tracing::info!("shared memory: off (shared_memory.allow); clients cannot register regions")
-        }
+    let shared_memory = match &settings.shared_memory {
+        SharedMemory::Off => "off (shared_memory.allow): clients cannot register regions".to_owned(),
         SharedMemory::Prefix(prefix) => {
-            tracing::info!(prefix, "shared memory: clients can read and write objects of /dev/shm whose key begins so");
+            format!("clients can read and write objects of /dev/shm that begin with {prefix:?}")
         }
-        SharedMemory::On => {
-            tracing::info!("shared memory: clients can read and write every object of /dev/shm that this user can");
-        }
-    }
+        SharedMemory::On => "clients can read and write every object of /dev/shm that this user can".to_owned(),
+    };
+    tracing::info!("shared memory: {shared_memory}");
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }
 

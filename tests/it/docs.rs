@@ -73,6 +73,7 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
                 How::AsIs => String::new(),
                 How::Unit(unit) => format!(", its number in {unit}"),
                 How::Not => ", turned around".to_owned(),
+                How::OnOff => ", true as `on` and false as `off`".to_owned(),
                 How::Off => " = false".to_owned(),
                 How::Verbosity => " = \"debug\" from 1 on".to_owned(),
                 How::Quiet(level) => format!(" = \"{level}\" if it is false"),
