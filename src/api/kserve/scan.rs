@@ -194,7 +194,19 @@ struct Fields<'m>(&'m [u8]);
 impl<'m> Iterator for Fields<'m> {
     type Item = Field<'m>;
 
+    /// Leaves what is not well-formed where it is.
     fn next(&mut self) -> Option<Field<'m>> {
+        let begin = self.0;
+        let field = self.field();
+        if field.is_none() {
+            self.0 = begin;
+        }
+        field
+    }
+}
+
+impl<'m> Fields<'m> {
+    fn field(&mut self) -> Option<Field<'m>> {
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
@@ -212,9 +224,7 @@ impl<'m> Iterator for Fields<'m> {
         // Decoding takes the lower 32 bits of a tag.
         Some(Field { number: (tag & u64::from(u32::MAX)) >> 3, value })
     }
-}
 
-impl<'m> Fields<'m> {
     fn varint(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for shift in (0..70).step_by(7) {
