@@ -38,6 +38,7 @@ mod intake;
 #[cfg(feature = "shuttle")]
 mod interleavings;
 mod job;
+mod job_place;
 mod lifecycle;
 mod load_key;
 mod loaded;

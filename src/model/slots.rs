@@ -48,8 +48,6 @@ impl Slots {
                     self.store.free(slot.ix)?;
                     self.grown.reset(slot.ix);
                 }
-                // No load names the stage that leads here yet.
-                SlotOp::Spill(..) => {}
             }
         }
         Ok(())

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Refusal, Req, Round, Row, Said, Seq, Slab,
-    SlotOp, Submit, Time, Why,
+    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Preparation, Refusal, Req, Round, Row, Said,
+    Seq, Slab, SlotOp, Submit, Time, Why,
 };
 
 use crate::scheduling::SchedulerBinding;
@@ -16,13 +16,18 @@ use crate::tensor::Tensor;
 
 use super::batch_run::{FinishedBatch, TakenBatch};
 use super::job::Job;
+use super::job_place::JobPlace;
 use super::loaded::Loaded;
+
+/// What a request is refused with whose load names a preparation, while no processor is there to do it.
+const NO_PROCESSOR: u32 = 1;
+/// The same for a state that is to be made durable, while there is no tier to keep it.
+const NO_TIER: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) core: Core,
-    /// `None` while the request runs and its thread has it.
-    jobs: Slab<Req, Option<Box<Job>>>,
+    jobs: Slab<Req, JobPlace>,
     /// What live sequences hold, by the index of their key.
     live: Vec<Option<Live>>,
     /// States that wait for the next step of a sequence that does not live here.
@@ -95,7 +100,7 @@ pub(super) enum Step {
 impl Table {
     pub(super) fn apply(&mut self, now: Time, event: Event) {
         self.core.apply(now, event, &mut self.effects);
-        self.take_effects();
+        self.take_effects(now);
     }
 
     /// Enters a request and puts it in its queue.
@@ -108,7 +113,7 @@ impl Table {
             submit.adopt = Some(import.step);
             (job.snapshot, job.ticket) = (Some(import.snapshot), Some(import.ticket));
         }
-        let req = self.jobs.insert(Some(job));
+        let req = self.jobs.insert(JobPlace::Queued(job));
         submit.req = req;
         self.apply(now, Event::Submit(submit));
         req
@@ -135,7 +140,7 @@ impl Table {
         let FinishedBatch { batch, jobs, rows } = finished;
         for (req, job) in jobs {
             if let Some(place) = self.jobs.get_mut(req) {
-                *place = Some(job);
+                *place = JobPlace::Queued(job);
             }
         }
         self.apply(now, Event::Ran { batch: batch.id, rows });
@@ -161,7 +166,7 @@ impl Table {
 
     fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
         // Before requests are lent: what the effects say of a request is noted in it.
-        self.take_effects();
+        self.take_effects(now);
         match next {
             Next::Run(batch) => Step::Run(self.lend(now, batch)),
             Next::Tidy(ops) => Step::Tidy(ops),
@@ -182,7 +187,7 @@ impl Table {
         let lend = |row: &Row| match row {
             Row::Pad => None,
             Row::Real(real) => {
-                let mut job = self.jobs.get_mut(real.req)?.take()?;
+                let mut job = self.jobs.get_mut(real.req)?.lend()?;
                 job.taken = now;
                 job.facts.batch = mates;
                 job.seq = real.seat.map(|(seq, _)| seq);
@@ -193,12 +198,23 @@ impl Table {
         TakenBatch { batch, jobs }
     }
 
-    fn take_effects(&mut self) {
+    /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
+    fn take_effects(&mut self, now: Time) {
+        while !self.effects.is_empty() {
+            for event in self.take_some_effects() {
+                self.core.apply(now, event, &mut self.effects);
+            }
+        }
+    }
+
+    fn take_some_effects(&mut self) -> Vec<Event> {
+        let mut answers = Vec::new();
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Refuse { req, refusal, ended } => {
-                    self.actions.refused.extend(self.jobs.remove(req).flatten().map(|job| (job, refusal, ended)));
+                    let job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
                 Effect::Release(req) => self.release(req),
                 Effect::Replay(req, seq) => self.replay(req, seq),
@@ -208,15 +224,32 @@ impl Table {
                     let (first, news, lost) = self.core.observed(load);
                     self.actions.policies.push((load, None, PolicyNotice::News(first, news, lost)));
                 }
-                // The threads of the load find the question before their next step. No load names the stages that the others belong to.
-                Effect::Consult(_) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
+                // The threads of the load find the question before their next step.
+                Effect::Consult(_) => {}
+                Effect::Prepare(req, _) => {
+                    self.set_place(req, JobPlace::Preparing);
+                    let refusal = Refusal::Failed(NO_PROCESSOR);
+                    answers.push(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }));
+                }
+                Effect::Post(req, _) => {
+                    self.set_place(req, JobPlace::Posting);
+                    answers.push(Event::Posted(req));
+                }
+                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
             }
         }
         self.effects = effects;
+        answers
+    }
+
+    fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
+        if let Some(of) = self.jobs.get_mut(req) {
+            of.set(place);
+        }
     }
 
     fn release(&mut self, req: Req) {
-        let Some(job) = self.jobs.remove(req).flatten() else { return };
+        let Some(job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
         if let (true, Some(Ok(tensors))) = (job.counted, &job.answer)
             && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
         {
@@ -227,7 +260,7 @@ impl Table {
 
     /// Answers a repeated step with the answer that was kept of it.
     fn replay(&mut self, req: Req, seq: Seq) {
-        let Some(mut job) = self.jobs.remove(req).flatten() else { return };
+        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
         match self.live_mut(seq).and_then(|live| live.kept.clone()) {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
@@ -249,7 +282,7 @@ impl Table {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Started))
             }
             Note::Started(seq, req) => {
-                let Some(job) = self.jobs.get_mut(req).and_then(Option::as_mut) else { return };
+                let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
                 let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
                 self.put(seq, Some(Live { load: Arc::clone(&load), ticket, kept: None }));
                 Some((load, SequenceChange::Started))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sequor_core::{DataType, Dialect, Id, Refusal, Shape};
+use sequor_core::{DataType, Dialect, Event, Id, LoadSpec, Refusal, Shape, Stages};
 use tempfile::TempDir;
 
 use super::*;
@@ -187,4 +187,29 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
         }
     }
     assert_eq!((served, capacity("sum")), (vec![3; 100], 2));
+}
+
+/// The stages are for processors and tiers. While there are none, a load that names one answers all the same.
+#[test]
+fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
+    let none = Stages::default();
+    let cases = [
+        (Stages { pre: true, ..none }, Err(Refusal::Failed(1))),
+        (Stages { initialize: true, ..none }, Err(Refusal::Failed(1))),
+        (Stages { post: true, ..none }, Ok(5)),
+        (Stages { seal: true, ..none }, Err(Refusal::Failed(2))),
+    ];
+    for (stages, want) in cases {
+        let fixture = Fixture::new(u64::MAX);
+        let model = fixture.repository.0.models.read()["sum"].model.clone().unwrap();
+        let load = Arc::clone(&model.loads()[0]);
+        model.apply(Event::Loaded(load.key, LoadSpec { stages, ..load.spec() }));
+        load.wake_all();
+        let got = match fixture.send(1, 5, |s| s.start = true) {
+            Ok(answer) => Ok(i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())),
+            Err(Failure::Refused(refused)) => Err(refused.refusal),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(got, want, "{stages:?}");
+    }
 }

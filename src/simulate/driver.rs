@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sequor_core::{
-    Asked, Batch, Core, Dialect, Effect, Event, Fault, Id, Instance, Load, LoadSpec, Next, Note, Req, Round, RowEnd,
-    Said, Slab, Submit, Time, Traits,
+    Asked, Batch, Core, Dialect, Effect, Event, Fault, Id, Instance, Load, LoadSpec, Next, Note, Preparation, Req,
+    Round, RowEnd, Said, Slab, Submit, Time, Traits,
 };
 
 use super::decider::Decider;
@@ -232,8 +232,17 @@ impl<'a, 'p> Driver<'a, 'p> {
         self.settle();
     }
 
-    /// Does what the core wants done. Stages that no load of the simulator names bring no effects.
+    /// Does what the core wants done. Stages beside the run take no time here: each is answered at once.
     fn settle(&mut self) {
+        while !self.out.is_empty() {
+            for event in self.take_effects() {
+                self.core.apply(self.now, event, &mut self.out);
+            }
+        }
+    }
+
+    fn take_effects(&mut self) -> Vec<Event> {
+        let mut answers = Vec::new();
         let mut out = std::mem::take(&mut self.out);
         for effect in out.drain(..) {
             match effect {
@@ -253,10 +262,20 @@ impl<'a, 'p> Driver<'a, 'p> {
                 Effect::Note(Note::Fault(_, fault)) => self.faulted(fault),
                 Effect::Note(Note::Stale(_, n)) => self.tally.stale += u64::from(n),
                 Effect::Tell(_) => self.tell(),
-                Effect::Note(_) | Effect::Replay(..) | Effect::Prepare(..) | Effect::Post(..) | Effect::Seal(_) => {}
+                Effect::Prepare(req, _) => answers.push(Event::Prepared(req, self.prepared(req))),
+                Effect::Post(req, _) => answers.push(Event::Posted(req)),
+                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Ok(()))),
+                Effect::Note(_) | Effect::Replay(..) => {}
             }
         }
         self.out = out;
+        answers
+    }
+
+    /// A prepared request runs as it came.
+    fn prepared(&self, req: Req) -> Preparation {
+        let arrival = self.open.get(req).and_then(|n| self.setup.workload.arrivals.get(*n as usize));
+        Preparation::Run(arrival.map_or_else(Traits::default, |arrival| self.submit(req, arrival).traits))
     }
 
     // === instances ===

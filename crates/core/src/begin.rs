@@ -9,7 +9,7 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load};
 use crate::list::List;
 use crate::load::LoadState;
-use crate::sequence::{Sequence, Stage};
+use crate::sequence::{FirstState, Sequence};
 use crate::spec::{Expiry, OnEnding, WhenFull};
 use crate::submit::Found;
 use crate::time::Time;
@@ -98,6 +98,8 @@ impl Core {
             ending: None,
             leaving: None,
             ran: false,
+            begun: false,
+            first_state: (!submit.start).then_some(FirstState::Adopt(submit.req)),
             adopted: !submit.start,
             announced: submit.start || adopts.is_some(),
             next_step: first,
@@ -121,12 +123,11 @@ impl Core {
         if submit.start || adopts.is_some() {
             self.note(load, Note::Started(seq, submit.req), out);
         }
-        if self.reqs.get(submit.req).is_some_and(|r| r.prepared) {
+        if self.reqs.is_prepared(submit.req) {
             self.seat_or_wait(now, seq, out);
         } else {
             self.will_want_room(load);
-            self.set_stage(seq, Stage::Preparing);
-            out.push(Effect::Prepare(submit.req, Some(seq)));
+            self.prepare(submit.req, Some(seq), out);
         }
     }
 

@@ -80,7 +80,7 @@ impl Core {
             Event::Attach(load, hooks) => self.attach(now, load, hooks, out),
             Event::Submit(submit) => self.submit(now, &submit, out),
             Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, Why::Cancelled, out),
-            Event::Prepared(req, result) => self.prepared(now, req, result, out),
+            Event::Prepared(req, prepared) => self.prepared(now, req, prepared, out),
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
             Event::Sealed(batch, result) => self.sealed(now, batch, result, out),
             Event::Posted(req) => self.posted(now, req, out),

@@ -1,5 +1,6 @@
 //! What goes into the core and what comes out of it: events, effects, batches, slot operations, refusals, notes.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::ending::{Tombstone, Why};
@@ -57,8 +58,8 @@ pub enum Event {
     Submit(Submit),
     /// The client has gone or asked for cancellation.
     Cancel(Req),
-    /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed.
-    Prepared(Req, Result<Traits, Refusal>),
+    /// Answers [`Effect::Prepare`]: the tier was looked up, the state made, the inputs preprocessed. Without a meaning once the request is over.
+    Prepared(Req, Preparation),
     /// A batch has ended; the instance thread has committed or dropped its states already.
     Ran {
         batch: BatchId,
@@ -72,6 +73,22 @@ pub enum Event {
     End(Seq, Why),
     /// [`crate::Core::due`] has come.
     Tick,
+}
+
+/// The plan for a prepared request.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Preparation {
+    Run(Traits),
+    /// It runs this many steps of its sequence, one after the other, and is answered once. In between the sequence keeps its slot, and others may
+    /// run. If a step after the first fails, the sequence ends: its state is neither that of before the request nor that of after it.
+    RunSteps(Traits, NonZeroU32),
+    /// It is answered without a run, in its turn. A START begins its sequence all the same, and the next run is given the first state.
+    Reply,
+    /// It is refused. `ends` says whether its sequence ends with it; the request that begins a sequence always takes it along.
+    Refuse {
+        refusal: Refusal,
+        ends: bool,
+    },
 }
 
 /// How one row of a batch ended. The order is that of the batch's real rows.
@@ -161,19 +178,19 @@ pub struct RealRow {
     pub req: Req,
     /// The sequence and its slot; `None` for a stateless request.
     pub seat: Option<(Seq, Slot)>,
+    /// The first run of a life: of a START, or of what follows a START that was answered without a run.
     pub start: bool,
+    /// The last run of an END.
     pub end: bool,
 }
 
 /// An operation on a slot's state, done by the thread that owns the slot, in the order given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotOp {
-    /// Give the slot the first state of the sequence that this request starts.
+    /// Give the slot the first state of the sequence that this request started. It runs in the same batch, unless it was answered without a run.
     Init(Slot, Req),
-    /// Give the slot the state that [`Effect::Prepare`] found for this request.
+    /// Give the slot the state that [`Effect::Prepare`] found for this request. It runs in the same batch, unless it was answered without a run.
     Adopt(Slot, Req),
-    /// Write the slot's state to its tier.
-    Spill(Slot, Seq),
     /// Drop the slot's state and zero it.
     Free(Slot),
 }

@@ -53,6 +53,11 @@ faults! {
     NewcomerToldTwice,
     EndUntold,
     IdleUncapped,
+    CancelledBetweenRuns,
+    RunsMiscounted,
+    ReplyForgetsStart,
+    PreparedTwice,
+    RefusalEndsNothing,
 }
 
 #[cfg(feature = "planted")]

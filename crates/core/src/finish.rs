@@ -5,85 +5,12 @@ use crate::ending::Why;
 use crate::event::{Effect, Refusal, RowEnd};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Req, Seq};
-use crate::request::Stage as At;
+use crate::request::{Plan, Stage as At};
 use crate::seat::wake;
 use crate::sequence::Stage;
 use crate::time::Time;
-use crate::traits::Traits;
 
 impl Core {
-    /// The driver has prepared a request, or could not.
-    pub(crate) fn prepared(&mut self, now: Time, req: Req, result: Result<Traits, Refusal>, out: &mut Vec<Effect>) {
-        let Some(r) = self.reqs.get_mut(req) else { return };
-        if r.prepared || r.stage != At::Queued {
-            return;
-        }
-        let (seq, load, bytes) = (r.seq, r.load, r.traits.bytes);
-        let traits = match result {
-            Ok(traits) => traits,
-            Err(refusal) => return self.unprepared(now, req, refusal, out),
-        };
-        (r.prepared, r.traits) = (true, traits);
-        let Some(seq) = seq else {
-            self.wants_no_room(load);
-            return self.stateless_ready(now, req, out);
-        };
-        let Some(s) = self.seqs.get_mut(seq) else { return };
-        s.bytes = s.bytes.saturating_sub(bytes).saturating_add(traits.bytes);
-        if s.adopted && !s.announced {
-            s.announced = true;
-            self.note(load, crate::event::Note::Started(seq, req), out);
-        }
-        match self.seqs.get(seq).and_then(|s| s.seat) {
-            Some(_) => self.advance(now, seq, out),
-            None => {
-                self.wants_no_room(load);
-                self.seat_or_wait(now, seq, out);
-            }
-        }
-    }
-
-    /// A preparation failed: a first request takes its sequence with it, a later one goes alone.
-    fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
-        let Some(r) = self.reqs.get(req) else { return };
-        let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
-        let first = r.start || self.seqs.get(seq).is_some_and(|s| !s.announced);
-        if !first {
-            return self.drop_step(now, seq, req, refusal, out);
-        }
-        if !self.start_after_all(now, seq, refusal, out) {
-            self.take_out(seq, req, refusal, true, out);
-            self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
-        }
-    }
-
-    /// The id of a step was not found, but a START has followed the step: that one opens the sequence. False if none has.
-    fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
-        let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
-        let load = s.load;
-        while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
-            let (key, start, prepared) = (head.key, head.start, head.prepared);
-            if !start {
-                self.take_out(seq, key, told, false, out);
-                told = Refusal::Ended(Why::Failed);
-                continue;
-            }
-            if let Some(s) = self.seqs.get_mut(seq) {
-                (s.adopted, s.announced) = (false, true);
-            }
-            self.note(load, crate::event::Note::Started(seq, key), out);
-            if prepared {
-                self.wants_no_room(load);
-                self.seat_or_wait(now, seq, out);
-            } else {
-                self.set_stage(seq, Stage::Preparing);
-                out.push(Effect::Prepare(key, Some(seq)));
-            }
-            return true;
-        }
-        false
-    }
-
     pub(crate) fn ran(&mut self, now: Time, batch: BatchId, rows: &[RowEnd], out: &mut Vec<Effect>) {
         let Some(flight) = self.batches.get_mut(batch) else { return };
         if flight.sealing {
@@ -105,8 +32,12 @@ impl Core {
                 RowEnd::Failed => self.row_failed(now, req, out),
                 RowEnd::NoRoom => self.row_without_room(now, req, out),
                 RowEnd::Done { state_shape, state_bytes } => {
-                    self.committed(req, state_shape, state_bytes);
-                    if seals && !fault(Planted::SealSkipped) { to_seal.push(req) } else { self.durable(now, req, out) }
+                    let last = self.committed(req, state_shape, state_bytes);
+                    match (last, seals && !fault(Planted::SealSkipped)) {
+                        (false, _) => self.wait_for_next_run(now, req, out),
+                        (true, true) => to_seal.push(req),
+                        (true, false) => self.durable(now, req, out),
+                    }
                 }
             }
         }
@@ -157,14 +88,36 @@ impl Core {
         }
     }
 
-    fn committed(&mut self, req: Req, state_shape: u64, state_bytes: u64) {
-        let Some(r) = self.reqs.get(req) else { return };
+    /// Takes the new state of a request's sequence. Whether that was the request's last run: only then its step is done.
+    fn committed(&mut self, req: Req, state_shape: u64, state_bytes: u64) -> bool {
+        let Some(r) = self.reqs.get_mut(req) else { return true };
+        r.ran += 1;
+        let runs = if fault(Planted::RunsMiscounted) { 2 } else { 1 };
+        let left = if let Some(Plan::Run(left)) = r.plan { left.saturating_sub(runs) } else { 0 };
+        r.plan = Some(Plan::Run(left));
         let step = r.step;
         if let Some(s) = r.seq.and_then(|seq| self.seqs.get_mut(seq)) {
-            s.step = step;
             s.state_shape = state_shape;
             s.state_bytes = state_bytes;
+            if left == 0 {
+                s.step = step;
+            }
         }
+        left == 0
+    }
+
+    /// A request of several runs goes back to the head of its queue. If its sequence is to end, it is refused there.
+    fn wait_for_next_run(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
+        self.tell_run(req, true, out);
+        let Some(r) = self.reqs.get_mut(req) else { return };
+        r.stage = At::Queued;
+        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.current = None;
+        s.bytes = s.bytes.saturating_add(bytes);
+        self.req_links.push_front(&mut s.queue, req.ix);
+        self.advance(now, seq, out);
     }
 
     /// The state is committed, and durable if it must be: postprocess, or answer.
@@ -199,7 +152,8 @@ impl Core {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.get(req).cloned() else { return };
         if let Some(seq) = r.seq {
-            if r.start && !r.dialect.keep_failed_start {
+            let unsure = !r.is_first_run();
+            if unsure || (r.start && !r.dialect.keep_failed_start) {
                 self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
             } else if r.counted {
                 self.expect_again(seq, None, r.step, out);
@@ -229,7 +183,7 @@ impl Core {
     }
 
     /// Marks a request's turn as done and releases every answer whose turn has come.
-    fn turn_done(&mut self, r: &crate::request::Request, answer: bool, out: &mut Vec<Effect>) {
+    pub(crate) fn turn_done(&mut self, r: &crate::request::Request, answer: bool, out: &mut Vec<Effect>) {
         let Some(turn) = r.turn.filter(|_| !fault(Planted::ReleasedOutOfOrder)) else {
             if answer {
                 out.push(Effect::Release(r.key));

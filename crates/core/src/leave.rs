@@ -7,7 +7,6 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
-use crate::request;
 use crate::seat::{wake, wake_one};
 use crate::sequence::Stage;
 use crate::spec::Expiry;
@@ -102,9 +101,9 @@ impl Core {
             if fault(Planted::CancelForgetsOne) && s.queue.is_empty() {
                 break;
             }
-            if let Some(key) = self.reqs.at(ix).map(|r| r.key) {
-                self.reqs.remove(key);
-                out.push(Effect::Refuse { req: key, refusal: told, ended: !fault(Planted::EndUntold) });
+            if let Some(r) = self.reqs.at(ix).map(|r| r.key).and_then(|key| self.reqs.remove(key)) {
+                out.push(Effect::Refuse { req: r.key, refusal: told, ended: !fault(Planted::EndUntold) });
+                self.turn_done(&r, false, out);
             }
         }
     }
@@ -149,7 +148,7 @@ impl Core {
     /// Cancels a request, or refuses it because its time has come. One that runs is let run.
     pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: Why, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
-        if r.stage != request::Stage::Queued {
+        if !r.is_untouched() {
             return;
         }
         let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
@@ -161,7 +160,7 @@ impl Core {
 
     pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.remove(req) else { return };
-        if !r.prepared {
+        if r.plan.is_none() {
             self.wants_no_room(r.load);
         } else if let Some(state) = load_in(&mut self.loads, r.load) {
             self.req_links.remove(&mut state.ready, req.ix);

@@ -55,6 +55,19 @@ impl Links {
         list.len += 1;
     }
 
+    pub(crate) fn push_front(&mut self, list: &mut List, ix: u32) {
+        if self.0.len() <= ix as usize {
+            self.0.resize(ix as usize + 1, Link { prev: NIL, next: NIL });
+        }
+        self.set(ix, Link { prev: NIL, next: list.head });
+        match self.0.get_mut(list.head as usize) {
+            Some(first) => first.prev = ix,
+            None => list.tail = ix,
+        }
+        list.head = ix;
+        list.len += 1;
+    }
+
     /// Takes `ix` out of `list`, in which it must stand.
     pub(crate) fn remove(&mut self, list: &mut List, ix: u32) {
         let Some(Link { prev, next }) = self.0.get(ix as usize).copied() else { return };
@@ -107,7 +120,7 @@ mod tests {
     proptest! {
         /// Two lists over one table behave as two queues.
         #[test]
-        fn lists_are_queues(steps in proptest::collection::vec((0u8..3, 0u32..12, any::<bool>()), 0..200)) {
+        fn lists_are_queues(steps in proptest::collection::vec((0u8..4, 0u32..12, any::<bool>()), 0..200)) {
             let mut links = Links::default();
             let mut lists = [List::default(), List::default()];
             let mut model: [VecDeque<u32>; 2] = Default::default();
@@ -116,6 +129,7 @@ mod tests {
                 let stands = model.iter().any(|q| q.contains(&ix));
                 match what {
                     0 if !stands => { links.push_back(&mut lists[which], ix); model[which].push_back(ix); }
+                    3 if !stands => { links.push_front(&mut lists[which], ix); model[which].push_front(ix); }
                     1 => prop_assert_eq!(links.pop_front(&mut lists[which]), model[which].pop_front()),
                     2 if model[which].contains(&ix) => {
                         links.remove(&mut lists[which], ix);

@@ -37,6 +37,8 @@ pub(crate) struct LoadState {
     pub(crate) live: u32,
     /// Sequences that wait for a slot, in the order of their START.
     pub(crate) backlog: List,
+    /// Free slots are being handed to the backlog.
+    pub(crate) admitting: bool,
     pub(crate) backlog_bytes: u64,
     /// Sequences, or stateless requests, that are being prepared before they may have a slot or be ready: they will want room.
     pub(crate) preparing: u32,
@@ -147,6 +149,7 @@ impl LoadState {
             used: 0,
             live: 0,
             backlog: List::default(),
+            admitting: false,
             backlog_bytes: 0,
             preparing: 0,
             idle: List::default(),

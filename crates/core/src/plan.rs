@@ -1,15 +1,14 @@
 //! What an instance does next: tidy its slots, run a batch, ask the external policy, sleep or go.
 
 use crate::core::{Core, InFlight, load_in};
-use crate::ending::Why;
 use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
-use crate::request::Stage as At;
+use crate::request::{Plan, Stage as At};
 use crate::round::Candidate;
 use crate::seat::wake_one;
-use crate::sequence::Stage;
+use crate::sequence::{FirstState, Stage};
 use crate::spec::{Rows, Strategy};
 use crate::time::Time;
 
@@ -127,7 +126,7 @@ impl Core {
             return;
         };
         let first = self.load(r.load).map_or(0, |l| l.spec.initial_state_shape);
-        let state_shape = s.map_or(0, |s| if r.start { first } else { s.state_shape });
+        let state_shape = s.map_or(0, |s| if r.start && r.is_first_run() { first } else { s.state_shape });
         let state_shape = if fault(Planted::StateShapeForgotten) { 0 } else { state_shape };
         let shape = r.traits.shape ^ state_shape.rotate_left(32);
         keys.push(Candidate { req: r.key, rows: r.traits.rows, shape });
@@ -171,7 +170,8 @@ impl Core {
     fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {
         let r = self.reqs.get_mut(req)?;
         r.stage = At::Running;
-        let (load, start, end, step) = (r.load, r.start, r.end, r.step);
+        let last = r.plan == Some(Plan::Run(1));
+        let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
         let Some(seq) = r.seq else {
             let state = load_in(&mut self.loads, load)?;
             self.req_links.remove(&mut state.ready, req.ix);
@@ -179,26 +179,25 @@ impl Core {
         };
         let bytes = r.traits.bytes;
         self.unlist(seq);
-        let first = self.load(load)?.spec.initial_state_shape;
+        if start {
+            self.begin_life(seq, req, out);
+        }
         let s = self.seqs.get_mut(seq)?;
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(bytes);
         s.current = Some(req);
         let (_, slot) = s.seat?;
         let ran = std::mem::replace(&mut s.ran, true);
-        if start {
-            // Nothing of the new life is committed yet: should this START fail, its state is the first one.
-            (s.step, s.state_shape) = (step.saturating_sub(1), first);
-            if !(ran && fault(Planted::RestartWithoutInit)) {
-                ops.push(SlotOp::Init(slot, req));
-            }
-        } else if s.adopted && !ran && !fault(Planted::AdoptForgotten) {
-            ops.push(SlotOp::Adopt(slot, req));
+        s.begun = true;
+        let first_state = s.first_state.take();
+        match first_state {
+            Some(FirstState::Init(_)) if ran && fault(Planted::RestartWithoutInit) => {}
+            Some(FirstState::Adopt(_)) if fault(Planted::AdoptForgotten) => {}
+            Some(FirstState::Init(of)) => ops.push(SlotOp::Init(slot, of)),
+            Some(FirstState::Adopt(of)) => ops.push(SlotOp::Adopt(slot, of)),
+            None => {}
         }
-        if start && ran {
-            self.note(load, Note::Ended(seq, Why::Restarted), out);
-            self.note(load, Note::Started(seq, req), out);
-        }
+        let start = matches!(first_state, Some(FirstState::Init(_)));
         self.set_stage(seq, Stage::Running);
         Some(RealRow { req, seat: Some((seq, slot)), start, end })
     }
@@ -231,7 +230,8 @@ impl Core {
             Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
         );
         for req in &reqs {
-            if let (true, Some(r)) = (in_order, self.reqs.get_mut(*req)) {
+            // A request of several runs has its turn since the first.
+            if let (true, Some(r)) = (in_order, self.reqs.get_mut(*req).filter(|r| r.turn.is_none())) {
                 r.turn = Some(state.first_turn + state.turns.len() as u64);
                 state.turns.push_back((Some(*req), false));
             }
@@ -306,7 +306,7 @@ fn show_more(
         see.priority.push(r.priority);
     }
     if asked(columns::FLAGS) {
-        see.flags.push(if r.start { flags::START } else { 0 } | if r.end { flags::END } else { 0 });
+        see.flags.push(if r.start && r.is_first_run() { flags::START } else { 0 } | if r.end { flags::END } else { 0 });
     }
     if asked(columns::BYTES) {
         see.bytes.push(r.traits.bytes);

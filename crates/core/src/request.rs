@@ -1,5 +1,6 @@
 //! A request as the core keeps it, from its submission until its answer is released.
 
+use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::spec::Dialect;
 use crate::time::Time;
@@ -25,8 +26,10 @@ pub(crate) struct Request {
     pub(crate) priority: u32,
     pub(crate) traits: Traits,
     pub(crate) stage: Stage,
-    /// Whether every preparation it needs is done.
-    pub(crate) prepared: bool,
+    /// The plan for it; `None` until it is prepared.
+    pub(crate) plan: Option<Plan>,
+    /// Runs of it that have ended well. Between two of its runs it waits at the head of its queue.
+    pub(crate) ran: u32,
     /// Its place in the order of answers, where the load keeps one.
     pub(crate) turn: Option<u64>,
     /// When it is refused, if it is still queued then.
@@ -34,15 +37,39 @@ pub(crate) struct Request {
     pub(crate) armed: Time,
 }
 
-// A request goes forward only:
-// ## Queued  => Running | (refused)
-// ## Running => Sealing | Posting | (released)
-// ## Sealing => Posting | (released) | (refused)
-// ## Posting => (released)
+impl Request {
+    /// Whether a run of it is the first, which a START begins its sequence with.
+    pub(crate) fn is_first_run(&self) -> bool {
+        self.ran == 0
+    }
+
+    /// Whether it may still be refused: it waits, and none of it has run.
+    pub(crate) fn is_untouched(&self) -> bool {
+        matches!(self.stage, Stage::Queued | Stage::Preparing)
+            && (self.ran == 0 || fault(Planted::CancelledBetweenRuns))
+    }
+}
+
+/// The plan for a prepared request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plan {
+    /// It runs this many times more.
+    Run(u32),
+    /// It is answered without a run.
+    Reply,
+}
+
+// ## Queued    => Preparing | Running | (released) | (refused)
+// ## Preparing => Queued | (released) | (refused)
+// ## Running   => Queued | Sealing | Posting | (released)
+// ## Sealing   => Posting | (released) | (refused)
+// ## Posting   => (released)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// In the queue of its sequence, or ready in that of its load.
+    /// In the queue of its sequence, or in that of its load.
     Queued,
+    /// Lent to the driver, which prepares it. It is in its queue all the same, so it can be refused or cancelled.
+    Preparing,
     Running,
     Sealing,
     Posting,
@@ -69,6 +96,11 @@ impl Requests {
             *place = Some(request);
             *open += 1;
         }
+    }
+
+    /// Whether a request is to run, now or when its turn has come.
+    pub(crate) fn is_prepared(&self, key: Req) -> bool {
+        self.get(key).is_some_and(|r| r.plan.is_some())
     }
 
     pub(crate) fn get(&self, key: Req) -> Option<&Request> {

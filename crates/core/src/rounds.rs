@@ -9,7 +9,7 @@ use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::Planned;
 use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks, columns};
-use crate::request::Stage as At;
+use crate::request::{Plan, Stage as At};
 use crate::round::{Asked, Candidate, Round, Said};
 use crate::sequence::Stage;
 use crate::time::Time;
@@ -140,7 +140,7 @@ impl Core {
         }
         let Some(r) = self.reqs.get(req).filter(|r| r.stage == At::Queued && r.load == who.load) else { return false };
         match r.seq.map(|seq| self.seqs.get(seq)) {
-            None => r.prepared,
+            None => matches!(r.plan, Some(Plan::Run(_))),
             Some(None) => false,
             Some(Some(s)) => {
                 s.stage == Some(Stage::Ready)

@@ -6,6 +6,7 @@ use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
 use crate::load::{Consulting, InstanceState, LoadState};
+use crate::request::Plan;
 use crate::sequence::Stage;
 use crate::time::Time;
 use crate::timer::Due;
@@ -62,12 +63,19 @@ impl Core {
     }
 
     pub(crate) fn admit_in_order(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+        // A sequence that gets a slot may end at once, answered without a run. Then this loop goes on, and no second one inside it.
+        if self.load_mut(load).is_none_or(|l| std::mem::replace(&mut l.admitting, true)) {
+            return;
+        }
         while let Some(head) = self.backlog_head(load) {
             if !self.room_for_one(now, load, out) {
                 break;
             }
             self.unbacklog(load, head);
             self.seat(now, head, None, out);
+        }
+        if let Some(state) = self.load_mut(load) {
+            state.admitting = false;
         }
     }
 
@@ -137,19 +145,18 @@ impl Core {
 
     /// What a seated sequence with no current request does next.
     pub(crate) fn advance(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
-        let Some(s) = self.seqs.get(seq) else { return };
-        if let Some(why) = s.leaving {
-            return self.finish(now, seq, why, out);
-        }
-        let head = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.prepared));
-        match (head, s.ending) {
-            (Some(_), Some(why)) if fault(Planted::EndBeforeItsQueue) => self.finish(now, seq, why, out),
-            (None, Some(why)) => self.finish(now, seq, why, out),
-            (None, None) => self.enter_idle(now, seq, out),
-            (Some((req, true)), _) => self.enter_ready(now, seq, req, out),
-            (Some((req, false)), _) => {
-                self.set_stage(seq, Stage::Preparing);
-                out.push(Effect::Prepare(req, Some(seq)));
+        while let Some(s) = self.seqs.get(seq) {
+            if let Some(why) = s.leaving {
+                return self.finish(now, seq, why, out);
+            }
+            let head = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.plan));
+            match (head, s.ending) {
+                (Some(_), Some(why)) if fault(Planted::EndBeforeItsQueue) => return self.finish(now, seq, why, out),
+                (None, Some(why)) => return self.finish(now, seq, why, out),
+                (None, None) => return self.enter_idle(now, seq, out),
+                (Some((req, Some(Plan::Run(_)))), _) => return self.enter_ready(now, seq, req, out),
+                (Some((req, None)), _) => return self.prepare(req, Some(seq), out),
+                (Some((req, Some(Plan::Reply))), _) => self.reply(now, seq, req, out),
             }
         }
     }

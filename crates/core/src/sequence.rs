@@ -29,8 +29,12 @@ pub(crate) struct Sequence {
     pub(crate) ending: Option<Why>,
     /// It ends as soon as its current request is through; its queue was refused already.
     pub(crate) leaving: Option<Why>,
-    /// A START of it has run.
+    /// Its slot was given a state, which is to be freed with the slot.
     pub(crate) ran: bool,
+    /// A request of it has run or was answered without a run: the next START ends a life.
+    pub(crate) begun: bool,
+    /// The first state that the slot is given before the next run.
+    pub(crate) first_state: Option<FirstState>,
     /// It was found in a tier and not started here.
     pub(crate) adopted: bool,
     /// Whether [`crate::Note::Started`] was given, so that [`crate::Note::Ended`] is owed.
@@ -59,9 +63,18 @@ pub(crate) struct Sequence {
     pub(crate) older: Option<Seq>,
 }
 
+/// Where the first state of a sequence comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FirstState {
+    /// The START that this request was.
+    Init(Req),
+    /// What the driver found for this request.
+    Adopt(Req),
+}
+
 // ## (START)    => Preparing | Backlogged | Ready
 // ## Preparing  => Preparing | Backlogged | Ready | Idle | (ended)
-// ## Backlogged => Ready | (ended)
+// ## Backlogged => Preparing | Ready | Idle | (ended)
 // ## Idle       => Preparing | Ready | (ended)
 // ## Ready      => Running | Preparing | Ready | Idle | (ended)
 // ## Running    => Sealing | Posting | Preparing | Ready | Idle | (ended)

@@ -231,7 +231,7 @@ impl Core {
             self.stateless_ready(now, submit.req, out);
         } else {
             self.will_want_room(load);
-            out.push(Effect::Prepare(submit.req, None));
+            self.prepare(submit.req, None, out);
         }
         Ok(())
     }
@@ -268,7 +268,8 @@ fn request_of(now: Time, load: Load, seq: Option<Seq>, step: u64, prepared: bool
         priority: submit.priority,
         traits: submit.traits,
         stage: request::Stage::Queued,
-        prepared,
+        plan: prepared.then_some(request::Plan::Run(1)),
+        ran: 0,
         turn: None,
         queue_until: submit.queue_until.unwrap_or(Time::NEVER),
         armed: Time::NEVER,

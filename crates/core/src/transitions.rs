@@ -33,7 +33,7 @@ impl Transitions {
         let table: [(Option<Stage>, &[Option<Stage>]); 8] = [
             (None, &[Some(Preparing), Some(Backlogged), Some(Ready)]),
             (Some(Preparing), &[Some(Preparing), Some(Backlogged), Some(Ready), Some(Idle), None]),
-            (Some(Backlogged), &[Some(Ready), None]),
+            (Some(Backlogged), &[Some(Preparing), Some(Ready), Some(Idle), None]),
             (Some(Idle), &[Some(Preparing), Some(Ready), None]),
             (Some(Ready), &[Some(Running), Some(Preparing), Some(Ready), Some(Idle), None]),
             (Some(Running), &[Some(Sealing), Some(Posting), Some(Preparing), Some(Ready), Some(Idle), None]),

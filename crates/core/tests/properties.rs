@@ -84,6 +84,7 @@ fn the_core_keeps_its_promises() {
     println!("{}\n{:.1?}", total.table(), began.elapsed());
     let (rare, foreign) = total.arrows(100);
     assert!(foreign.is_empty(), "arrows that are not in the table: {foreign:?}");
+    assert!(total.rare(100).is_empty(), "met too seldom: {:?}", total.rare(100));
     assert!(rare.is_empty(), "arrows taken too seldom: {rare:?}");
 }
 

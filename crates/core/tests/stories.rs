@@ -170,8 +170,8 @@ fn a_start_behind_an_unknown_step_opens_a_sequence() {
     let stages = Stages { activate: true, ..Stages::default() };
     let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
     let (stray, start) = (rig.submit(1, false, false), rig.submit(1, true, false));
-    rig.apply(Event::Prepared(key(stray), Err(Refusal::Unknown(None))));
-    rig.apply(Event::Prepared(key(start), Ok(Traits::default())));
+    rig.apply(Event::Prepared(key(stray), Preparation::Refuse { refusal: Refusal::Unknown(None), ends: false }));
+    rig.apply(Event::Prepared(key(start), Preparation::Run(Traits::default())));
     rig.drain();
     assert_eq!((rig.answers.get(&stray), rig.answers.get(&start)), (Some(&Err(Refusal::Unknown(None))), Some(&Ok(()))));
 }

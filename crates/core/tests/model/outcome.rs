@@ -19,6 +19,8 @@ pub struct Outcome {
     pub ended: [u64; 11],
     pub refused: Vec<(&'static str, u64)>,
     pub faults: Vec<(String, u64)>,
+    /// What preparations said, and what came in between.
+    pub prepared: Vec<(&'static str, u64)>,
 }
 
 impl Outcome {
@@ -36,6 +38,9 @@ impl Outcome {
         }
         for (name, n) in &other.refused {
             count(&mut self.refused, name, *n);
+        }
+        for (name, n) in &other.prepared {
+            count(&mut self.prepared, name, *n);
         }
         for (name, n) in &other.faults {
             count(&mut self.faults, name.clone(), *n);
@@ -60,6 +65,14 @@ impl Outcome {
             }
         }
         (rare, foreign)
+    }
+
+    /// What may come of a preparation and was met less than `least` times.
+    pub fn rare(&self, least: u64) -> Vec<&'static str> {
+        let all =
+            ["run", "run steps", "reply", "refuse", "refuse and end", "cancelled while lent", "cancelled between runs"];
+        let met = |name: &str| self.prepared.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+        all.into_iter().filter(|name| met(name) < least).collect()
     }
 
     pub fn table(&self) -> String {
@@ -92,6 +105,10 @@ impl Outcome {
         }
         text.push_str("\n  refused");
         for (name, n) in &self.refused {
+            let _ = write!(text, " {name} {n}");
+        }
+        text.push_str("\n  prepared");
+        for (name, n) in &self.prepared {
             let _ = write!(text, " {name} {n}");
         }
         text.push_str("\n  policies");

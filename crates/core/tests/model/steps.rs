@@ -1,9 +1,12 @@
 //! One random step of the driver: a request, a thread, a stage that answers, a cancellation, something rare.
 
+use std::num::NonZeroU32;
+
 use sequor_core::*;
 
 use super::news::News;
-use super::refer::{N, Shown};
+use super::outcome::count;
+use super::refer::{At, N, Shown};
 use super::threads::{Hand, Thread};
 use super::world::{Question, World};
 use super::{Checked, broken, news, policy, workload};
@@ -113,7 +116,7 @@ impl World {
 
     pub fn prepares(&mut self, req: Req, seq: Option<Seq>) -> Checked {
         let Some(sent) = self.witness.get(req).cloned() else {
-            return self.apply(Event::Prepared(req, Ok(Traits::default())));
+            return self.apply(Event::Prepared(req, Preparation::Run(Traits::default())));
         };
         let mut traits = workload::traits(&mut self.rng, &self.taste);
         traits.rows = sent.rows;
@@ -121,21 +124,45 @@ impl World {
         let fails = self.rng.percent(self.taste.fails);
         let adopts = self.refer.req(req).and_then(|r| r.seq).filter(|_| !sent.start).map(|n| self.refer.seq(n).clone());
         let adopts = adopts.filter(|s| s.adopted && !s.announced && s.key == seq);
-        let result = match adopts {
+        let refuse = |refusal| Preparation::Refuse { refusal, ends: false };
+        let prepared = match adopts {
             Some(s) => match self.store.tier.get(&s.id).copied().filter(|_| !fails) {
                 Some(hash) => {
                     self.store.found.insert(req, hash);
-                    Ok(traits)
+                    self.verdict(traits)
                 }
-                None => Err(Refusal::Unknown(None)),
+                None => refuse(Refusal::Unknown(None)),
             },
-            None if fails => Err(Refusal::Failed(9)),
-            None => Ok(traits),
+            None if fails => Preparation::Refuse { refusal: Refusal::Failed(9), ends: self.rng.percent(30) },
+            None => self.verdict(traits),
         };
-        if let (Ok(traits), Some(sent)) = (&result, self.witness.get_mut(req)) {
-            sent.shape = traits.shape;
+        let sent = self.witness.get_mut(req);
+        let name = match prepared {
+            Preparation::Run(_) => "run",
+            Preparation::RunSteps(..) => "run steps",
+            Preparation::Reply => "reply",
+            Preparation::Refuse { ends: false, .. } => "refuse",
+            Preparation::Refuse { ends: true, .. } => "refuse and end",
+        };
+        match (prepared, sent) {
+            (Preparation::Run(traits), Some(sent)) => sent.shape = traits.shape,
+            (Preparation::RunSteps(traits, steps), Some(sent)) => {
+                (sent.shape, sent.steps) = (traits.shape, steps.get())
+            }
+            (Preparation::Reply, Some(sent)) => sent.steps = 0,
+            _ => {}
         }
-        self.apply(Event::Prepared(req, result))
+        count(&mut self.counts.prepared, name, 1);
+        self.apply(Event::Prepared(req, prepared))
+    }
+
+    /// What a preparation that went well says.
+    fn verdict(&mut self, traits: Traits) -> Preparation {
+        match self.rng.below(10) {
+            0 | 1 => Preparation::Reply,
+            2 | 3 => Preparation::RunSteps(traits, NonZeroU32::new(self.rng.range(1, 4) as u32).expect("above 0")),
+            _ => Preparation::Run(traits),
+        }
     }
 
     fn consult(&mut self) -> Checked {
@@ -202,6 +229,14 @@ impl World {
             return Ok(());
         }
         let mut req = *self.rng.pick(&open);
+        // Now and then one that is lent, or has run in part.
+        let odd = |r: &super::refer::RReq| r.at == At::Preparing || (r.at == At::Queued && r.ran > 0);
+        let special: Vec<Req> = self.refer.reqs.iter().flatten().filter(|r| odd(r)).map(|r| r.key).collect();
+        if !special.is_empty() && self.rng.percent(30) {
+            req = *self.rng.pick(&special);
+            let lent = self.refer.req(req).is_some_and(|r| r.at == At::Preparing);
+            count(&mut self.counts.prepared, if lent { "cancelled while lent" } else { "cancelled between runs" }, 1);
+        }
         if self.rng.percent(10) && req.generation.get() > 1 {
             req.generation = std::num::NonZeroU32::MIN;
         }
@@ -226,7 +261,16 @@ impl World {
                 let seq = *self.rng.pick(&live);
                 self.apply(Event::End(seq, why))
             }
-            // Out of the blue: keys that mean nothing any more, ticks that are not due.
+            // Out of the blue: what was not lent is prepared; keys that mean nothing any more, ticks that are not due.
+            6 => {
+                let lent: Vec<Req> = self.prepares.iter().map(|(req, _)| *req).collect();
+                let open: Vec<Req> = self.witness.open().into_iter().filter(|req| !lent.contains(req)).collect();
+                if open.is_empty() {
+                    return Ok(());
+                }
+                let req = *self.rng.pick(&open);
+                self.apply(Event::Prepared(req, Preparation::Reply))
+            }
             7 => {
                 let old = BatchId::new(self.rng.below(3) as u32, std::num::NonZeroU32::MIN);
                 let flying =

@@ -41,23 +41,21 @@ pub fn mix(hash: u64, step: u64) -> u64 {
 }
 
 impl Store {
-    pub fn op(&mut self, who: Instance, op: SlotOp, seq_of: impl Fn(Req) -> Option<Seq>, initial: u64) -> Checked {
+    pub fn op(&mut self, who: Instance, op: SlotOp, seq_of: impl Fn(Slot) -> Option<Seq>, initial: u64) -> Checked {
         let (slot, first) = match op {
-            SlotOp::Init(slot, req) => {
-                (slot, Some((req, mix(1, u64::from(req.ix) << 32 | u64::from(req.generation.get())))))
-            }
+            SlotOp::Init(slot, req) => (slot, Some(mix(1, u64::from(req.ix) << 32 | u64::from(req.generation.get())))),
             SlotOp::Adopt(slot, req) => {
                 let Some(hash) = self.found.remove(&req) else {
                     return broken("a slot's life", format!("{op:?}, but nothing was found for it"));
                 };
-                (slot, Some((req, hash)))
+                (slot, Some(hash))
             }
-            SlotOp::Free(slot) | SlotOp::Spill(slot, _) => (slot, None),
+            SlotOp::Free(slot) => (slot, None),
         };
         let cell = self.cells.entry((who, slot.ix)).or_default();
         hold!(!cell.flies, "a slot's life", "{op:?} on {who:?} while a batch with it is in flight");
         cell.restore();
-        let Some((req, hash)) = first else {
+        let Some(hash) = first else {
             hold!(cell.value.is_some(), "a slot's life", "{op:?} on {who:?} frees a slot that was given no state");
             hold!(
                 cell.generation == slot.generation.get(),
@@ -67,7 +65,7 @@ impl Store {
             cell.value = None;
             return Ok(());
         };
-        let Some(owner) = seq_of(req) else {
+        let Some(owner) = seq_of(slot) else {
             return broken("a slot's life", format!("{op:?} for a row not in the batch"));
         };
         let fits = cell.value.is_none_or(|v| v.owner == owner && matches!(op, SlotOp::Init(..)));

@@ -117,8 +117,8 @@ impl World {
         let rows: Vec<RealRow> = batch.real().collect();
         self.operate(who, &batch.ops, &rows)?;
         for row in rows.iter().filter(|row| row.start) {
-            let init = row.seat.map(|(_, slot)| SlotOp::Init(slot, row.req));
-            let made = init.is_none_or(|op| batch.ops.contains(&op));
+            let is_made = |slot: Slot| batch.ops.iter().any(|op| matches!(op, SlotOp::Init(of, _) if *of == slot));
+            let made = row.seat.is_none_or(|(_, slot)| is_made(slot));
             hold!(made, "a START begins with the first state", "{row:?} in {batch:?}");
         }
         let mut state = Vec::new();
@@ -178,7 +178,7 @@ impl World {
             .map(|op| match op {
                 SlotOp::Init(slot, req) => ROp::Init(slot.ix, *req),
                 SlotOp::Adopt(slot, req) => ROp::Adopt(slot.ix, *req),
-                SlotOp::Free(slot) | SlotOp::Spill(slot, _) => ROp::Free(slot.ix),
+                SlotOp::Free(slot) => ROp::Free(slot.ix),
             })
             .collect();
         hold!(got == wanted, "slot operations are those of the model", "{got:?}, model {wanted:?}");
@@ -188,7 +188,8 @@ impl World {
     pub fn operate(&mut self, who: Instance, ops: &[SlotOp], rows: &[RealRow]) -> Checked {
         let initial = self.refer.loads[self.refer.ix(who.load)].spec.initial_state_shape;
         for op in ops {
-            let seq_of = |req: Req| rows.iter().find(|row| row.req == req).and_then(|row| row.seat).map(|(seq, _)| seq);
+            let seq_of =
+                |slot: Slot| rows.iter().filter_map(|row| row.seat).find(|(_, s)| *s == slot).map(|(seq, _)| seq);
             self.store.op(who, *op, seq_of, initial)?;
         }
         Ok(())
@@ -201,7 +202,7 @@ impl World {
         for (i, one) in shown.iter().enumerate() {
             let Some(r) = self.refer.req(one.req) else { continue };
             let slot = r.seq.and_then(|n| self.refer.seq(n).seat).map_or(u32::MAX, |(_, slot)| slot);
-            let flags = u8::from(r.start) | u8::from(r.end) << 1;
+            let flags = u8::from(r.start && r.ran == 0) | u8::from(r.end) << 1;
             let got =
                 (see.arrival[i], see.ready[i], see.step[i], see.slot[i], see.flags[i], see.rows[i], see.deadline[i]);
             let want = (r.arrival, r.ready, r.step, slot, flags, r.traits.rows, r.deadline);
@@ -255,7 +256,7 @@ impl World {
         for row in batch.real() {
             let done = !self.rng.percent(self.taste.fails) || self.winding_down;
             let shape = if self.rng.percent(10) { self.rng.below(self.taste.shapes) } else { initial };
-            self.witness.lands(&row);
+            self.witness.lands(&row, done);
             if let Some((seq, slot)) = row.seat {
                 self.store.land(who, seq, slot, done.then_some((row.req, shape)));
             }

@@ -25,6 +25,18 @@ pub struct Sent {
     pub rows: u32,
     pub shape: u64,
     pub fate: Fate,
+    /// How often it runs, if no run fails; 0 is answered without one.
+    pub steps: u32,
+    pub runs: u32,
+    /// A run of it has failed.
+    pub failed: bool,
+}
+
+/// Whether this is the end of a life whose sequence goes on: a START of it follows in the same call.
+pub fn begins_anew(effect: &Effect, all: &[Effect]) -> bool {
+    let Effect::Note(Note::Ended(seq, Why::Restarted)) = effect else { return false };
+    let behind = all.iter().skip_while(|e| !std::ptr::eq(*e, effect));
+    behind.skip(1).any(|e| matches!(e, Effect::Note(Note::Started(s, _)) if s == seq))
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +51,8 @@ pub struct Witness {
     live: HashMap<Seq, Life>,
     known: HashSet<Seq>,
     slots: HashMap<(Instance, u32), Seq>,
+    /// Which sequence a request has begun.
+    begun: HashMap<Req, Seq>,
     /// Taken requests whose answers must leave in this order.
     turns: HashMap<Load, VecDeque<Req>>,
 }
@@ -47,6 +61,8 @@ pub struct Witness {
 struct Life {
     running: Option<Req>,
     last: u64,
+    /// Its START was answered without a run: the next row begins it.
+    owes_start: bool,
 }
 
 impl Witness {
@@ -72,6 +88,9 @@ impl Witness {
             rows: submit.traits.rows,
             shape: submit.traits.shape,
             fate: Fate::Sent,
+            steps: 1,
+            runs: 0,
+            failed: false,
         });
     }
 
@@ -115,7 +134,13 @@ impl Witness {
             }
             Effect::Release(req) => {
                 let sent = self.answered(*req, effect)?;
-                hold!(sent.fate == Fate::Ran, "only what ran is released", "{effect:?} of {sent:?}");
+                let replied = sent.steps == 0 && sent.fate == Fate::Sent;
+                let ran = sent.fate == Fate::Ran && (sent.runs == sent.steps || sent.failed);
+                hold!(ran || replied, "only what ran is released", "{effect:?} of {sent:?}");
+                let begun = self.begun.remove(req).filter(|_| replied && sent.start);
+                if let Some(life) = begun.and_then(|seq| self.live.get_mut(&seq)) {
+                    life.owes_start = true;
+                }
                 for turns in self.turns.values_mut().filter(|t| t.contains(req)) {
                     hold!(turns.front() == Some(req), "answers in order", "{effect:?} before {:?}", turns.front());
                     turns.pop_front();
@@ -126,16 +151,16 @@ impl Witness {
                 let fresh = sent.fate == Fate::Sent && self.live.contains_key(seq);
                 hold!(fresh, "only live sequences repeat answers", "{effect:?} of {sent:?}");
             }
-            Effect::Note(note) => self.note(note, all)?,
+            Effect::Note(note) => self.note(note, all, begins_anew(effect, all))?,
             _ => {}
         }
         Ok(())
     }
 
-    fn note(&mut self, note: &Note, all: &[Effect]) -> Checked {
-        let restarts = |seq: &Seq| all.iter().any(|e| matches!(e, Effect::Note(Note::Started(s, _)) if s == seq));
+    fn note(&mut self, note: &Note, all: &[Effect], begins_anew: bool) -> Checked {
         match note {
-            Note::Started(seq, _) => {
+            Note::Started(seq, req) => {
+                self.begun.insert(*req, *seq);
                 let again = all.contains(&Effect::Note(Note::Ended(*seq, Why::Restarted)));
                 hold!(
                     !self.live.contains_key(seq) || again,
@@ -145,7 +170,7 @@ impl Witness {
                 hold!(again || self.known.insert(*seq), "a sequence's key is used once", "{note:?} with a used key");
                 self.live.entry(*seq).or_default();
             }
-            Note::Ended(seq, why) if *why == Why::Restarted && restarts(seq) => {
+            Note::Ended(seq, _) if begins_anew => {
                 hold!(self.live.contains_key(seq), "started and ended in pairs", "{note:?} of one not started");
             }
             Note::Ended(seq, _) => {
@@ -196,31 +221,47 @@ impl Witness {
         }
         if matches!(spec.strategy, Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. })
         {
-            self.turns.entry(batch.instance.load).or_default().extend(real.iter().map(|r| r.req));
+            let turns = self.turns.entry(batch.instance.load).or_default();
+            for row in &real {
+                // One of several runs has its turn since the first.
+                if !turns.contains(&row.req) {
+                    turns.push_back(row.req);
+                }
+            }
         }
         Ok(())
     }
 
     fn departs(&mut self, row: &RealRow) -> Checked {
         let Some(sent) = self.get_mut(row.req) else { return broken("only open requests run", format!("{row:?}")) };
-        hold!(sent.fate == Fate::Sent, "a request runs once", "{row:?} is {:?}", sent.fate);
-        hold!(sent.start == row.start, "a row is its request", "{row:?} of {sent:?}");
-        sent.fate = Fate::Running;
-        let serial = sent.serial;
-        let Some((seq, slot)) = row.seat else { return Ok(()) };
+        let goes_on = sent.fate == Fate::Ran && !sent.failed;
+        let may = sent.runs < sent.steps && (sent.fate == Fate::Sent || goes_on);
+        hold!(may, "a request runs as often as it should", "{row:?} is {sent:?}");
+        let first = sent.runs == 0;
+        (sent.fate, sent.runs) = (Fate::Running, sent.runs + 1);
+        let (serial, start) = (sent.serial, sent.start && first);
+        let Some((seq, slot)) = row.seat else {
+            hold!(start == row.start, "a row is its request", "{row:?}");
+            return Ok(());
+        };
         let Some(life) = self.live.get_mut(&seq) else {
             return broken("only live sequences run", format!("{row:?} of {slot:?}"));
         };
-        hold!(life.running.is_none(), "one in flight a sequence", "{row:?} beside {:?}", life.running);
-        hold!(life.last < serial, "order within a sequence", "{row:?} is request {serial}, but {} has run", life.last);
+        let alone = if first { life.running.is_none() } else { life.running == Some(row.req) };
+        hold!(alone, "one in flight a sequence", "{row:?} beside {:?}", life.running);
+        let in_order = if first { life.last < serial } else { life.last == serial };
+        hold!(in_order, "order within a sequence", "{row:?} is request {serial}, but {} has run", life.last);
+        let begins = start || std::mem::take(&mut life.owes_start);
+        hold!(begins == row.start, "a row is its request", "{row:?}");
+        life.owes_start &= !start;
         (life.running, life.last) = (Some(row.req), serial);
         Ok(())
     }
 
     /// A row's run has ended.
-    pub fn lands(&mut self, row: &RealRow) {
+    pub fn lands(&mut self, row: &RealRow, done: bool) {
         if let Some(sent) = self.get_mut(row.req) {
-            sent.fate = Fate::Ran;
+            (sent.fate, sent.failed) = (Fate::Ran, !done);
         }
     }
 

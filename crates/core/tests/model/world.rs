@@ -11,7 +11,7 @@ use super::refer::{N, Out, Refer};
 use super::rng::Rng;
 use super::store::Store;
 use super::threads::{Hand, Thread};
-use super::witness::Witness;
+use super::witness::{Witness, begins_anew};
 use super::workload::Taste;
 use super::{Checked, broken};
 use crate::hold;
@@ -188,12 +188,6 @@ impl World {
             self.trace(|| format!("    {out:?}"));
         }
         self.bind(out)?;
-        let mut restarted: Vec<Seq> = Vec::new();
-        for effect in out {
-            if let Effect::Note(Note::Started(seq, _)) = effect {
-                restarted.push(*seq);
-            }
-        }
         // Requests that are through make room for the next of their sequence, whatever the order of the effects.
         for effect in out {
             if let Effect::Refuse { req, .. } | Effect::Release(req) = effect {
@@ -203,7 +197,7 @@ impl World {
         self.through_but_in_order();
         for effect in out {
             self.witness.effect(effect, out, true)?;
-            self.act(effect, &restarted)?;
+            self.act(effect, out)?;
         }
         Ok(())
     }
@@ -251,7 +245,7 @@ impl World {
         Ok(())
     }
 
-    fn act(&mut self, effect: &Effect, restarted: &[Seq]) -> Checked {
+    fn act(&mut self, effect: &Effect, out: &[Effect]) -> Checked {
         self.overhear(effect);
         match effect {
             Effect::Refuse { refusal, .. } => count(&mut self.counts.refused, kind(refusal), 1),
@@ -274,7 +268,7 @@ impl World {
             Effect::Note(Note::Ended(seq, why)) => {
                 let ix = Why::ALL.iter().position(|w| w == why).unwrap_or(0);
                 self.counts.ended[ix] += 1;
-                if !(*why == Why::Restarted && restarted.contains(seq)) {
+                if !begins_anew(effect, out) {
                     let (_, id, load) = self.names[seq].clone();
                     let initial = self.refer.loads[load].spec.initial_state_shape;
                     self.store.ended(*seq, &id, *why, initial);

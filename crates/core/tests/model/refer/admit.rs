@@ -2,7 +2,7 @@
 
 use sequor_core::*;
 
-use super::{At, N, NEVER, Out, RReq, RSeq, Refer, ns};
+use super::{At, N, NEVER, Out, Plan, ROp, RReq, RSeq, Refer, ns};
 
 enum Step {
     Taken,
@@ -205,6 +205,8 @@ impl Refer {
             leaving: None,
             linked: true,
             ran: false,
+            begun: false,
+            first_state: (!submit.start).then_some(ROp::Adopt(0, submit.req)),
             adopted: !submit.start,
             announced: submit.start,
             next_step: first,
@@ -221,10 +223,10 @@ impl Refer {
         if submit.start {
             self.out.push(Out::Started(n, submit.req));
         }
-        if self.req(submit.req).is_some_and(|r| r.prepared) {
+        if self.req(submit.req).is_some_and(|r| r.plan.is_some()) {
             self.seat_or_wait(now, n);
         } else {
-            self.out.push(Out::Prepare(submit.req, Some(n)));
+            self.lend(submit.req, Some(n));
         }
     }
 
@@ -268,7 +270,7 @@ impl Refer {
         if prepared {
             self.stateless_ready(now, submit.req);
         } else {
-            self.out.push(Out::Prepare(submit.req, None));
+            self.lend(submit.req, None);
         }
         Ok(())
     }
@@ -294,7 +296,8 @@ impl Refer {
             priority: submit.priority,
             traits: submit.traits,
             at: At::Queued,
-            prepared,
+            plan: prepared.then_some(Plan::Run(1)),
+            ran: 0,
             queue_until: submit.queue_until.map_or(NEVER, |t| t.0),
             ahead: 0,
             alike: true,

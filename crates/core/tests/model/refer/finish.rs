@@ -2,20 +2,32 @@
 
 use sequor_core::*;
 
-use super::{At, N, Out, RReq, Refer};
+use super::{At, N, Out, Plan, ROp, RReq, Refer};
 
 impl Refer {
-    pub fn prepared(&mut self, now: u64, req: Req, result: Result<Traits, Refusal>) {
-        let Some(r) = self.req_mut(req) else { return };
-        if r.prepared || r.at != At::Queued {
-            return;
+    /// Lends a request to the driver.
+    pub fn lend(&mut self, req: Req, n: Option<N>) {
+        self.req_mut(req).expect("an open request").at = At::Preparing;
+        self.out.push(Out::Prepare(req, n));
+    }
+
+    pub fn prepared(&mut self, now: u64, req: Req, prepared: Preparation) {
+        let Some(r) = self.req_mut(req).filter(|r| r.at == At::Preparing) else { return };
+        r.at = At::Queued;
+        match prepared {
+            Preparation::Run(traits) => (r.plan, r.traits) = (Some(Plan::Run(1)), traits),
+            Preparation::RunSteps(traits, steps) => (r.plan, r.traits) = (Some(Plan::Run(steps.get())), traits),
+            Preparation::Reply => r.plan = Some(Plan::Reply),
+            Preparation::Refuse { refusal, ends } => return self.unprepared(now, req, refusal, ends),
         }
-        let traits = match result {
-            Ok(traits) => traits,
-            Err(refusal) => return self.unprepared(now, req, refusal),
+        let Some(n) = r.seq else {
+            if prepared == Preparation::Reply {
+                self.reqs[req.ix as usize] = None;
+                self.out.push(Out::Release(req));
+                return;
+            }
+            return self.stateless_ready(now, req);
         };
-        (r.prepared, r.traits) = (true, traits);
-        let Some(n) = r.seq else { return self.stateless_ready(now, req) };
         let s = self.seq_mut(n);
         if s.adopted && !s.announced {
             s.announced = true;
@@ -27,7 +39,31 @@ impl Refer {
         }
     }
 
-    fn unprepared(&mut self, now: u64, req: Req, refusal: Refusal) {
+    /// The head of a sequence is answered and does not run.
+    pub fn reply(&mut self, now: u64, n: N, req: Req) {
+        let r = self.reqs[req.ix as usize].take().expect("an open request");
+        assert_eq!(self.seq_mut(n).queue.remove(0), req);
+        if r.start {
+            self.begin_life(n, &r);
+        }
+        let s = self.seq_mut(n);
+        (s.step, s.touched, s.begun) = (r.step, now, true);
+        self.out.push(Out::Release(req));
+    }
+
+    /// A START takes effect: nothing of the new life is committed yet, and its state is the first one.
+    pub fn begin_life(&mut self, n: N, start: &RReq) {
+        let initial = self.loads[start.load].spec.initial_state_shape;
+        let s = self.seq_mut(n);
+        (s.step, s.state_shape) = (start.step.saturating_sub(1), initial);
+        s.first_state = Some(ROp::Init(0, start.key));
+        if std::mem::replace(&mut s.begun, true) {
+            self.out.push(Out::Ended(n, Why::Restarted));
+            self.out.push(Out::Started(n, start.key));
+        }
+    }
+
+    fn unprepared(&mut self, now: u64, req: Req, refusal: Refusal, ends: bool) {
         let Some(RReq { seq, start, .. }) = self.req(req).cloned() else { return };
         let Some(n) = seq else {
             self.reqs[req.ix as usize] = None;
@@ -35,7 +71,7 @@ impl Refer {
             return;
         };
         let announced = self.seq(n).announced;
-        if announced && !start {
+        if announced && !start && !ends {
             return self.drop_step(now, n, req, refusal);
         }
         self.seq_mut(n).queue.remove(0);
@@ -45,7 +81,10 @@ impl Refer {
         self.out.push(Out::Refuse(req, refusal, restart.is_none()));
         match restart {
             Some(place) => self.start_after_all(now, n, place),
-            None => self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed)),
+            None => {
+                let why = if announced && !start { Why::Rejected } else { Why::Failed };
+                self.leave(now, n, why, Refusal::Ended(why));
+            }
         }
     }
 
@@ -57,13 +96,13 @@ impl Refer {
             self.out.push(Out::Refuse(req, Refusal::Ended(Why::Failed), false));
         }
         let s = self.seq_mut(n);
-        (s.adopted, s.announced) = (false, true);
+        (s.adopted, s.announced, s.first_state) = (false, true, None);
         let start = s.queue[0];
         self.out.push(Out::Started(n, start));
-        if self.req(start).is_some_and(|r| r.prepared) {
+        if self.req(start).is_some_and(|r| r.plan.is_some()) {
             self.seat_or_wait(now, n);
         } else {
-            self.out.push(Out::Prepare(start, Some(n)));
+            self.lend(start, Some(n));
         }
     }
 
@@ -84,12 +123,20 @@ impl Refer {
                     self.answer(now, req);
                 }
                 RowEnd::Done { state_shape, state_bytes } => {
-                    let (seq, step) = self.req(req).map(|r| (r.seq, r.step)).expect("a running request");
+                    let r = self.req_mut(req).expect("a running request");
+                    let runs = r.runs().expect("a request that runs");
+                    (r.plan, r.ran) = (Some(Plan::Run(runs - 1)), r.ran + 1);
+                    let (seq, step) = (r.seq, r.step);
                     if let Some(n) = seq {
                         let s = self.seq_mut(n);
-                        (s.step, s.state_shape, s.state_bytes) = (step, state_shape, state_bytes);
+                        (s.state_shape, s.state_bytes) = (state_shape, state_bytes);
+                        s.step = if runs == 1 { step } else { s.step };
                     }
-                    if seals { to_seal.push(req) } else { self.durable(now, req) }
+                    match (runs, seals) {
+                        (1, true) => to_seal.push(req),
+                        (1, false) => self.durable(now, req),
+                        _ => self.runs_on(now, req),
+                    }
                 }
             }
         }
@@ -103,6 +150,18 @@ impl Refer {
         }
         (self.batches[ix].sealing, self.batches[ix].reqs) = (true, to_seal);
         self.out.push(Out::Seal(ix));
+    }
+
+    /// It has more to run: it stands at the head of its queue again.
+    fn runs_on(&mut self, now: u64, req: Req) {
+        self.tell(req, true);
+        let r = self.req_mut(req).expect("a running request");
+        r.at = At::Queued;
+        let Some(n) = r.seq else { return self.stateless_ready(now, req) };
+        let s = self.seq_mut(n);
+        s.current = None;
+        s.queue.insert(0, req);
+        self.advance(now, n);
     }
 
     fn moves_to(&mut self, req: Req, at: At, stage: Stage) -> Option<N> {
@@ -162,7 +221,7 @@ impl Refer {
         self.tell(req, false);
         let r = self.req(req).cloned().expect("a running request");
         if let Some(n) = r.seq {
-            if r.start && !r.dialect.keep_failed_start {
+            if r.ran > 0 || (r.start && !r.dialect.keep_failed_start) {
                 self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed));
             } else if r.counted {
                 self.expect_again(n, 0, r.step);
@@ -187,7 +246,7 @@ impl Refer {
     }
 
     /// Answers leave in the order in which their requests were taken, where the load keeps one.
-    fn turn_done(&mut self, r: &RReq, answer: bool) {
+    pub fn turn_done(&mut self, r: &RReq, answer: bool) {
         let turns = &mut self.loads[r.load].turns;
         let Some(turn) = turns.iter_mut().find(|(req, _)| *req == r.key) else {
             if answer {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sequor_core::*;
 
-use super::{At, N, Out, Refer, Stone};
+use super::{N, Out, Refer, Stone};
 
 impl Refer {
     /// Ends a sequence. What waits is refused; a request past the queue is let through first.
@@ -58,7 +58,9 @@ impl Refer {
 
     fn refuse_queue(&mut self, n: N, told: Refusal) {
         for req in std::mem::take(&mut self.seq_mut(n).queue) {
-            self.reqs[req.ix as usize] = None;
+            if let Some(r) = self.reqs[req.ix as usize].take() {
+                self.turn_done(&r, false);
+            }
             self.out.push(Out::Refuse(req, told, true));
         }
     }
@@ -82,7 +84,7 @@ impl Refer {
     // === requests that never run ===
 
     pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: Why) {
-        let Some(r) = self.req(req).filter(|r| r.at == At::Queued) else { return };
+        let Some(r) = self.req(req).filter(|r| r.waits()) else { return };
         let (load, start) = (r.load, r.start);
         let Some(n) = r.seq else {
             self.reqs[req.ix as usize] = None;

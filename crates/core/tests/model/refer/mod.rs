@@ -42,6 +42,10 @@ pub struct RSeq {
     /// Whether its id still leads to it.
     pub linked: bool,
     pub ran: bool,
+    /// A request of it has run or was answered without a run.
+    pub begun: bool,
+    /// What its slot is given before the next run.
+    pub first_state: Option<ROp>,
     pub adopted: bool,
     pub announced: bool,
     pub next_step: u64,
@@ -73,7 +77,10 @@ pub struct RReq {
     pub priority: u32,
     pub traits: Traits,
     pub at: At,
-    pub prepared: bool,
+    /// `None` until it is prepared.
+    pub plan: Option<Plan>,
+    /// How often it has run.
+    pub ran: u32,
     pub queue_until: u64,
     /// For the witness of starvation: how many were ready before it, whether all were alike, and how many runs have passed it over.
     pub ahead: u64,
@@ -81,12 +88,31 @@ pub struct RReq {
     pub passed: u64,
 }
 
+impl RReq {
+    /// Runs that are left of it.
+    pub fn runs(&self) -> Option<u32> {
+        if let Some(Plan::Run(runs)) = self.plan { Some(runs) } else { None }
+    }
+
+    /// Whether none of it has run yet.
+    pub fn waits(&self) -> bool {
+        matches!(self.at, At::Queued | At::Preparing) && self.ran == 0
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     Queued,
+    Preparing,
     Running,
     Sealing,
     Posting,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    Run(u32),
+    Reply,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +217,7 @@ impl Refer {
             Event::Attach(load, hooks) => self.attach(now, self.ix(*load), *hooks),
             Event::Submit(submit) => self.submit(now, submit),
             Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, Why::Cancelled),
-            Event::Prepared(req, result) => self.prepared(now, *req, *result),
+            Event::Prepared(req, prepared) => self.prepared(now, *req, *prepared),
             Event::Ran { batch, rows } => self.ran(now, *batch, rows),
             Event::Sealed(batch, result) => self.sealed(now, *batch, *result),
             Event::Posted(req) => self.posted(now, *req),
@@ -330,7 +356,7 @@ impl Refer {
     /// Sequences, or stateless requests, that are prepared before they may wait for a slot.
     pub fn preparing(&self, load: usize) -> u32 {
         if !self.loads[load].spec.is_stateful() {
-            let waits = |r: &&RReq| r.load == load && r.at == At::Queued && !r.prepared;
+            let waits = |r: &&RReq| r.load == load && r.at == At::Preparing;
             return self.reqs.iter().flatten().filter(waits).count() as u32;
         }
         self.of_load(load).filter(|s| s.stage == Stage::Preparing && s.seat.is_none()).count() as u32
@@ -346,7 +372,7 @@ impl Refer {
             let here = |s: &&RSeq| s.stage == Stage::Ready && s.seat.is_some_and(|(i, _)| i == inst);
             self.of_load(load).filter(here).map(|s| (s.turn, s.queue[0])).collect()
         } else {
-            let here = |r: &&RReq| r.load == load && r.at == At::Queued && r.prepared;
+            let here = |r: &&RReq| r.load == load && r.at == At::Queued && matches!(r.plan, Some(Plan::Run(_)));
             self.reqs.iter().flatten().filter(here).map(|r| (r.turn, r.key)).collect()
         };
         found.sort_unstable_by_key(|(turn, _)| *turn);
@@ -357,7 +383,7 @@ impl Refer {
     pub fn shape(&self, req: Req) -> (u64, u64) {
         let Some(r) = self.req(req) else { return (0, 0) };
         let first = self.loads[r.load].spec.initial_state_shape;
-        let state = r.seq.map_or(0, |n| if r.start { first } else { self.seq(n).state_shape });
+        let state = r.seq.map_or(0, |n| if r.start && r.ran == 0 { first } else { self.seq(n).state_shape });
         (r.traits.shape, state)
     }
 

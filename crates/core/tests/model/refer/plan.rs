@@ -188,7 +188,12 @@ impl Refer {
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
         if in_order {
-            self.loads[load].turns.extend(reqs.iter().map(|r| (*r, None)));
+            // One of several runs has its turn since the first.
+            for req in &reqs {
+                if !self.loads[load].turns.iter().any(|(r, _)| r == req) {
+                    self.loads[load].turns.push((*req, None));
+                }
+            }
         }
         self.loads[load].inst[inst].in_flight += 1;
         self.batches.push(RBatch { key: None, load, inst, reqs, sealing: false });
@@ -198,25 +203,20 @@ impl Refer {
     fn take_row(&mut self, req: Req, ops: &mut Vec<ROp>) {
         let r = self.req_mut(req).expect("a ready request");
         r.at = At::Running;
-        let (seq, start, step, load) = (r.seq, r.start, r.step, r.load);
-        let Some(n) = seq else { return };
-        let initial = self.loads[load].spec.initial_state_shape;
+        let r = r.clone();
+        let Some(n) = r.seq else { return };
+        if r.start && r.ran == 0 {
+            self.begin_life(n, &r);
+        }
         let s = self.seq_mut(n);
         assert_eq!(s.queue.remove(0), req);
-        (s.current, s.stage) = (Some(req), Stage::Running);
+        (s.current, s.stage, s.ran, s.begun) = (Some(req), Stage::Running, true, true);
         let slot = s.seat.expect("a slot").1;
-        let ran = std::mem::replace(&mut s.ran, true);
-        if start {
-            // Nothing of the new life is committed yet, and its state is the first one.
-            (s.step, s.state_shape) = (step.saturating_sub(1), initial);
-            ops.push(ROp::Init(slot, req));
-        } else if s.adopted && !ran {
-            ops.push(ROp::Adopt(slot, req));
-        }
-        if start && ran {
-            self.out.push(Out::Ended(n, Why::Restarted));
-            self.out.push(Out::Started(n, req));
-        }
+        ops.extend(s.first_state.take().map(|op| match op {
+            ROp::Init(_, of) => ROp::Init(slot, of),
+            ROp::Adopt(_, of) => ROp::Adopt(slot, of),
+            ROp::Free(_) => ROp::Free(slot),
+        }));
     }
 
     pub fn is_over(&self, load: usize) -> bool {

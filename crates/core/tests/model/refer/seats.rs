@@ -2,7 +2,7 @@
 
 use sequor_core::*;
 
-use super::{N, Out, Refer, ns};
+use super::{At, N, Out, Plan, Refer, ns};
 
 impl Refer {
     pub fn seat_or_wait(&mut self, now: u64, n: N) {
@@ -89,6 +89,13 @@ impl Refer {
 
     /// What a sequence with a slot and no current request does next.
     pub fn advance(&mut self, now: u64, n: N) {
+        let head = self.seq(n).queue.first().copied();
+        if let (None, Some(head)) = (self.seq(n).leaving, head)
+            && self.req(head).is_some_and(|r| r.plan == Some(Plan::Reply))
+        {
+            self.reply(now, n, head);
+            return self.advance(now, n);
+        }
         let turn = self.next_turn();
         let s = self.seq(n);
         if let Some(why) = s.leaving {
@@ -104,14 +111,14 @@ impl Refer {
             }
             return;
         };
-        if self.req(head).is_some_and(|r| r.prepared) {
+        if self.req(head).is_some_and(|r| r.plan.is_some()) {
             let (load, inst) = (s.load, s.seat.expect("a slot").0);
             self.becomes_ready(now, load, inst, head);
             let s = self.seq_mut(n);
             (s.stage, s.turn) = (Stage::Ready, turn);
         } else {
             self.seq_mut(n).stage = Stage::Preparing;
-            self.out.push(Out::Prepare(head, Some(n)));
+            self.lend(head, Some(n));
         }
     }
 
@@ -120,13 +127,13 @@ impl Refer {
         let Some(load) = self.req(req).map(|r| r.load) else { return };
         // Before it has its turn, so that it does not count itself.
         if let Some(r) = self.req_mut(req) {
-            r.prepared = false;
+            r.at = At::Preparing;
         }
         for inst in 0..self.loads[load].inst.len() {
             self.becomes_ready(now, load, inst, req);
         }
         if let Some(r) = self.req_mut(req) {
-            (r.prepared, r.turn) = (true, turn);
+            (r.at, r.turn) = (At::Queued, turn);
         }
     }
 

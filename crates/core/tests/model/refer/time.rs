@@ -2,7 +2,7 @@
 
 use sequor_core::*;
 
-use super::{At, N, NEVER, RSeq, Refer, ns};
+use super::{N, NEVER, RSeq, Refer, ns};
 
 enum Due {
     Seq(N),
@@ -46,12 +46,13 @@ impl Refer {
                 offer((at, 0, key.ix, key.generation.get()), Due::Seq(s.n));
             }
         }
-        for r in self.reqs.iter().flatten().filter(|r| r.queue_until <= now && r.at == At::Queued) {
+        for r in self.reqs.iter().flatten().filter(|r| r.queue_until <= now && r.waits()) {
             offer((r.queue_until, 1, r.key.ix, r.key.generation.get()), Due::Req(r.key));
         }
         for load in 0..self.loads.len() {
             if let Some(at) = self.load_deadline(load) {
-                offer((at, 2, load as u32, 0), Due::Load(load));
+                let key = self.loads[load].key;
+                offer((at, 2, key.ix, key.generation.get()), Due::Load(load));
             }
         }
         best.map(|(_, due)| due)

@@ -1,0 +1,138 @@
+//! Preparation: a request is lent to the driver before its turn, and the answer says what is to be done with it.
+
+use crate::core::Core;
+use crate::ending::Why;
+use crate::event::{Effect, Note, Preparation, Refusal};
+use crate::faults::{Planted, fault};
+use crate::ids::{Req, Seq};
+use crate::request::{Plan, Stage as At};
+use crate::sequence::{FirstState, Stage};
+use crate::time::Time;
+
+impl Core {
+    /// Lends a request to the driver. That of a sequence is at the head of its queue.
+    pub(crate) fn prepare(&mut self, req: Req, seq: Option<Seq>, out: &mut Vec<Effect>) {
+        if let Some(r) = self.reqs.get_mut(req) {
+            r.stage = At::Preparing;
+        }
+        if let Some(seq) = seq {
+            self.set_stage(seq, Stage::Preparing);
+        }
+        out.push(Effect::Prepare(req, seq));
+    }
+
+    /// The driver has prepared a request, or could not. If the request was refused meanwhile, there is nothing left to do.
+    pub(crate) fn prepared(&mut self, now: Time, req: Req, prepared: Preparation, out: &mut Vec<Effect>) {
+        let is_lent = |stage| stage == At::Preparing || (stage == At::Queued && fault(Planted::PreparedTwice));
+        let Some(r) = self.reqs.get_mut(req).filter(|r| is_lent(r.stage)) else { return };
+        r.stage = At::Queued;
+        let (plan, traits) = match prepared {
+            Preparation::Run(traits) => (Plan::Run(1), traits),
+            Preparation::RunSteps(traits, steps) => (Plan::Run(steps.get()), traits),
+            Preparation::Reply => (Plan::Reply, r.traits),
+            Preparation::Refuse { refusal, ends } => return self.unprepared(now, req, refusal, ends, out),
+        };
+        let (seq, load, before) = (r.seq, r.load, r.traits.bytes);
+        (r.plan, r.traits) = (Some(plan), traits);
+        let Some(seq) = seq else {
+            self.wants_no_room(load);
+            return match plan {
+                Plan::Run(_) => self.stateless_ready(now, req, out),
+                Plan::Reply => self.reply_stateless(req, out),
+            };
+        };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        s.bytes = s.bytes.saturating_sub(before).saturating_add(traits.bytes);
+        if s.adopted && !s.announced {
+            s.announced = true;
+            self.note(load, Note::Started(seq, req), out);
+        }
+        match self.seqs.get(seq).and_then(|s| s.seat) {
+            Some(_) => self.advance(now, seq, out),
+            None => {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            }
+        }
+    }
+
+    // === without a run ===
+
+    /// Answers the request at the head of a sequence without a run. It counts as a step.
+    pub(crate) fn reply(&mut self, now: Time, seq: Seq, req: Req, out: &mut Vec<Effect>) {
+        let Some((start, step)) = self.reqs.get(req).map(|r| (r.start, r.step)) else { return };
+        if start && !fault(Planted::ReplyForgetsStart) {
+            self.begin_life(seq, req, out);
+        }
+        let Some(r) = self.reqs.remove(req) else { return };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        self.req_links.remove(&mut s.queue, req.ix);
+        s.bytes = s.bytes.saturating_sub(r.traits.bytes);
+        s.starts = s.starts.saturating_sub(u32::from(start));
+        (s.step, s.touched, s.begun) = (step, now, true);
+        out.push(Effect::Release(req));
+    }
+
+    fn reply_stateless(&mut self, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.remove(req) else { return };
+        out.push(Effect::Release(req));
+        self.wake_if_over(r.load, out);
+    }
+
+    /// A START takes effect: nothing of its life is committed yet, and the next run is given the first state.
+    pub(crate) fn begin_life(&mut self, seq: Seq, req: Req, out: &mut Vec<Effect>) {
+        let Some((load, step)) = self.reqs.get(req).map(|r| (r.load, r.step)) else { return };
+        let Some(shape) = self.load(load).map(|l| l.spec.initial_state_shape) else { return };
+        let Some(s) = self.seqs.get_mut(seq) else { return };
+        // Should this START fail, the state is the first one.
+        (s.step, s.state_shape) = (step.saturating_sub(1), shape);
+        s.first_state = Some(FirstState::Init(req));
+        if std::mem::replace(&mut s.begun, true) {
+            self.note(load, Note::Ended(seq, Why::Restarted), out);
+            self.note(load, Note::Started(seq, req), out);
+        }
+    }
+
+    // === refused ===
+
+    /// A preparation failed: the request that begins a sequence takes it along, a later one only if the driver says so.
+    fn unprepared(&mut self, now: Time, req: Req, refusal: Refusal, ends: bool, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.get(req) else { return };
+        let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
+        let first = r.start || self.seqs.get(seq).is_some_and(|s| !s.announced);
+        if !first && (!ends || fault(Planted::RefusalEndsNothing)) {
+            return self.drop_step(now, seq, req, refusal, out);
+        }
+        if !self.start_after_all(now, seq, refusal, out) {
+            let why = if first { Why::Failed } else { Why::Rejected };
+            self.take_out(seq, req, refusal, true, out);
+            self.leave(now, seq, why, Refusal::Ended(why), out);
+        }
+    }
+
+    /// The id of a step was not found, but a START has followed the step: that one opens the sequence. False if none has.
+    fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
+        let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
+        let load = s.load;
+        while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
+            let (key, start) = (head.key, head.start);
+            if !start {
+                self.take_out(seq, key, told, false, out);
+                told = Refusal::Ended(Why::Failed);
+                continue;
+            }
+            if let Some(s) = self.seqs.get_mut(seq) {
+                (s.adopted, s.announced, s.first_state) = (false, true, None);
+            }
+            self.note(load, Note::Started(seq, key), out);
+            if self.reqs.is_prepared(key) {
+                self.wants_no_room(load);
+                self.seat_or_wait(now, seq, out);
+            } else {
+                self.prepare(key, Some(seq), out);
+            }
+            return true;
+        }
+        false
+    }
+}

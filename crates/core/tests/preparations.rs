@@ -1,0 +1,162 @@
+//! Preparations told in short stories: what the driver may say of a request that it was lent, and what may come in between.
+#![allow(clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::num::NonZeroU32;
+
+use rig::{Rig, oldest, spec};
+use sequor_core::*;
+
+fn key(req: u32) -> Req {
+    Req::new(req, NonZeroU32::MIN)
+}
+
+fn steps(n: u32) -> Preparation {
+    Preparation::RunSteps(Traits::default(), NonZeroU32::new(n).expect("above 0"))
+}
+
+/// Every request is prepared first.
+fn prepares(slots: u32, max_batch: u32) -> Rig {
+    Rig::new(LoadSpec { stages: Stages { pre: true, ..Stages::default() }, ..spec(oldest(slots), max_batch) })
+}
+
+fn start(rig: &mut Rig, id: u64) -> u32 {
+    let req = rig.submit(id, true, false);
+    rig.apply(Event::Prepared(key(req), Preparation::Run(Traits::default())));
+    assert_eq!(rig.drain(), [1]);
+    req
+}
+
+/// START and END of each row of a batch, and the slot operations before it.
+fn row(rig: &mut Rig) -> (bool, bool, Vec<SlotOp>) {
+    let batch = rig.batch().expect("a batch");
+    let row = batch.real().next().expect("a row");
+    rig.ran(&batch);
+    (row.start, row.end, batch.ops)
+}
+
+#[test]
+fn a_request_of_several_steps_runs_them_in_its_slot_and_is_answered_once() {
+    let mut rig = prepares(1, 1);
+    let req = rig.submit(1, true, true);
+    rig.apply(Event::Prepared(key(req), steps(3)));
+    // START with the first, END with the last; the slot is given its first state once.
+    let rows: Vec<_> = (0..3).map(|_| row(&mut rig)).collect();
+    assert_eq!(
+        rows.iter().map(|(start, end, _)| (*start, *end)).collect::<Vec<_>>(),
+        [(true, false), (false, false), (false, true)]
+    );
+    assert!(matches!(rows[0].2[..], [SlotOp::Init(..)]) && rows[1].2.is_empty() && rows[2].2.is_empty());
+    assert_eq!((rig.answers[&req], rig.usage().live), (Ok(()), 0));
+    assert_eq!(rig.core.tombstone(&Id::Int(1)).map(|stone| stone.step), Some(1), "they are one step of the client");
+}
+
+#[test]
+fn between_two_steps_of_a_request_others_run_and_it_cannot_be_cancelled() {
+    let mut rig = prepares(2, 1);
+    start(&mut rig, 1);
+    start(&mut rig, 2);
+    let long = rig.submit(1, false, false);
+    rig.apply(Event::Prepared(key(long), steps(2)));
+    row(&mut rig);
+    let short = rig.submit(2, false, false);
+    rig.apply(Event::Prepared(key(short), Preparation::Run(Traits::default())));
+    rig.apply(Event::Cancel(key(long)));
+    assert_eq!(rig.drain(), [1, 1]);
+    assert_eq!((rig.answers[&long], rig.answers[&short], rig.usage().live), (Ok(()), Ok(()), 2));
+}
+
+#[test]
+fn a_sequence_that_is_to_end_does_so_between_two_steps() {
+    let mut rig = prepares(1, 1);
+    start(&mut rig, 1);
+    let req = rig.submit(1, false, false);
+    rig.apply(Event::Prepared(key(req), steps(1000)));
+    let batch = rig.batch().expect("a batch");
+    let seq = rig.core.find(&Id::Int(1), None).expect("it lives");
+    rig.apply(Event::End(seq, Why::Admin));
+    assert_eq!(rig.answers.get(&req), None, "its step runs");
+    rig.ran(&batch);
+    assert_eq!((rig.answers[&req], rig.usage().live), (Err(Refusal::Ended(Why::Admin)), 0));
+}
+
+#[test]
+fn a_later_step_that_fails_ends_the_sequence_and_the_first_does_not() {
+    for (ran, lives) in [(0, 1), (1, 0)] {
+        let mut rig = prepares(1, 1);
+        start(&mut rig, 1);
+        let req = rig.submit(1, false, false);
+        rig.apply(Event::Prepared(key(req), steps(2)));
+        (0..ran).for_each(|_| drop(row(&mut rig)));
+        let batch = rig.batch().expect("a batch");
+        rig.apply(Event::Ran { batch: batch.id, rows: vec![RowEnd::Failed] });
+        assert_eq!((rig.answers[&req], rig.usage().live), (Ok(()), lives), "the driver's answer says what failed");
+    }
+}
+
+#[test]
+fn a_start_that_is_answered_without_a_run_begins_its_sequence_with_the_next_one() {
+    let mut rig = prepares(1, 1);
+    let req = rig.submit(1, true, false);
+    rig.apply(Event::Prepared(key(req), Preparation::Reply));
+    assert_eq!((rig.answers[&req], rig.usage().slots_used), (Ok(()), 1));
+    assert!(rig.batch().is_none());
+    let next = rig.submit(1, false, false);
+    rig.apply(Event::Prepared(key(next), Preparation::Run(Traits::default())));
+    let (start, _, ops) = row(&mut rig);
+    assert!(start && matches!(ops[..], [SlotOp::Init(_, of)] if of == key(req)), "{ops:?}");
+    assert_eq!(rig.answers[&next], Ok(()));
+}
+
+#[test]
+fn an_end_that_is_answered_without_a_run_ends_its_sequence() {
+    let mut rig = prepares(1, 1);
+    start(&mut rig, 1);
+    let end = rig.submit(1, false, true);
+    rig.apply(Event::Prepared(key(end), Preparation::Reply));
+    assert_eq!((rig.answers[&end], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![Why::End]));
+}
+
+#[test]
+fn a_preparation_may_refuse_its_request_alone_or_with_the_sequence() {
+    for (ends, lives) in [(false, 1), (true, 0)] {
+        let mut rig = prepares(1, 1);
+        start(&mut rig, 1);
+        let (refused, behind) = (rig.submit(1, false, false), rig.submit(1, false, false));
+        let refusal = Refusal::Failed(9);
+        rig.apply(Event::Prepared(key(refused), Preparation::Refuse { refusal, ends }));
+        assert_eq!((rig.answers[&refused], rig.usage().live), (Err(refusal), lives));
+        let of_behind = rig.answers.get(&behind).copied();
+        assert_eq!(of_behind, ends.then_some(Err(Refusal::Ended(Why::Rejected))));
+    }
+}
+
+#[test]
+fn a_request_is_cancelled_while_it_is_lent_and_what_is_said_of_it_then_means_nothing() {
+    let mut rig = prepares(1, 1);
+    start(&mut rig, 1);
+    let lent = rig.submit(1, false, false);
+    rig.apply(Event::Cancel(key(lent)));
+    assert_eq!((rig.answers[&lent], rig.usage().live), (Err(Refusal::Cancelled), 0));
+    rig.apply(Event::Prepared(key(lent), steps(3)));
+    assert!(rig.batch().is_none());
+}
+
+#[test]
+fn many_sequences_that_end_without_a_run_leave_the_backlog_in_one_call() {
+    let mut rig = prepares(1, 1);
+    start(&mut rig, 1);
+    let waiting: Vec<u32> = (2..20_000)
+        .map(|id| {
+            let req = rig.submit(id, true, true);
+            rig.apply(Event::Prepared(key(req), Preparation::Reply));
+            req
+        })
+        .collect();
+    assert_eq!(rig.usage().backlog, 19_998);
+    let end = rig.submit(1, false, true);
+    rig.apply(Event::Prepared(key(end), Preparation::Reply));
+    assert!(waiting.iter().all(|req| rig.answers[req] == Ok(())));
+    assert_eq!((rig.usage().backlog, rig.usage().live), (0, 0));
+}
