@@ -1,4 +1,4 @@
-"""Makes the three models that only the benchmarks need; the others are of models/.
+"""Makes the models that only the benchmarks need; the others are of models/.
 
     python3 -m venv .venv && .venv/bin/pip install onnx==1.23.2 && .venv/bin/python benches/models/make.py
 
@@ -44,17 +44,24 @@ def wide():
 LAYERS, LEFT, FRAMES, DIM, KERNEL = 8, 64, 16, 512, 92
 
 
-def cached():
-    """A step of a streaming encoder as far as its states go: four of two types, 3.5 MiB, the batch on their second axis. Eight layers attend
-    to what they have kept of 64 frames and shift it by 16; what real ones compute besides is left out."""
-    state = lambda name, dims: helper.make_tensor_value_info(name, T.FLOAT, [LAYERS, "batch", *dims])
-    length = lambda name: helper.make_tensor_value_info(name, T.INT64, [LAYERS, "batch", 1])
+def wide_identity():
+    """OUTPUT is INPUT, as many bytes as a step of `cached` takes."""
+    inputs, outputs = ([tensor(name, ["batch", FRAMES, 80])] for name in ("INPUT", "OUTPUT"))
+    write("wide_identity", [helper.make_node("Identity", ["INPUT"], ["OUTPUT"])], inputs, outputs)
+
+
+def cached(graph, leading):
+    """A step of a streaming encoder as far as its states go: four of two types, 3.5 MiB, the batch on their first axis or on their second.
+    Eight layers attend to what they have kept of 64 frames and shift it by 16; what real ones compute besides is left out."""
+    batched = ["batch", LAYERS] if leading else [LAYERS, "batch"]
+    state = lambda name, dims: helper.make_tensor_value_info(name, T.FLOAT, [*batched, *dims])
+    length = lambda name: helper.make_tensor_value_info(name, T.INT64, [*batched, 1])
     number = lambda name, values: helper.make_tensor(name, T.INT64, [len(values)], values)
     weights = [((7 * i) % 23 - 11) / 64 for i in range(80 * DIM)]
     constants = [
         helper.make_tensor("weights", T.FLOAT, [80, DIM], weights),
         helper.make_tensor("scale", T.FLOAT, [1], [1 / 64]),
-        number("layer", [0]),
+        number("layer", [1 if leading else 0]),
         number("frames", [FRAMES]),
         number("all", [1 << 31]),
         number("time", [2]),
@@ -82,7 +89,7 @@ def cached():
         helper.make_node("Transpose", ["seen"], ["seen_across"], perm=[0, 1, 3, 2]),
         helper.make_node("Concat", ["conv", "seen_across"], ["conv_long"], axis=3),
         helper.make_node("Slice", ["conv_long", "frames", "all", "last"], ["conv_out"]),
-        helper.make_node("ReduceMean", ["seen"], ["y"], axes=[0, 2], keepdims=0),
+        helper.make_node("ReduceMean", ["seen"], ["y"], axes=[1, 2] if leading else [0, 2], keepdims=0),
         helper.make_node("Add", ["length", "frames"], ["length_out"]),
     ]
     inputs = [tensor("x", ["batch", FRAMES, 80])]
@@ -90,10 +97,12 @@ def cached():
     for side, list in (("", inputs), ("_out", outputs)):
         list += [state("key" + side, [LEFT, DIM]), state("value" + side, [LEFT, DIM]), state("conv" + side, [DIM, KERNEL])]
         list.append(length("length" + side))
-    write("cached", nodes, inputs, outputs, constants)
+    write(graph, nodes, inputs, outputs, constants)
 
 
 if __name__ == "__main__":
     identity()
     wide()
-    cached()
+    wide_identity()
+    cached("cached", leading=False)
+    cached("cached_rows", leading=True)

@@ -72,6 +72,45 @@ pub(crate) fn wide() {
     }
 }
 
+/// Batch size, microseconds a row of the model with four states, and microseconds to copy the states of a row to and from memory far apart.
+pub(crate) fn cached() {
+    let inputs = ["x", "key", "value", "conv", "length"];
+    let outputs = ["y", "key_out", "value_out", "conv_out", "length_out"];
+    let mut context = context(&models::root("benches/models/cached_rows.onnx"), &inputs, &outputs);
+    for batch in [1u64, 2, 4, 8, 16, 32] {
+        let dims: [&[u64]; 4] = [&[8, 64, 512], &[8, 64, 512], &[8, 512, 92], &[8, 1]];
+        let shapes = dims.map(|dims| Shape::of(&[&[batch], dims].concat()));
+        let sizes = [4u64, 4, 4, 8].iter().zip(dims).map(|(size, dims)| size * dims.iter().product::<u64>());
+        let sizes: Vec<usize> = sizes.map(|row| (row * batch) as usize).collect();
+        let [mut kept, mut next] = [0, 1].map(|_| sizes.iter().map(|n| memory(&vec![0; *n])).collect::<Vec<_>>());
+        let (x, y) = (Shape::of(&[batch, 16, 80]), Shape::of(&[batch, 512]));
+        let (frames, mut answer) = (memory(&vec![0; 5120 * batch as usize]), memory(&vec![0; 2048 * batch as usize]));
+        let micros = best(|| {
+            let mut feeds = vec![Feed { dtype: DataType::Fp32, shape: &x, data: Span::host(frames.as_ref()) }];
+            for (n, (shape, state)) in shapes.iter().zip(&kept).enumerate() {
+                let dtype = if n == 3 { DataType::Int64 } else { DataType::Fp32 };
+                feeds.push(Feed { dtype, shape, data: Span::host(state.as_ref()) });
+            }
+            let mut fetches = vec![Fetch::Into { shape: &y, data: answer.write().expect("memory") }];
+            for (shape, state) in shapes.iter().zip(&mut next) {
+                fetches.push(Fetch::Into { shape, data: state.write().expect("memory") });
+            }
+            context.run(&feeds, &mut fetches).expect("a run");
+            std::mem::swap(&mut kept, &mut next);
+        });
+        let rows: Vec<Vec<u8>> =
+            (0..batch).map(|n| vec![n as u8; sizes.iter().sum::<usize>() / batch as usize]).collect();
+        let mut to = vec![1u8; sizes.iter().sum()];
+        let copy = best(|| {
+            for (from, to) in rows.iter().zip(to.chunks_exact_mut(rows[0].len())) {
+                to.copy_from_slice(from);
+            }
+            std::hint::black_box(&mut to);
+        });
+        println!("{batch} {} {}", micros / batch as f64, copy / batch as f64);
+    }
+}
+
 fn context(file: &Path, inputs: &[&str], outputs: &[&str]) -> Box<dyn Context> {
     let library = library::find(None, &System).expect("ONNX Runtime");
     let backend = OnnxBackend::new(&library.path).expect("ONNX Runtime");

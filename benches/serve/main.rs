@@ -4,7 +4,7 @@
 //! ```text
 //! cargo bench --bench serve                       everything, 50,000 requests a figure
 //! cargo bench --bench serve -- --quick            5,000
-//! cargo bench --bench serve -- --only direct      figures whose name has this in it
+//! cargo bench --bench serve -- --only direct      figures whose name has this in it; `lives` for whole sequences
 //! cargo bench --bench serve -- --before FILE      another build of the server beside this one
 //! cargo bench --bench serve -- --turns 10         as many requests in more turns
 //! cargo bench --bench serve -- --pair FILE        only CPU time, this build over that one, and that one over itself
@@ -16,6 +16,7 @@
 mod bare;
 mod cost;
 mod echo;
+mod lives;
 mod models;
 mod pair;
 mod share;
@@ -58,6 +59,7 @@ fn main() {
         Ok("hop") => return echo::serve(true),
         Ok("vad") => return bare::vad(),
         Ok("wide") => return bare::wide(),
+        Ok("cached") => return bare::cached(),
         _ => {}
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -83,6 +85,7 @@ fn main() {
     if options.wants("cached") {
         share::figures(&options);
     }
+    lives::figures(&options);
     if options.wants("vad") {
         speech::figures(&options);
     }

@@ -3,17 +3,24 @@
 use std::path::{Path, PathBuf};
 
 /// Name, configuration, graph.
-const MODELS: [(&str, &str, &str); 6] = [
+const MODELS: [(&str, &str, &str); 10] = [
     ("identity", include_str!("../models/identity.pbtxt"), "benches/models/identity.onnx"),
     ("direct", include_str!("../models/direct.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
     ("oldest", include_str!("../models/oldest.pbtxt"), "models/accumulator_fp32/1/model.onnx"),
     ("wide_direct", include_str!("../models/wide_direct.pbtxt"), "benches/models/wide.onnx"),
     ("wide_oldest", include_str!("../models/wide_oldest.pbtxt"), "benches/models/wide.onnx"),
     ("cached", include_str!("../models/cached.pbtxt"), "benches/models/cached.onnx"),
+    ("cached_direct", include_str!("../models/cached_direct.pbtxt"), "benches/models/cached_rows.onnx"),
+    ("cached_compact", include_str!("../models/cached_compact.pbtxt"), "benches/models/cached_rows.onnx"),
+    ("cached_oldest", include_str!("../models/cached_oldest.pbtxt"), "benches/models/cached_rows.onnx"),
+    ("wide_identity", include_str!("../models/wide_identity.pbtxt"), "benches/models/wide_identity.onnx"),
 ];
 
-/// What only we know of one of them.
-const CACHED: &str = include_str!("../models/cached.toml");
+/// What config.pbtxt cannot say of some of them.
+const OWN: [(&str, &str); 2] = [
+    ("cached", include_str!("../models/cached.toml")),
+    ("cached_compact", "schema = 1\n[sequence]\nrows = \"compact\"\n"),
+];
 
 pub(crate) fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -25,8 +32,8 @@ pub(crate) fn repository() -> tempfile::TempDir {
         let model = folder.path().join(name);
         std::fs::create_dir_all(model.join("1")).expect("a folder");
         std::fs::write(model.join("config.pbtxt"), config).expect("a file");
-        if name == "cached" {
-            std::fs::write(model.join("sequor.toml"), CACHED).expect("a file");
+        if let Some((_, own)) = OWN.iter().find(|(of, _)| *of == name) {
+            std::fs::write(model.join("sequor.toml"), own).expect("a file");
         }
         std::fs::copy(root(graph), model.join("1/model.onnx")).expect("a graph");
     }

@@ -7,7 +7,7 @@ pub mod onnx;
 use std::path::Path;
 use std::sync::Arc;
 
-use sequor_core::{DataType, Shape};
+use sequor_core::{DataType, Shape, Time};
 
 pub use crate::config::model::{Port, Signature};
 use crate::device::{Device, Owned, Span};
@@ -39,6 +39,11 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// Loads the graph in this file.
     fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError>;
+
+    /// Releases memory that no run has used for ten seconds. Returns whether there was any.
+    fn release_memory(&self, _now: Time) -> bool {
+        false
+    }
 
     /// Whether what it needs for accelerators was installed with it. Nothing is loaded to find out.
     fn is_for_accelerators(&self) -> Result<(), BackendError> {

@@ -36,7 +36,7 @@ pub use moves::{Lay, Moves, Scratch, Spot};
 pub use owned::Owned;
 pub use pool::{Pool, Pooled};
 pub use span::{Span, SpanMut};
-pub use trim::trim;
+pub use trim::{trim, trim_heaps};
 pub use unfinished::Unfinished;
 
 /// Where memory lies.

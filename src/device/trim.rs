@@ -8,7 +8,14 @@ use rustix::mm::{Advice, madvise};
 
 /// To be called when what took memory is over. What is in use stays; code that is needed again is mapped again where it lies.
 pub fn trim() {
-    // SAFETY: takes nothing but free memory, of this thread and of those that ended.
+    trim_heaps();
+    #[cfg(target_os = "linux")]
+    unmap_code();
+}
+
+/// Gives back free memory of the allocators: of this thread, of threads that have ended, and of the C library.
+pub fn trim_heaps() {
+    // SAFETY: takes nothing but free memory.
     unsafe { libmimalloc_sys::mi_collect(true) };
     // The runtime's own, which is the C library's.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -16,8 +23,6 @@ pub fn trim() {
     unsafe {
         libc::malloc_trim(0);
     }
-    #[cfg(target_os = "linux")]
-    unmap_code();
 }
 
 /// Most of the code that was mapped so far has done its work.

@@ -197,10 +197,11 @@ impl Repository {
         let budget = Budget::new(options.state_limit);
         let reads = clock.clone();
         let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
+        let upkeep = Upkeep::new(chunk_cache.clone(), Arc::clone(&backend));
         let shared = Shared {
             backend,
             metrics,
-            timer: Timer::start(clock.clone(), Upkeep::new(chunk_cache.clone()))?,
+            timer: Timer::start(clock.clone(), upkeep)?,
             clock,
             budget,
             chunk_cache,
@@ -327,7 +328,7 @@ impl Repository {
 
     /// Does the upkeep of memory that the timer's thread will do after this time.
     pub fn upkeep_after(&self, span: Duration) {
-        Upkeep::new(self.0.chunk_cache.clone()).run(self.0.clock.now() + span);
+        Upkeep::new(self.0.chunk_cache.clone(), Arc::clone(&self.0.backend)).run(self.0.clock.now() + span);
     }
 
     /// Brings the gauges of all models up to date, before they are shown.

@@ -9,6 +9,7 @@ use ort::environment::Environment;
 use ort::logging::LogLevel;
 use parking_lot::Mutex;
 
+use super::memory;
 use super::status::describe;
 use crate::backend::BackendError;
 
@@ -36,6 +37,7 @@ pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
         .map_err(|error| describe(&error))?;
     // An environment with a logger of one's own starts at its most talkative level.
     environment.set_log_level(LogLevel::Error);
+    memory::register(&environment)?;
     *loaded = Some(Loaded { path: path.to_owned(), environment: environment.clone() });
     Ok(environment)
 }

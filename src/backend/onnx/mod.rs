@@ -5,6 +5,7 @@
 //!
 //! - [`library`], [`probe`], [`install`]: where the library is, what a file is, and how to get one.
 //! - `environment`: the one library and environment of a process.
+//! - `memory`: what tensors are allocated in.
 //! - `session`, `signature`: a loaded graph, and what it takes and gives · `cuda`: the provider for GPUs.
 //! - `context`: a run, `binding`: one that leaves its outputs on an accelerator; `cache`, `strings` and `output` are its inputs and outputs, `value`, `element`, `names` and `status` the C API's words.
 
@@ -17,6 +18,7 @@ mod element;
 mod environment;
 pub mod install;
 pub mod library;
+mod memory;
 mod names;
 mod output;
 pub mod probe;
@@ -34,6 +36,7 @@ use std::sync::Arc;
 
 use ort::environment::Environment;
 use ort::session::builder::SessionBuilder;
+use sequor_core::Time;
 
 use self::context::OnnxContext;
 use self::session::Session;
@@ -71,6 +74,10 @@ impl Backend for OnnxBackend {
 
     fn load(&self, file: &Path, options: &LoadOptions) -> Result<Arc<dyn Graph>, BackendError> {
         Ok(Arc::new(self.open(file, options)?))
+    }
+
+    fn release_memory(&self, now: Time) -> bool {
+        memory::release(now)
     }
 
     fn is_for_accelerators(&self) -> Result<(), BackendError> {

@@ -134,6 +134,8 @@ fn builder(environment: &Environment, options: &LoadOptions) -> Result<SessionBu
         .with_intra_threads(usize::from(options.threads))
         .map_err(|error| describe(&error))?
         .with_intra_op_spinning(options.spinning)
+        .map_err(|error| describe(&error))?
+        .with_env_allocators()
         .map_err(|error| describe(&error))
 }
 
