@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::server::wait;
+use crate::support::values::tensor;
 use crate::support::{Server, model, sum};
 
 const SEQUENCES: u64 = 1000;
@@ -81,6 +82,42 @@ fn is_alone(test: &str) -> bool {
     let status = alone.args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
     assert!(status.success(), "{test}: {status}");
     false
+}
+
+/// The four-state model of the benchmarks: 3.45 MiB a sequence.
+fn cached(strategy: &str) -> Server {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/models");
+    let config = fs_err::read_to_string(root.join("cached_direct.pbtxt")).unwrap();
+    let config = config.replace("name: \"cached_direct\"", "name: \"cached\"").replace("direct { }", strategy);
+    let graph = fs_err::read(root.join("cached_rows.onnx")).unwrap();
+    model("cached").config(&config).file("1/model.onnx", &graph).unseen().serve()
+}
+
+#[test]
+fn ended_sequences_with_large_states_leave_nothing_behind() {
+    if !is_alone("memory::ended_sequences_with_large_states_leave_nothing_behind") {
+        return;
+    }
+    for strategy in ["direct { }", "oldest { max_candidate_sequences: 32 }"] {
+        let server = cached(strategy);
+        let idle = settled(&server);
+        let frames = || tensor(&[1, 16, 80], &[0.5f32; 16 * 80]);
+        let all: Vec<_> = (1..=32).map(|id| server.seq(id)).collect();
+        for step in 0..4 {
+            let asks = all.iter().map(|seq| if step == 3 { seq.end() } else { seq.nth(step) });
+            let waiting: Vec<_> = asks.map(|ask| ask.with("x", frames()).send()).collect();
+            waiting.into_iter().for_each(|w| drop(w.answer()));
+        }
+        assert_eq!(server.repository.live(), 0);
+        let most = resident();
+        assert!(most > idle + (100 << 20), "{strategy}: idle {idle}, then {most}: were they there at all?");
+        let limit = idle + (15 << 20);
+        let released = || {
+            server.repository.upkeep_after(AFTER);
+            resident() <= limit
+        };
+        wait(released, || format!("{strategy}: idle {idle}, after the last END {}", resident()));
+    }
 }
 
 #[test]
