@@ -10,7 +10,8 @@ use proptest::test_runner::{Config, TestRunner};
 use sequor::device::cuda::Driver;
 use sequor::device::stand_in::StandIns;
 use sequor::device::{
-    Accelerators, Buffer, Convert, Device, DeviceError, Host, Lay, Moves, Place, Pool, Scratch, Spot, copy,
+    Accelerators, Buffer, BufferSlice, Convert, Device, DeviceError, Host, Moves, Place, Pool, Scratch, StridedLayout,
+    copy,
 };
 
 /// All devices that there are, opened anew, with how much is asked of each.
@@ -75,10 +76,10 @@ fn memory_of_another_place_is_not_touched() {
         let (here, there) = (Buffer::new(&device, 8).unwrap(), Buffer::new(&other, 8).unwrap());
         let mut scratch = Scratch::default();
         let mut moves = Moves::new(&*device, &mut scratch);
-        moves.set(Lay::whole(8)).unwrap();
+        moves.set(StridedLayout::whole(8)).unwrap();
         let wrong = DeviceError::WrongPlace { got: other.place(), want: device.place() };
-        assert_eq!(moves.row(Some(Spot::of(&there, 0)), Spot::of(&here, 0)), Err(wrong.clone()));
-        assert_eq!(moves.row(Some(Spot::of(&here, 0)), Spot::of(&there, 0)), Err(wrong));
+        assert_eq!(moves.row(Some(BufferSlice::of(&there, 0)), BufferSlice::of(&here, 0)), Err(wrong.clone()));
+        assert_eq!(moves.row(Some(BufferSlice::of(&here, 0)), BufferSlice::of(&there, 0)), Err(wrong));
     }
 }
 
@@ -98,13 +99,13 @@ fn staged_bytes_arrive_in_the_order_of_work() {
             // SAFETY: nothing is touched before the wait.
             unsafe { here.upload(&given, 5000) }.unwrap();
             let mut moves = Moves::new(&*device, &mut scratch);
-            moves.set(Lay::whole(5000)).unwrap();
-            moves.row(Some(Spot::of(&here, 0)), Spot::of(&there, 0)).unwrap();
+            moves.set(StridedLayout::whole(5000)).unwrap();
+            moves.row(Some(BufferSlice::of(&here, 0)), BufferSlice::of(&there, 0)).unwrap();
             moves.run().unwrap();
             let mut answer = pool.take(5000).unwrap();
             // SAFETY: as above.
             unsafe { there.download(&answer.write().unwrap()) }.unwrap();
-            device.wait(device.mark().unwrap()).unwrap();
+            device.wait(device.fence().unwrap()).unwrap();
             assert_eq!(answer.as_ref(), bytes, "{device:?} round {round}");
         }
     }
@@ -131,7 +132,7 @@ fn bytes_are_copied_within_a_device() {
 #[test]
 fn marks_may_be_waited_for_out_of_order_and_by_other_threads() {
     for (device, _) in devices() {
-        let marks = [device.mark().unwrap(), device.mark().unwrap(), device.mark().unwrap()];
+        let marks = [device.fence().unwrap(), device.fence().unwrap(), device.fence().unwrap()];
         let [first, second, third] = marks;
         device.wait(third).unwrap();
         device.wait(first).unwrap();
@@ -200,10 +201,10 @@ fn there_and_back(device: &Arc<dyn Device>, cases: &[Case], seed: u64) -> Vec<(V
     for (case, s) in cases.iter().zip(&states) {
         let convert = case.storage.map_or(Convert::No, |(widen, _)| widen);
         let to_stride = s.inner * case.slots.len();
-        moves.set(Lay { from_stride: s.kept, to_stride, outer: case.outer, inner: s.kept, convert }).unwrap();
+        moves.set(StridedLayout { from_stride: s.kept, to_stride, outer: case.outer, inner: s.kept, convert }).unwrap();
         for (n, slot) in case.slots.iter().enumerate() {
-            let from = slot.map(|slot| Spot::of(&s.arena, slot * case.outer * s.kept));
-            moves.row(from, Spot::of(&s.batch, n * s.inner)).unwrap();
+            let from = slot.map(|slot| BufferSlice::of(&s.arena, slot * case.outer * s.kept));
+            moves.row(from, BufferSlice::of(&s.batch, n * s.inner)).unwrap();
         }
     }
     moves.run().unwrap();
@@ -211,12 +212,17 @@ fn there_and_back(device: &Arc<dyn Device>, cases: &[Case], seed: u64) -> Vec<(V
     for (case, s) in cases.iter().zip(&states) {
         let convert = case.storage.map_or(Convert::No, |(_, narrow)| narrow);
         let from_stride = s.inner * case.slots.len();
-        moves.set(Lay { from_stride, to_stride: s.kept, outer: case.outer, inner: s.inner, convert }).unwrap();
+        moves
+            .set(StridedLayout { from_stride, to_stride: s.kept, outer: case.outer, inner: s.inner, convert })
+            .unwrap();
         for (n, slot) in case.slots.iter().enumerate() {
             // Padding goes nowhere.
             if let Some(slot) = slot {
                 moves
-                    .row(Some(Spot::of(&s.batch, n * s.inner)), Spot::of(&s.back, slot * case.outer * s.kept))
+                    .row(
+                        Some(BufferSlice::of(&s.batch, n * s.inner)),
+                        BufferSlice::of(&s.back, slot * case.outer * s.kept),
+                    )
                     .unwrap();
             }
         }

@@ -10,7 +10,7 @@ use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUstream};
 use parking_lot::Mutex;
 use sequor::device::cuda::Driver;
 use sequor::device::{
-    Accelerator, Accelerators, Device, DeviceError, Mark, NoAccelerator, Place, RawRow, RawSet, Reading,
+    Accelerator, Accelerators, Device, DeviceError, Fence, NoAccelerator, Place, RawRow, RawSet, Reading,
 };
 
 #[derive(Debug, Clone, Default)]
@@ -59,9 +59,9 @@ struct One {
 /// Events around work.
 #[derive(Debug, Default)]
 struct Spans {
-    /// Before the work that no mark stands behind yet.
+    /// Before the work that no fence stands behind yet.
     begun: Option<Event>,
-    /// Around the work before a mark.
+    /// Around the work before a fence.
     closed: Vec<(Event, Event)>,
     free: Vec<Event>,
 }
@@ -148,15 +148,15 @@ impl Device for One {
         unsafe { self.device.download(from, to, len) }
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        let mark = self.device.mark()?;
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        let fence = self.device.fence()?;
         self.spans.lock().end(self.stream().unwrap() as CUstream);
-        Ok(mark)
+        Ok(fence)
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
         self.counts.waits.fetch_add(1, Ordering::Relaxed);
-        let waited = self.device.wait(mark);
+        let waited = self.device.wait(fence);
         self.counts.busy.fetch_add(self.spans.lock().harvest(), Ordering::Relaxed);
         waited
     }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sequor::backend::{Context, Feed, Fetch, LoadOptions};
-use sequor::device::{Accelerators, Buffer, Convert, Device, Lay, Moves, Scratch, Span, SpanMut, Spot};
+use sequor::device::{
+    Accelerators, Buffer, BufferSlice, Convert, Device, Moves, Scratch, Span, SpanMut, StridedLayout,
+};
 use sequor_core::{DataType, Shape};
 
 use crate::Terms;
@@ -101,9 +103,9 @@ fn race(device: &Arc<dyn Device>, batch: usize, row: usize, outer: usize) -> [f6
         speed(device, 2 * batch * row, &mut || {
             let mut moves = Moves::new(&**device, &mut scratch);
             let (from_stride, to_stride) = if gather { (piece, wide) } else { (wide, piece) };
-            moves.set(Lay { from_stride, to_stride, outer, inner: piece, convert: Convert::No }).unwrap();
+            moves.set(StridedLayout { from_stride, to_stride, outer, inner: piece, convert: Convert::No }).unwrap();
             for (n, slot) in order.iter().take(batch).enumerate() {
-                let (kept, there) = (Spot::of(&arena, slot * row), Spot::of(&tensor, n * piece));
+                let (kept, there) = (BufferSlice::of(&arena, slot * row), BufferSlice::of(&tensor, n * piece));
                 let (from, to) = if gather { (kept, there) } else { (there, kept) };
                 moves.row(Some(from), to).unwrap();
             }
@@ -130,7 +132,7 @@ fn speed(device: &Arc<dyn Device>, bytes: usize, turn: &mut dyn FnMut()) -> f64 
         for _ in 0..turns {
             turn();
         }
-        device.wait(device.mark().unwrap()).unwrap();
+        device.wait(device.fence().unwrap()).unwrap();
         (bytes * turns) as f64 / began.elapsed().as_secs_f64() / 1e9
     };
     (0..5).map(|_| one()).fold(0.0, f64::max)
@@ -257,7 +259,7 @@ fn bare(terms: &Terms, graph: &Graph<'_>, on_device: bool) -> f64 {
         once(&mut *context, (&input, &output), &far, &sides, side);
         // SAFETY: as above.
         unsafe { far[1].download(&host[1].write(0..host[1].len()).unwrap()) }.unwrap();
-        device.wait(device.mark().unwrap()).unwrap();
+        device.wait(device.fence().unwrap()).unwrap();
         side = 1 - side;
     };
     for _ in 0..20 {

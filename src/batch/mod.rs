@@ -1,5 +1,6 @@
-//! A batch's inputs and outputs: which graph port is fed from where, rows concatenated in aligned staging, outputs cut back into rows.
-//! Nothing here knows of sequences' lives or of requests' answers.
+//! A batch's inputs and outputs: maps graph ports to sources, lays rows out in aligned memory, and splits outputs back into rows.
+//!
+//! Nothing here knows when sequences start or end, or how requests are answered.
 //!
 //! # Layout
 //!

@@ -1,5 +1,7 @@
-//! What a run gives, cut into the answers of its rows. Large outputs are slices of one shared buffer; small ones are copied together, so
-//! that a slow reader does not hold a large buffer for a few bytes.
+//! Splits a run's outputs into the answers of its rows.
+//!
+//! Large outputs become slices of one shared buffer. Small outputs are copied, so that a slow reader does not hold a large buffer for a few
+//! bytes.
 
 use bytes::Bytes;
 use sequor_core::{DataType, Shape};
@@ -14,36 +16,36 @@ const SMALL: usize = 16 * 1024;
 
 /// An output's data in whatever memory the run put it.
 #[derive(Debug)]
-pub enum Written {
+pub enum OutputBuffer {
     Pooled(Pooled),
     Owned(Owned),
     Copied(Bytes),
 }
 
-impl Written {
+impl OutputBuffer {
     fn len(&self) -> usize {
         match self {
-            Written::Pooled(pooled) => pooled.len(),
-            Written::Owned(owned) => owned.len(),
-            Written::Copied(bytes) => bytes.len(),
+            OutputBuffer::Pooled(pooled) => pooled.len(),
+            OutputBuffer::Owned(owned) => owned.len(),
+            OutputBuffer::Copied(bytes) => bytes.len(),
         }
     }
 
     fn as_bytes(&self) -> &[u8] {
         match self {
-            Written::Pooled(pooled) => pooled.as_ref(),
-            Written::Owned(owned) => owned.as_ref(),
-            Written::Copied(bytes) => bytes,
+            OutputBuffer::Pooled(pooled) => pooled.as_ref(),
+            OutputBuffer::Owned(owned) => owned.as_ref(),
+            OutputBuffer::Copied(bytes) => bytes,
         }
     }
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Written::Pooled(pooled) if pooled.as_ref().len() > SMALL => Bytes::from_owner(pooled),
-            Written::Pooled(pooled) => Bytes::copy_from_slice(pooled.as_ref()),
-            Written::Owned(owned) if owned.len() > SMALL => Bytes::from_owner(owned),
-            Written::Owned(owned) => Bytes::copy_from_slice(owned.as_ref()),
-            Written::Copied(bytes) => bytes,
+            OutputBuffer::Pooled(pooled) if pooled.as_ref().len() > SMALL => Bytes::from_owner(pooled),
+            OutputBuffer::Pooled(pooled) => Bytes::copy_from_slice(pooled.as_ref()),
+            OutputBuffer::Owned(owned) if owned.len() > SMALL => Bytes::from_owner(owned),
+            OutputBuffer::Owned(owned) => Bytes::copy_from_slice(owned.as_ref()),
+            OutputBuffer::Copied(bytes) => bytes,
         }
     }
 }
@@ -51,16 +53,22 @@ impl Written {
 /// An output that can be cut into its parts: whatever may be wrong with it was found before anything of its run is taken. What is in it
 /// need not be there yet, unless it is texts.
 #[derive(Debug)]
-pub struct Cut {
+pub struct OutputSplit {
     dtype: DataType,
-    data: Written,
+    data: OutputBuffer,
     /// Each part's shape, and where it ends.
     parts: Vec<(Shape, usize)>,
 }
 
-impl Cut {
+impl OutputSplit {
     /// Parts of so many rows each, along the first dimension. Rows beyond the last part are dropped.
-    pub fn rows(name: &str, dtype: DataType, shape: &Shape, data: Written, parts: &[u64]) -> Result<Cut, BatchError> {
+    pub fn rows(
+        name: &str,
+        dtype: DataType,
+        shape: &Shape,
+        data: OutputBuffer,
+        parts: &[u64],
+    ) -> Result<OutputSplit, BatchError> {
         let want: u64 = parts.iter().sum();
         let got = shape.0.first().copied().unwrap_or(0);
         if got < want {
@@ -73,20 +81,20 @@ impl Cut {
             return Err(BatchError::Missing { output: name.to_owned() });
         }
         let parts = parts.iter().zip(ends).map(|(count, end)| (row.with(0, *count), end)).collect();
-        Ok(Cut { dtype, data, parts })
+        Ok(OutputSplit { dtype, data, parts })
     }
 
     /// One part, for the one request of a run.
-    pub fn whole(dtype: DataType, shape: Shape, data: Written) -> Cut {
+    pub fn whole(dtype: DataType, shape: Shape, data: OutputBuffer) -> OutputSplit {
         let end = data.len();
-        Cut { dtype, data, parts: vec![(shape, end)] }
+        OutputSplit { dtype, data, parts: vec![(shape, end)] }
     }
 
     /// The memory of a pool that it is cut of, to be written before that.
     pub fn room(&mut self) -> Option<&mut Pooled> {
         match &mut self.data {
-            Written::Pooled(pooled) => Some(pooled),
-            Written::Owned(_) | Written::Copied(_) => None,
+            OutputBuffer::Pooled(pooled) => Some(pooled),
+            OutputBuffer::Owned(_) | OutputBuffer::Copied(_) => None,
         }
     }
 
@@ -101,7 +109,7 @@ impl Cut {
 }
 
 /// Where each part ends.
-fn ends(dtype: DataType, row: &Shape, data: &Written, parts: &[u64]) -> Vec<usize> {
+fn ends(dtype: DataType, row: &Shape, data: &OutputBuffer, parts: &[u64]) -> Vec<usize> {
     let elements = row.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let upto = parts.iter().scan(0usize, |sum, n| {
         *sum = sum.saturating_add(usize::try_from(*n).unwrap_or(usize::MAX));
@@ -125,13 +133,13 @@ fn ends(dtype: DataType, row: &Shape, data: &Written, parts: &[u64]) -> Vec<usiz
 mod tests {
     use super::*;
 
-    fn split(dtype: DataType, shape: &Shape, data: Written, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
-        Cut::rows("o", dtype, shape, data, parts).map(|cut| cut.tensors().collect())
+    fn split(dtype: DataType, shape: &Shape, data: OutputBuffer, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
+        OutputSplit::rows("o", dtype, shape, data, parts).map(|cut| cut.tensors().collect())
     }
 
     #[test]
     fn parts_get_their_rows_and_padding_is_dropped() {
-        let data = Written::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]));
+        let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]));
         let parts = split(DataType::Uint8, &Shape::of(&[4, 2]), data, &[1, 2]).unwrap();
         assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::of(&[1, 2]), &[1, 2][..]));
         assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::of(&[2, 2]), &[3, 4, 5, 6][..]));
@@ -139,7 +147,7 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_elements() {
-        let data = Written::Copied(Bytes::from_static(b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc"));
+        let data = OutputBuffer::Copied(Bytes::from_static(b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc"));
         let parts = split(DataType::Bytes, &Shape::of(&[3, 1]), data, &[1, 1, 1]).unwrap();
         let sizes: Vec<usize> = parts.iter().map(|p| p.data.len()).collect();
         assert_eq!(sizes, [5, 4, 6]);
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn too_few_rows_are_told_in_tritons_words() {
-        let data = Written::Copied(Bytes::from_static(&[1]));
+        let data = OutputBuffer::Copied(Bytes::from_static(&[1]));
         let error = split(DataType::Uint8, &Shape::of(&[1, 1]), data, &[1, 1]).unwrap_err();
         let text = "failed to split the output tensor 'o' in responses: expected batch size of at least 2 in model output, got 1";
         assert_eq!(error.to_string(), text);

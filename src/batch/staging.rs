@@ -1,5 +1,6 @@
-//! The memory a run reads its inputs from: rows one after the other, aligned, in buffers that are used again from run to run. For an
-//! accelerator they are laid out in memory that it reads itself, and sent.
+//! Lays out a batch's inputs: rows one after the other, aligned, in buffers that are used again from run to run.
+//!
+//! For an accelerator, the inputs are laid out in host memory that it can read, and then sent.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where each input of a graph comes from, and where each output goes. Settled once, at load.
+//! Maps each input of a graph to its source and each output to its destination. Resolved once, at load.
 
 use crate::config::model::settings::{Control, ModelSettings, Scheduling, StateSettings};
 

@@ -1,4 +1,4 @@
-//! Memory of ours on some device, owned by one thread at a time.
+//! Memory on a device, owned by one thread at a time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Buffer {
         let (address, len) = self.part(&(0..bytes.len()))?;
         // SAFETY: the buffer has so many bytes and is borrowed alone; both outlive the wait.
         unsafe { self.device.upload(bytes.as_ptr() as u64, address, len) }?;
-        self.device.wait(self.device.mark()?)
+        self.device.wait(self.device.fence()?)
     }
 
     /// The bytes of a part. Waits for them, and for all that was asked for before.
@@ -75,7 +75,7 @@ impl Buffer {
         let mut bytes = vec![0; len];
         // SAFETY: the buffer has so many bytes there, and nothing writes them before the wait; the vector outlives it.
         unsafe { self.device.download(address, bytes.as_mut_ptr() as u64, len) }?;
-        let waited = self.device.mark().and_then(|mark| self.device.wait(mark));
+        let waited = self.device.fence().and_then(|fence| self.device.wait(fence));
         if let Err(error) = waited {
             // The device may still write there.
             bytes.leak();

@@ -1,4 +1,4 @@
-//! A piece of a device's memory copied to another place in it.
+//! Copies a piece of a device's memory to another place on that device.
 
 use super::{Convert, Device, DeviceError, RawRow, RawSet, Span, SpanMut, formula};
 

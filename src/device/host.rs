@@ -1,11 +1,11 @@
-//! The host's own memory as a device.
+//! Implements [`Device`] for the host's own memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 use half::slice::HalfFloatSliceExt;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{Convert, Device, DeviceError, Mark, Place, RawRow, RawSet};
+use super::{Convert, Device, DeviceError, Fence, Place, RawRow, RawSet};
 
 const ALIGN: usize = 64;
 
@@ -70,11 +70,11 @@ impl Device for Host {
         unsafe { self.upload(from, to, len) }
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        Ok(Mark(0))
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        Ok(Fence(0))
     }
 
-    fn wait(&self, _mark: Mark) -> Result<(), DeviceError> {
+    fn wait(&self, _mark: Fence) -> Result<(), DeviceError> {
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
-//! Memory that tensors and states live in, host or accelerator, behind one trait. The one home of arithmetic on raw addresses,
-//! and of whatever a device's own library needs. Nothing here knows of sequences, states or models.
+//! Memory for tensors and states, on the host or an accelerator, behind one trait.
+//!
+//! Arithmetic on raw addresses and the libraries of devices belong here alone. Nothing here knows of sequences, states or models.
 //!
 //! # Layout
 //!
@@ -32,7 +33,7 @@ use std::sync::Arc;
 pub use buffer::Buffer;
 pub use copy::copy;
 pub use host::Host;
-pub use moves::{Lay, Moves, Scratch, Spot};
+pub use moves::{BufferSlice, Moves, Scratch, StridedLayout};
 pub use owned::Owned;
 pub use pool::{Pool, Pooled};
 pub use span::{Span, SpanMut};
@@ -73,13 +74,13 @@ pub enum DeviceError {
     Failed { place: Place, what: &'static str, why: String },
 }
 
-/// Everything asked of a device before this was made.
+/// A point in the order of work of a device, behind everything that was asked for before it was made.
 #[derive(Debug)]
-#[must_use = "what is behind a mark is only done once it was waited for"]
-pub struct Mark(u64);
+#[must_use = "work before a fence is done only when the fence was waited for"]
+pub struct Fence(u64);
 
 /// A place where memory can be had, and an order of work in it: what is asked for is done in the order of asking. The host does it at once;
-/// an accelerator does it later, so that whoever lets it read or write host memory waits for a [`Mark`] before touching that.
+/// an accelerator does it later, so that code that lets it read or write host memory waits for a [`Fence`] before touching that memory.
 pub trait Device: Send + Sync + fmt::Debug {
     fn place(&self) -> Place;
 
@@ -110,10 +111,10 @@ pub trait Device: Send + Sync + fmt::Debug {
     unsafe fn download(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError>;
 
     /// Marks what was asked for so far.
-    fn mark(&self) -> Result<Mark, DeviceError>;
+    fn fence(&self) -> Result<Fence, DeviceError>;
 
-    /// Waits until everything before the mark is done.
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError>;
+    /// Waits until everything before the fence is done.
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError>;
 
     /// Host memory that this device reads and writes without a detour; `None` if this is the host.
     fn staging(&self) -> Option<Arc<dyn Device>> {

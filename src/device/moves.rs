@@ -1,5 +1,6 @@
-//! Rows on their way between buffers: what rows of one kind have in common is said once, each row is where it comes from and where it goes.
-//! Everything is checked against the buffers before anything moves.
+//! Moves rows between buffers. A layout describes what rows of one kind have in common, and each row has a source and a destination.
+//!
+//! Every address is checked against its buffer before anything moves.
 
 use std::marker::PhantomData;
 
@@ -7,7 +8,7 @@ use super::{Buffer, Convert, Device, DeviceError, Owned, Place, RawRow, RawSet};
 
 /// How the rows of a set lie where they are read and where they are written: `outer` pieces, `from_stride` and `to_stride` bytes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lay {
+pub struct StridedLayout {
     pub from_stride: usize,
     pub to_stride: usize,
     pub outer: usize,
@@ -16,16 +17,16 @@ pub struct Lay {
     pub convert: Convert,
 }
 
-impl Lay {
+impl StridedLayout {
     /// Rows that lie in one piece at both ends.
-    pub fn whole(bytes: usize) -> Lay {
-        Lay { from_stride: 0, to_stride: 0, outer: 1, inner: bytes, convert: Convert::No }
+    pub fn whole(bytes: usize) -> StridedLayout {
+        StridedLayout { from_stride: 0, to_stride: 0, outer: 1, inner: bytes, convert: Convert::No }
     }
 }
 
 /// One end of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot<'a> {
+pub struct BufferSlice<'a> {
     memory: Memory<'a>,
     at: usize,
 }
@@ -36,14 +37,14 @@ enum Memory<'a> {
     Theirs(&'a Owned),
 }
 
-impl<'a> Spot<'a> {
-    pub fn of(buffer: &'a Buffer, at: usize) -> Spot<'a> {
-        Spot { memory: Memory::Ours(buffer), at }
+impl<'a> BufferSlice<'a> {
+    pub fn of(buffer: &'a Buffer, at: usize) -> BufferSlice<'a> {
+        BufferSlice { memory: Memory::Ours(buffer), at }
     }
 
     /// Only to be read.
-    pub fn of_owned(owned: &'a Owned, at: usize) -> Spot<'a> {
-        Spot { memory: Memory::Theirs(owned), at }
+    pub fn of_owned(owned: &'a Owned, at: usize) -> BufferSlice<'a> {
+        BufferSlice { memory: Memory::Theirs(owned), at }
     }
 
     /// Its address, if it has room for so many bytes there.
@@ -89,9 +90,9 @@ impl<'a> Moves<'a> {
     }
 
     /// Begins a set: the rows that follow lie like this.
-    pub fn set(&mut self, lay: Lay) -> Result<(), DeviceError> {
+    pub fn set(&mut self, lay: StridedLayout) -> Result<(), DeviceError> {
         self.close();
-        let Lay { from_stride, to_stride, outer, inner, convert } = lay;
+        let StridedLayout { from_stride, to_stride, outer, inner, convert } = lay;
         let written = convert.written(inner);
         let extent = |stride: usize, piece: usize| {
             if outer == 0 { Some(0) } else { stride.checked_mul(outer - 1).and_then(|n| n.checked_add(piece)) }
@@ -115,7 +116,7 @@ impl<'a> Moves<'a> {
     }
 
     /// A row of the set that was begun last. `None` writes zeros.
-    pub fn row(&mut self, from: Option<Spot<'a>>, to: Spot<'a>) -> Result<(), DeviceError> {
+    pub fn row(&mut self, from: Option<BufferSlice<'a>>, to: BufferSlice<'a>) -> Result<(), DeviceError> {
         let place = self.device.place();
         let (read, written) = self.extents;
         if let Memory::Theirs(_) = to.memory {
@@ -175,10 +176,10 @@ mod tests {
         let mut to = filled(&[9; 8]);
         let mut scratch = Scratch::default();
         let mut moves = Moves::new(&Host, &mut scratch);
-        moves.set(Lay { from_stride: 2, to_stride: 4, outer: 2, inner: 2, convert: Convert::No }).unwrap();
-        moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 1)).unwrap();
-        moves.set(Lay { from_stride: 0, to_stride: 4, outer: 2, inner: 1, convert: Convert::No }).unwrap();
-        moves.row(None, Spot::of(&to, 3)).unwrap();
+        moves.set(StridedLayout { from_stride: 2, to_stride: 4, outer: 2, inner: 2, convert: Convert::No }).unwrap();
+        moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 1)).unwrap();
+        moves.set(StridedLayout { from_stride: 0, to_stride: 4, outer: 2, inner: 1, convert: Convert::No }).unwrap();
+        moves.row(None, BufferSlice::of(&to, 3)).unwrap();
         moves.run().unwrap();
         assert_eq!(to.host().unwrap(), [9, 1, 2, 0, 9, 3, 4, 0]);
     }
@@ -194,8 +195,8 @@ mod tests {
             let mut scratch = Scratch::default();
             for (from, to, inner, convert) in [(&wide, &narrow, 16, narrow_way), (&narrow, &back, 8, wide_way)] {
                 let mut moves = Moves::new(&Host, &mut scratch);
-                moves.set(Lay { convert, ..Lay::whole(inner) }).unwrap();
-                moves.row(Some(Spot::of(from, 0)), Spot::of(to, 0)).unwrap();
+                moves.set(StridedLayout { convert, ..StridedLayout::whole(inner) }).unwrap();
+                moves.row(Some(BufferSlice::of(from, 0)), BufferSlice::of(to, 0)).unwrap();
                 moves.run().unwrap();
             }
             let got: Vec<f32> = back.host().unwrap().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
@@ -211,9 +212,9 @@ mod tests {
         let mut to = filled(&[0; 4]);
         let mut scratch = Scratch::default();
         let mut moves = Moves::new(&Host, &mut scratch);
-        moves.set(Lay::whole(4)).unwrap();
-        moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 0)).unwrap();
-        let result = moves.row(Some(Spot::of(&from, 0)), Spot::of(&to, 1));
+        moves.set(StridedLayout::whole(4)).unwrap();
+        moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 0)).unwrap();
+        let result = moves.row(Some(BufferSlice::of(&from, 0)), BufferSlice::of(&to, 1));
         assert_eq!(result, Err(DeviceError::OutOfBounds { at: 1, len: 4, size: 4 }));
         assert_eq!(to.host().unwrap(), [0; 4]);
     }
@@ -221,22 +222,22 @@ mod tests {
     #[test]
     fn a_set_moves_as_much_at_once_as_all_its_rows_allow() {
         let (from, to) = (filled(&[1; 256]), filled(&[0; 256]));
-        let unit = |lay: Lay, rows: &[(usize, usize)]| {
+        let unit = |lay: StridedLayout, rows: &[(usize, usize)]| {
             let mut scratch = Scratch::default();
             let mut moves = Moves::new(&Host, &mut scratch);
             moves.set(lay).unwrap();
             for (a, b) in rows {
-                moves.row(Some(Spot::of(&from, *a)), Spot::of(&to, *b)).unwrap();
+                moves.row(Some(BufferSlice::of(&from, *a)), BufferSlice::of(&to, *b)).unwrap();
             }
             moves.run().unwrap();
             scratch.sets[0].unit
         };
-        assert_eq!(unit(Lay::whole(32), &[(0, 64), (16, 128)]), 16);
-        assert_eq!(unit(Lay::whole(32), &[(0, 64), (16, 132)]), 4);
-        assert_eq!(unit(Lay::whole(33), &[(0, 64)]), 1);
-        let strided = Lay { from_stride: 12, to_stride: 32, outer: 2, inner: 16, convert: Convert::No };
+        assert_eq!(unit(StridedLayout::whole(32), &[(0, 64), (16, 128)]), 16);
+        assert_eq!(unit(StridedLayout::whole(32), &[(0, 64), (16, 132)]), 4);
+        assert_eq!(unit(StridedLayout::whole(33), &[(0, 64)]), 1);
+        let strided = StridedLayout { from_stride: 12, to_stride: 32, outer: 2, inner: 16, convert: Convert::No };
         assert_eq!(unit(strided, &[(0, 0)]), 4);
-        assert_eq!(unit(Lay { convert: Convert::Fp32ToFp16, ..Lay::whole(32) }, &[(0, 0)]), 4);
-        assert_eq!(unit(Lay { convert: Convert::Fp32ToFp16, ..Lay::whole(32) }, &[(0, 4)]), 1);
+        assert_eq!(unit(StridedLayout { convert: Convert::Fp32ToFp16, ..StridedLayout::whole(32) }, &[(0, 0)]), 4);
+        assert_eq!(unit(StridedLayout { convert: Convert::Fp32ToFp16, ..StridedLayout::whole(32) }, &[(0, 4)]), 1);
     }
 }

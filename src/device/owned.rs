@@ -1,4 +1,4 @@
-//! Memory that somebody else allocated, kept for as long as anybody needs it.
+//! Memory that a runtime or a pool allocated, kept alive as long as it is referenced.
 
 use std::any::Any;
 use std::fmt;

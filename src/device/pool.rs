@@ -1,4 +1,4 @@
-//! Host memory for answers, used again and again: a run writes into it, and the answers are slices of it until they are sent.
+//! A pool of host memory for answers. A run writes into a buffer, and the answers are slices of it until they are sent.
 
 use std::fmt;
 use std::sync::Arc;

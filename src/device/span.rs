@@ -1,4 +1,4 @@
-//! Borrowed memory, as backends take and give it: an address, a length and a place.
+//! Borrowed memory that backends read and write: an address, a length and a place.
 
 use std::fmt;
 use std::marker::PhantomData;

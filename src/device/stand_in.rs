@@ -1,5 +1,7 @@
-//! An accelerator for tests, in memory of the host: it has an end, it can fail, it does nothing of what it is asked for before somebody
-//! waits for it, or it is told that it may, and its rows move by the kernels' own formula. It is not for serving.
+//! An accelerator for tests, in host memory.
+//!
+//! Its memory is limited, it can fail, and it does work only when a caller waits for it. Rows move by the kernels' own formula. It is not for
+//! serving.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Accelerator, Accelerators, Device, DeviceError, Host, Mark, NoAccelerator, Place, RawRow, RawSet, Reading, Span,
+    Accelerator, Accelerators, Device, DeviceError, Fence, Host, NoAccelerator, Place, RawRow, RawSet, Reading, Span,
     SpanMut, formula,
 };
 
@@ -208,21 +210,21 @@ impl Work {
         self.asked.lock().pieces.push_back(Box::new(piece));
     }
 
-    fn mark(&self) -> u64 {
+    fn fence(&self) -> u64 {
         let asked = self.asked.lock();
         asked.done + asked.pieces.len() as u64
     }
 
     fn catch_up(&self) {
-        self.until(self.mark());
+        self.until(self.fence());
     }
 
-    /// Does what was asked for before this mark.
-    fn until(&self, mark: u64) {
+    /// Does what was asked for before this fence.
+    fn until(&self, fence: u64) {
         let _doing = self.doing.lock();
         loop {
             let mut asked = self.asked.lock();
-            if asked.done >= mark {
+            if asked.done >= fence {
                 break;
             }
             let Some(piece) = asked.pieces.pop_front() else { break };
@@ -305,18 +307,18 @@ impl Device for StandIn {
         Ok(())
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        Ok(Mark(self.work.mark()))
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        Ok(Fence(self.work.fence()))
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
         self.counts.waits.fetch_add(1, Ordering::Relaxed);
         self.counts.gate.pass();
         if self.counts.broken.load(Ordering::Relaxed) {
             let why = "it was broken on purpose".to_owned();
             return Err(DeviceError::Failed { place: self.place(), what: "finish its work", why });
         }
-        self.work.until(mark.0);
+        self.work.until(fence.0);
         Ok(())
     }
 
@@ -370,11 +372,11 @@ impl Device for Staged {
         unsafe { Host.download(from, to, len) }
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        Host.mark()
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        Host.fence()
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
-        Host.wait(mark)
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
+        Host.wait(fence)
     }
 }

@@ -1,4 +1,4 @@
-//! Gives back to the system what was needed once, as the loading of models needs much: an idle server then takes what it is in use for.
+//! Returns memory to the system that was needed once, for example while models load.
 
 use std::ffi::c_void;
 use std::ops::Range;

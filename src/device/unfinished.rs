@@ -28,7 +28,7 @@ impl Unfinished {
     /// Drops what is kept, if the device is done with it. Returns whether nothing is kept any more.
     pub fn release(&self) -> bool {
         let mut kept = self.kept.lock();
-        let is_done = || self.device.mark().and_then(|mark| self.device.wait(mark)).is_ok();
+        let is_done = || self.device.fence().and_then(|fence| self.device.wait(fence)).is_ok();
         if kept.is_empty() || is_done() {
             kept.clear();
         }

@@ -1,4 +1,4 @@
-//! A batch between its taking from the core and its giving back: which rows run, and what became of each. A bad row fails alone.
+//! Follows a batch from the core and back: which rows run, and how each row ends. A row that fails does not fail the others.
 
 use sequor_core::{Batch, Req, RowEnd};
 
@@ -27,8 +27,8 @@ pub(super) struct TakenBatch {
 pub(super) struct BatchRun {
     batch: Batch,
     jobs: Vec<Option<(Req, Box<Job>)>>,
-    /// What becomes of each real row.
-    fates: Vec<Fate>,
+    /// How each real row ends.
+    dispositions: Vec<RowDisposition>,
 }
 
 /// A batch whose run is over: its requests, and how each of its rows ended.
@@ -40,9 +40,9 @@ pub(super) struct FinishedBatch {
     pub(super) rows: Vec<RowEnd>,
 }
 
-/// What becomes of a row.
+/// How a row of a batch ends.
 #[derive(Debug)]
-enum Fate {
+enum RowDisposition {
     Runs,
     Nothing,
     Fails(RunError),
@@ -56,26 +56,28 @@ impl BatchRun {
         let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
         let requests = batch.real().count();
         load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
-        let (fates, runnable) = match slots.apply(&batch.ops, kept) {
-            Err(error) => ((0..requests).map(|_| Fate::Fails(error.clone())).collect(), Vec::new()),
-            Ok(()) => (work.iter().flatten().map(|w| fate(load, slots, w)).collect(), runnable(load, slots, work)),
+        let (dispositions, runnable) = match slots.apply(&batch.ops, kept) {
+            Err(error) => ((0..requests).map(|_| RowDisposition::Fails(error.clone())).collect(), Vec::new()),
+            Ok(()) => {
+                (work.iter().flatten().map(|w| disposition(load, slots, w)).collect(), runnable(load, slots, work))
+            }
         };
-        (BatchRun { batch, jobs, fates }, runnable)
+        (BatchRun { batch, jobs, dispositions }, runnable)
     }
 
     /// Answers every request. `ran` has one result for each row that was to be run.
     pub(super) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
-        let BatchRun { batch, jobs, fates } = self;
+        let BatchRun { batch, jobs, dispositions } = self;
         let mut ran = ran.into_iter();
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
-        let mut rows = Vec::with_capacity(fates.len());
-        let mut back = Vec::with_capacity(fates.len());
-        for ((req, mut job), fate) in jobs.into_iter().flatten().zip(fates) {
-            let result = match fate {
-                Fate::Runs => ran.next().unwrap_or_else(lost),
+        let mut rows = Vec::with_capacity(dispositions.len());
+        let mut back = Vec::with_capacity(dispositions.len());
+        for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
+            let result = match disposition {
+                RowDisposition::Runs => ran.next().unwrap_or_else(lost),
                 // An END without inputs runs nothing and is answered with nothing.
-                Fate::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default() }),
-                Fate::Fails(error) => Err(error),
+                RowDisposition::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default() }),
+                RowDisposition::Fails(error) => Err(error),
             };
             rows.push(match &result {
                 Ok(Outcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
@@ -137,17 +139,17 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn fate(load: &Loaded, slots: &Slots, work: &Work) -> Fate {
+fn disposition(load: &Loaded, slots: &Slots, work: &Work) -> RowDisposition {
     match slots.roomless(work.slot) {
-        Some(error) => Fate::Fails(error.clone()),
-        None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => Fate::Runs,
-        None => Fate::Nothing,
+        Some(error) => RowDisposition::Fails(error.clone()),
+        None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
+        None => RowDisposition::Nothing,
     }
 }
 
 /// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
 fn runnable(load: &Loaded, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
-    let runs = |w: &Work| matches!(fate(load, slots, w), Fate::Runs);
+    let runs = |w: &Work| matches!(disposition(load, slots, w), RowDisposition::Runs);
     if load.has_fixed_rows() {
         return work.into_iter().map(|row| row.filter(runs)).collect();
     }

@@ -1,15 +1,16 @@
-//! One instance's means of running batches: states, contexts and where outputs go. A run has two halves: all of it is asked for, its states
-//! committed among it ([`Executor::submit`]); and once the device has done it, its outputs are taken apart ([`Submitted::wait`]). On the
-//! host all is done when it is asked for, and the second half follows at once. Knows no lock and no client.
+//! Runs the batches of one instance: states, contexts and outputs.
+//!
+//! A run has two halves. [`Executor::submit`] asks for the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
+//! and splits the outputs. On the host, the first half does all the work. This file knows no lock and no client.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::backend::{Context, Fetch, Graph};
-use crate::batch::outputs::Cut;
+use crate::batch::outputs::OutputSplit;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output, reshaped};
-use crate::device::{Device, DeviceError, Mark, Unfinished};
+use crate::device::{Device, DeviceError, Fence, Unfinished};
 use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
@@ -57,7 +58,7 @@ pub(super) struct Submitted {
     device: Arc<dyn Device>,
     lost: Arc<Lost>,
     /// Behind all of it.
-    mark: Mark,
+    fence: Fence,
     /// Each row of the batch: what its state is then, or padding.
     rows: Vec<Option<StateNow>>,
     pub(super) size: RunSize,
@@ -115,7 +116,7 @@ impl Executor {
             Ok(rows) => self.submitted(batch, rows, held),
             Err(error) => {
                 // What was asked for is over before anything of it is used again.
-                if let Err(failed) = self.device.mark().and_then(|mark| self.device.wait(mark)) {
+                if let Err(failed) = self.device.fence().and_then(|fence| self.device.wait(fence)) {
                     self.lost.lose(&failed, held);
                 }
                 Err(error)
@@ -129,16 +130,16 @@ impl Executor {
         rows: Vec<Option<StateNow>>,
         held: RunMemory,
     ) -> Result<Submitted, RunError> {
-        let mark = match self.device.mark() {
-            Ok(mark) => mark,
-            // Without a mark it never becomes known when the states are there.
+        let fence = match self.device.fence() {
+            Ok(fence) => fence,
+            // Without a fence it never becomes known when the states are there.
             Err(error) => {
                 self.lost.lose(&error, held);
                 return Err(error.into());
             }
         };
         let (load, device, lost) = (Arc::clone(&self.load), Arc::clone(&self.device), Arc::clone(&self.lost));
-        Ok(Submitted { load, device, lost, mark, rows, size: RunSize::of(batch), held })
+        Ok(Submitted { load, device, lost, fence, rows, size: RunSize::of(batch), held })
     }
 
     /// Lays out, binds and runs: by which context, and with which states.
@@ -227,7 +228,7 @@ impl Executor {
         let fresh = fresh(store, wiring, held);
         store.check(bound, &fresh)?;
         self.outputs.room(store, bound, wiring, held)?;
-        held.cuts = cuts(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
+        held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
         let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
         let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
@@ -250,24 +251,24 @@ impl Submitted {
     /// Waits until the device has done it: the outcome of each request. If that fails, the device is lost.
     pub(super) fn wait(self, times: &mut RunTimes) -> Result<Vec<Outcome>, RunError> {
         let asked = Instant::now();
-        let Submitted { load, device, lost, mark, rows, size: _, held } = self;
-        let waited = device.wait(mark);
+        let Submitted { load, device, lost, fence, rows, size: _, held } = self;
+        let waited = device.wait(fence);
         let done = Instant::now();
         times.run += done - asked;
         if let Err(error) = waited {
             lost.lose(&error, held);
             return Err(error.into());
         }
-        let outcomes = outcomes(&load.settings, rows, held.cuts);
+        let outcomes = outcomes(&load.settings, rows, held.splits);
         times.state_out += done.elapsed();
         Ok(outcomes)
     }
 }
 
-fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, cuts: Vec<Cut>) -> Vec<Outcome> {
-    let outcome = |state: StateNow| Outcome { outputs: Vec::with_capacity(cuts.len()), state };
+fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, splits: Vec<OutputSplit>) -> Vec<Outcome> {
+    let outcome = |state: StateNow| Outcome { outputs: Vec::with_capacity(splits.len()), state };
     let mut rows: Vec<Option<Outcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
-    for (output, cut) in settings.outputs.iter().zip(cuts) {
+    for (output, cut) in settings.outputs.iter().zip(splits) {
         for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
             let Some(row) = row else { continue };
             reshape_output(settings, output.reshape.as_ref(), &output.dims, &mut tensor);
@@ -304,29 +305,29 @@ fn fresh(store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>>
 }
 
 /// The clients' outputs, ready to be cut, in the order of the settings.
-fn cuts(
+fn splits(
     settings: &ModelSettings,
     outputs: &OutputMemory,
     store: &Store,
     (wiring, bound): (&Wiring, &Bound),
     batch: &[Option<Work>],
     held: &mut RunMemory,
-) -> Result<Vec<Cut>, RunError> {
+) -> Result<Vec<OutputSplit>, RunError> {
     let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();
-    let mut cuts: Vec<Option<Cut>> = std::iter::repeat_with(|| None).take(settings.outputs.len()).collect();
+    let mut splits: Vec<Option<OutputSplit>> = std::iter::repeat_with(|| None).take(settings.outputs.len()).collect();
     for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
         let Some(n) = sink.client else { continue };
-        let (Some(output), Some(place)) = (settings.outputs.get(n), cuts.get_mut(n)) else { continue };
+        let (Some(output), Some(place)) = (settings.outputs.get(n), splits.get_mut(n)) else { continue };
         let Some((shape, data)) = outputs.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
         *place = Some(match settings.max_batch_size {
-            0 => Cut::whole(output.dtype, shape, data),
-            _ => Cut::rows(&output.name, output.dtype, &shape, data, &parts)?,
+            0 => OutputSplit::whole(output.dtype, shape, data),
+            _ => OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?,
         });
     }
-    let whole = |(output, cut): (&Output, Option<Cut>)| {
+    let whole = |(output, cut): (&Output, Option<OutputSplit>)| {
         cut.ok_or_else(|| RunError::Batch(BatchError::Missing { output: output.name.clone() }))
     };
-    settings.outputs.iter().zip(cuts).map(whole).collect()
+    settings.outputs.iter().zip(splits).map(whole).collect()
 }
 
 /// Gives a client the shape it was promised, where the graph's differs.

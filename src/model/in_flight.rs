@@ -1,5 +1,4 @@
-//! Batches that an instance has asked of its accelerator, in the order of asking; and the thread that waits for each of them and gives it
-//! back, while the instance's own asks for the next.
+//! The batches that an instance has submitted to its accelerator, in order, and the thread that waits for them and returns their results.
 
 use std::collections::VecDeque;
 

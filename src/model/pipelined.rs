@@ -1,5 +1,7 @@
-//! An instance on an accelerator that has its next batch asked for while one runs. Its thread pulls and asks; another waits ([`in_flight`]).
-//! What is asked for stands in one order on the device, so that a batch finds the states that those before it leave.
+//! The thread of an instance on an accelerator that submits the next batch while one runs. Another thread waits for the results
+//! ([`in_flight`]).
+//!
+//! The device does submitted work in order, so a batch finds the states that earlier batches leave.
 //!
 //! [`in_flight`]: super::in_flight
 

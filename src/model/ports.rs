@@ -1,12 +1,13 @@
-//! The memory that one run is fed from and that its outputs go to. What a client is sent is memory of the host; on an accelerator it is
-//! written there first, and sent behind the run.
+//! The memory that one run reads inputs from and writes outputs to.
+//!
+//! What a client receives is host memory. On an accelerator, outputs are written there first and sent behind the run.
 
 use std::sync::Arc;
 
 use sequor_core::Shape;
 
 use crate::backend::{Feed, Fetch, Produced};
-use crate::batch::outputs::{Cut, Written};
+use crate::batch::outputs::{OutputBuffer, OutputSplit};
 use crate::batch::{BatchError, Sink, Source, Staging, Wiring};
 use crate::config::model::settings::ModelSettings;
 use crate::device::{Buffer, Device, Place, Pool, Pooled};
@@ -41,7 +42,7 @@ pub(super) struct RunMemory {
     /// What the backend allocated.
     pub(super) produced: Vec<Option<Produced>>,
     /// By the outputs of the settings, what they are cut of.
-    pub(super) cuts: Vec<Cut>,
+    pub(super) splits: Vec<OutputSplit>,
 }
 
 /// Where outputs for clients are written.
@@ -147,7 +148,7 @@ impl OutputMemory {
     ) -> Result<(), RunError> {
         for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
             let Some((n, buffer)) = sink.client.and_then(|n| Some((n, self.written.get_mut(n)?))) else { continue };
-            let Some(room) = held.cuts.get_mut(n).and_then(Cut::room) else { continue };
+            let Some(room) = held.splits.get_mut(n).and_then(OutputSplit::room) else { continue };
             match (produced, sink.state) {
                 // SAFETY: both are held until the run is over, and neither is touched before.
                 (Some(produced), _) => unsafe { produced.data.download(&*self.device, &room.write()?) }?,
@@ -170,12 +171,12 @@ impl OutputMemory {
         bound: &Bound,
         sink: Sink,
         (pooled, produced): (Option<(Shape, Pooled)>, &Option<Produced>),
-    ) -> Result<Option<(Shape, Written)>, RunError> {
+    ) -> Result<Option<(Shape, OutputBuffer)>, RunError> {
         Ok(match (produced, pooled) {
-            (_, Some((shape, pooled))) => Some((shape, Written::Pooled(pooled))),
-            (Some(p), None) => Some((p.shape.clone(), Written::Owned(p.data.clone()))),
+            (_, Some((shape, pooled))) => Some((shape, OutputBuffer::Pooled(pooled))),
+            (Some(p), None) => Some((p.shape.clone(), OutputBuffer::Owned(p.data.clone()))),
             (None, None) => match sink.state {
-                Some(n) => store.written(bound, n)?.map(|(shape, bytes)| (shape, Written::Copied(bytes.into()))),
+                Some(n) => store.written(bound, n)?.map(|(shape, bytes)| (shape, OutputBuffer::Copied(bytes.into()))),
                 None => None,
             },
         })

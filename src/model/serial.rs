@@ -1,4 +1,4 @@
-//! An instance that runs each batch to its end before it takes the next: slot operations in the order given, the run, its commit, the report.
+//! An instance that finishes each batch before it takes the next: slot operations in the given order, the run, its commit, the report.
 
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
-//! States of a fixed size, in chunks of slots. A chunk has memory while one of its slots is in use; freed memory goes to the [`ChunkCache`].
+//! Keeps states of a fixed size, in chunks of slots.
+//!
+//! A chunk has memory while one of its slots is in use. Freed memory goes to the [`ChunkCache`].
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::{Buffer, Device, DeviceError, Place, Spot};
+use crate::device::{Buffer, BufferSlice, Device, DeviceError, Place};
 
 use super::chunk_cache::{ChunkCache, ChunkMemory};
 use super::spec::Layout;
@@ -103,8 +105,8 @@ impl Arena {
     }
 
     /// The slot's row as one end of a move.
-    pub(super) fn spot(&self, state: usize, slot: u32, side: u8) -> Option<Spot<'_>> {
-        self.row(state, slot, side).map(|(buffer, at)| Spot::of(buffer, at))
+    pub(super) fn slice(&self, state: usize, slot: u32, side: u8) -> Option<BufferSlice<'_>> {
+        self.row(state, slot, side).map(|(buffer, at)| BufferSlice::of(buffer, at))
     }
 
     /// Bytes allocated.

@@ -1,4 +1,6 @@
-//! How a batch gets at the states of its slots: bound where they lie, or gathered and scattered. One pure function picks the fewest bytes.
+//! Plans how a batch reads and writes the states of its slots: where they lie, or gathered and scattered.
+//!
+//! [`choose`] is a pure function. It picks the plan that copies the fewest rows.
 
 /// What is known of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,7 +15,7 @@ pub struct SlotView {
 
 /// The way chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum BindPlan {
     /// The run of slots from `first` is the batch. States are read on `side`; those of `carry` are copied over to it first.
     InPlace { first: u32, side: u8, carry: Vec<u32> },
     /// Rows are gathered before the run and scattered after it.
@@ -22,7 +24,7 @@ pub enum Way {
 
 /// What the choice depends on besides the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct BindConstraints {
     /// With 2, a run writes where it does not read, and a commit is a flip. With 1, results are scattered.
     pub sides: u8,
     /// Slots that lie in one piece of memory.
@@ -34,8 +36,8 @@ pub struct Terms {
 }
 
 /// Picks the way that copies the fewest rows. `rows` are the batch's slots, `None` for padding, whose place a slot of the same run takes.
-pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Way {
-    let Some(first) = run_of(rows, slots, terms) else { return Way::Moved };
+pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> BindPlan {
+    let Some(first) = run_of(rows, slots, terms) else { return BindPlan::Moved };
     let real = rows.iter().flatten().count();
     let moved = rows.len() + real;
     let run = || (first..).zip(rows);
@@ -48,15 +50,15 @@ pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Way {
         run().map(|(slot, _)| slot).filter(away).collect()
     };
     if terms.sides < 2 {
-        return if real < moved { Way::InPlace { first, side: 0, carry: Vec::new() } } else { Way::Moved };
+        return if real < moved { BindPlan::InPlace { first, side: 0, carry: Vec::new() } } else { BindPlan::Moved };
     }
     let (zero, one) = (carry(0), carry(1));
     let (side, carry) = if one.len() < zero.len() { (1, one) } else { (0, zero) };
-    if carry.len() < moved { Way::InPlace { first, side, carry } } else { Way::Moved }
+    if carry.len() < moved { BindPlan::InPlace { first, side, carry } } else { BindPlan::Moved }
 }
 
 /// The first slot, if the rows are a run of slots within a chunk that can be bound as one tensor.
-fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Option<u32> {
+fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> Option<u32> {
     if !terms.as_kept || (rows.len() > 1 && !terms.leading) {
         return None;
     }
@@ -74,7 +76,7 @@ fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: Terms) -> Option<u32>
 mod tests {
     use super::*;
 
-    const DIRECT: Terms = Terms { sides: 2, per_chunk: 8, leading: true, as_kept: true };
+    const DIRECT: BindConstraints = BindConstraints { sides: 2, per_chunk: 8, leading: true, as_kept: true };
 
     fn live(sides: &[u8]) -> Vec<SlotView> {
         sides.iter().map(|side| SlotView { live: true, fresh: false, side: *side }).collect()
@@ -83,8 +85,8 @@ mod tests {
     #[test]
     fn the_side_with_the_most_live_rows_is_read_and_the_few_others_are_carried() {
         let slots = live(&[1, 1, 0, 1]);
-        let way = choose(&[Some(0), None, Some(2), Some(3)], &slots, DIRECT);
-        assert_eq!(way, Way::InPlace { first: 0, side: 1, carry: vec![2] });
+        let plan = choose(&[Some(0), None, Some(2), Some(3)], &slots, DIRECT);
+        assert_eq!(plan, BindPlan::InPlace { first: 0, side: 1, carry: vec![2] });
     }
 
     #[test]
@@ -94,26 +96,26 @@ mod tests {
         slots[2].live = false;
         assert_eq!(
             choose(&[Some(0), Some(1), None], &slots, DIRECT),
-            Way::InPlace { first: 0, side: 0, carry: vec![] }
+            BindPlan::InPlace { first: 0, side: 0, carry: vec![] }
         );
     }
 
     #[test]
     fn a_single_row_is_bound_wherever_its_batch_dimension_is() {
         let slots = live(&[0, 0, 1]);
-        let terms = Terms { leading: false, ..DIRECT };
-        assert_eq!(choose(&[Some(2)], &slots, terms), Way::InPlace { first: 2, side: 1, carry: vec![] });
-        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), Way::Moved);
+        let terms = BindConstraints { leading: false, ..DIRECT };
+        assert_eq!(choose(&[Some(2)], &slots, terms), BindPlan::InPlace { first: 2, side: 1, carry: vec![] });
+        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), BindPlan::Moved);
     }
 
     #[test]
     fn with_one_side_a_run_is_read_in_place_and_anything_else_is_moved() {
         let slots = live(&[0; 8]);
-        let terms = Terms { sides: 1, per_chunk: 4, ..DIRECT };
-        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), Way::InPlace { first: 1, side: 0, carry: vec![] });
-        assert_eq!(choose(&[Some(2), Some(1)], &slots, terms), Way::Moved);
-        assert_eq!(choose(&[Some(3), Some(4)], &slots, terms), Way::Moved, "over the edge of a chunk");
-        assert_eq!(choose(&[Some(1), None, Some(3)], &slots, terms), Way::Moved, "padding");
-        assert_eq!(choose(&[Some(1)], &slots, Terms { as_kept: false, ..terms }), Way::Moved);
+        let terms = BindConstraints { sides: 1, per_chunk: 4, ..DIRECT };
+        assert_eq!(choose(&[Some(1), Some(2)], &slots, terms), BindPlan::InPlace { first: 1, side: 0, carry: vec![] });
+        assert_eq!(choose(&[Some(2), Some(1)], &slots, terms), BindPlan::Moved);
+        assert_eq!(choose(&[Some(3), Some(4)], &slots, terms), BindPlan::Moved, "over the edge of a chunk");
+        assert_eq!(choose(&[Some(1), None, Some(3)], &slots, terms), BindPlan::Moved, "padding");
+        assert_eq!(choose(&[Some(1)], &slots, BindConstraints { as_kept: false, ..terms }), BindPlan::Moved);
     }
 }

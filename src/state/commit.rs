@@ -1,15 +1,15 @@
-//! What a run has left of the states: held against what it should be, then taken. A commit is all or nothing for each row.
+//! Validates the states that a run produced, then commits them. For each row, the store commits all states or none.
 
 use sequor_core::{Dim, Shape};
 
-use crate::device::{Moves, Spot};
+use crate::device::{BufferSlice, Moves};
 
+use super::bind_plan::BindPlan;
+use super::device_variable::Growth;
 use super::error::StateError;
-use super::growing::Growth;
-use super::loose::{self, Loose};
+use super::host_variable::{self, HostVariable};
 use super::run::{Bound, Fresh};
 use super::store::{Kind, Store, view_of};
-use super::way::Way;
 
 impl Store {
     /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
@@ -18,7 +18,7 @@ impl Store {
         for (state, produced) in self.states.iter().zip(fresh) {
             match (&state.kind, produced) {
                 (Kind::Fixed { .. }, None) => {}
-                (Kind::Growing(..) | Kind::Loose { .. }, None) => {
+                (Kind::DeviceVariable(..) | Kind::HostVariable { .. }, None) => {
                     return Err(StateError::Missing { state: state.spec.output.clone() });
                 }
                 (_, Some(produced)) if state.spec.row_of(&produced.shape, rows).is_some() => {}
@@ -43,7 +43,7 @@ impl Store {
             .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
         // Whatever can fail comes before whatever changes a slot.
         let left = self.split(bound, fresh, &taken)?;
-        let flips = matches!(bound.way, Way::InPlace { .. }) && self.terms.sides > 1;
+        let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.terms.sides > 1;
         self.scatter(bound.rows.len(), &taken, &left, flips)?;
         if flips {
             for (_, slot) in &taken {
@@ -70,14 +70,14 @@ impl Store {
             let torn = || StateError::Torn { state: state.spec.output.clone() };
             let row = |shape: &Shape| state.spec.row_of(shape, count as u64).ok_or_else(torn);
             out.push(match (&mut state.kind, produced) {
-                (Kind::Growing(growing, _), Some(Fresh { shape, data })) => {
+                (Kind::DeviceVariable(growing, _), Some(Fresh { shape, data })) => {
                     Left::Growth(growing.grow(&state.spec, row(&shape)?, data, taken)?)
                 }
-                (Kind::Loose { .. }, Some(Fresh { shape, data })) if count == 1 => {
-                    Left::Loose(vec![Loose { shape: row(&shape)?, data }])
+                (Kind::HostVariable { .. }, Some(Fresh { shape, data })) if count == 1 => {
+                    Left::HostVariable(vec![HostVariable { shape: row(&shape)?, data }])
                 }
-                (Kind::Loose { .. }, Some(Fresh { shape, data })) => {
-                    Left::Loose(loose::split(&state.spec, &row(&shape)?, count, &data)?)
+                (Kind::HostVariable { .. }, Some(Fresh { shape, data })) => {
+                    Left::HostVariable(host_variable::split(&state.spec, &row(&shape)?, count, &data)?)
                 }
                 _ => Left::Nothing,
             });
@@ -94,12 +94,12 @@ impl Store {
                 (Kind::Fixed { index, layout, taken: buffer, .. }, _) if !flips => {
                     moves.set(layout.scatter(count))?;
                     for (n, slot) in taken {
-                        if let Some(to) = arena.spot(*index, *slot, view_of(slots, *slot).side) {
-                            moves.row(Some(Spot::of(buffer, n * layout.inner)), to)?;
+                        if let Some(to) = arena.slice(*index, *slot, view_of(slots, *slot).side) {
+                            moves.row(Some(BufferSlice::of(buffer, n * layout.inner)), to)?;
                         }
                     }
                 }
-                (Kind::Growing(growing, _), Left::Growth(growth)) => {
+                (Kind::DeviceVariable(growing, _), Left::Growth(growth)) => {
                     growing.scatter(growth, count, taken, &mut moves)?;
                 }
                 _ => {}
@@ -115,9 +115,9 @@ impl Store {
     fn settle(&mut self, left: Vec<Left>, taken: &[(usize, u32)]) {
         for (state, left) in self.states.iter_mut().zip(left) {
             match (&mut state.kind, left) {
-                (Kind::Growing(growing, _), Left::Growth(growth)) => growing.settle(growth, taken),
-                (Kind::Loose { slots, .. }, Left::Loose(rows)) => {
-                    let mut rows: Vec<Option<Loose>> = rows.into_iter().map(Some).collect();
+                (Kind::DeviceVariable(growing, _), Left::Growth(growth)) => growing.settle(growth, taken),
+                (Kind::HostVariable { slots, .. }, Left::HostVariable(rows)) => {
+                    let mut rows: Vec<Option<HostVariable>> = rows.into_iter().map(Some).collect();
                     for (n, slot) in taken {
                         if let (Some(place), Some(row)) = (slots.get_mut(*slot as usize), rows.get_mut(*n)) {
                             *place = row.take();
@@ -133,6 +133,6 @@ impl Store {
 /// What a run has left of a state that is not in the arena.
 enum Left {
     Nothing,
-    Loose(Vec<Loose>),
+    HostVariable(Vec<HostVariable>),
     Growth(Growth),
 }

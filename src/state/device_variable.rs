@@ -1,11 +1,12 @@
-//! States whose size changes from step to step, on an accelerator: each in memory of its own there. It never travels over the host; a run's
-//! batch is gathered from it, and what the run leaves is moved back into it, in the same launches as states of a fixed size.
+//! States on an accelerator whose size may change with every step. Each value has memory of its own there and never travels over the host.
+//!
+//! The store gathers a batch from these values and moves the run's outputs back, in the same launches as states of a fixed size.
 
 use std::sync::Arc;
 
 use sequor_core::{DataType, Shape};
 
-use crate::device::{Buffer, Convert, Device, DeviceError, Moves, Owned, Spot};
+use crate::device::{Buffer, BufferSlice, Convert, Device, DeviceError, Moves, Owned};
 
 use super::spec::{Layout, StateSpec};
 
@@ -14,7 +15,7 @@ const KEPT: usize = 64 << 20;
 
 /// One such state, of all slots.
 #[derive(Debug)]
-pub(super) struct Growing {
+pub(super) struct DeviceVariable {
     device: Arc<dyn Device>,
     slots: Vec<Option<Grown>>,
     /// The state at START; `None` is zeros.
@@ -46,12 +47,12 @@ pub(super) struct Growth {
     more: Vec<Option<Buffer>>,
 }
 
-impl Growing {
-    pub(super) fn new(device: &Arc<dyn Device>, spec: &StateSpec, slots: u32) -> Result<Growing, DeviceError> {
+impl DeviceVariable {
+    pub(super) fn new(device: &Arc<dyn Device>, spec: &StateSpec, slots: u32) -> Result<DeviceVariable, DeviceError> {
         let first = spec.initial.data.as_ref().map(|data| Buffer::holding(device, data)).transpose()?;
         let given = Buffer::new(device, 0)?;
         let slots = std::iter::repeat_with(|| None).take(slots as usize).collect();
-        Ok(Growing { device: Arc::clone(device), slots, first, given, row: Shape::default(), free: Vec::new() })
+        Ok(DeviceVariable { device: Arc::clone(device), slots, first, given, row: Shape::default(), free: Vec::new() })
     }
 
     pub(super) fn init(&mut self, slot: u32, spec: &StateSpec) {
@@ -112,7 +113,7 @@ impl Growing {
         for (n, row) in rows.iter().enumerate() {
             let grown = row.and_then(|slot| self.slots.get(slot as usize)?.as_ref());
             let from = grown.and_then(|grown| grown.memory.as_ref().or(self.first.as_ref()));
-            moves.row(from.map(|from| Spot::of(from, 0)), Spot::of(&self.given, n * layout.inner))?;
+            moves.row(from.map(|from| BufferSlice::of(from, 0)), BufferSlice::of(&self.given, n * layout.inner))?;
         }
         Ok(())
     }
@@ -162,7 +163,8 @@ impl Growing {
         for ((n, slot), more) in taken.iter().zip(&growth.more) {
             let has = || self.slots.get(*slot as usize)?.as_ref()?.memory.as_ref();
             if let Some(to) = more.as_ref().or_else(has) {
-                moves.row(Some(Spot::of_owned(&growth.data, n * growth.layout.inner)), Spot::of(to, 0))?;
+                moves
+                    .row(Some(BufferSlice::of_owned(&growth.data, n * growth.layout.inner)), BufferSlice::of(to, 0))?;
             }
         }
         Ok(())
@@ -192,7 +194,7 @@ impl Growing {
         Ok((grown.shape.clone(), bytes))
     }
 
-    /// Memory with these bytes in it, to be given to a slot by [`Growing::put`].
+    /// Memory with these bytes in it, to be given to a slot by [`DeviceVariable::put`].
     pub(super) fn holding(&mut self, bytes: &[u8]) -> Result<Buffer, DeviceError> {
         let mut memory = self.take(bytes.len())?;
         memory.put(bytes)?;

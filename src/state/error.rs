@@ -1,4 +1,4 @@
-//! Why states are not had.
+//! Errors of binding and committing states.
 
 use sequor_core::Shape;
 

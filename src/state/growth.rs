@@ -3,7 +3,7 @@
 use sequor_core::Shape;
 
 use super::error::StateError;
-use super::loose;
+use super::host_variable;
 use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
 use super::store::{Kind, Store};
@@ -18,8 +18,8 @@ impl Store {
     pub fn growing_bytes(&self, slot: u32) -> u64 {
         let bytes = self.states.iter().map(|state| match &state.kind {
             Kind::Fixed { .. } => 0,
-            Kind::Growing(growing, _) => growing.bytes(&state.spec, slot),
-            Kind::Loose { slots, .. } => {
+            Kind::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
+            Kind::HostVariable { slots, .. } => {
                 slots.get(slot as usize).and_then(Option::as_ref).map_or(0, |loose| loose.data.len())
             }
         });
@@ -45,7 +45,7 @@ fn row_sizes(spec: &StateSpec, produced: &Fresh, count: usize) -> Result<Vec<usi
     let torn = || StateError::Torn { state: spec.output.clone() };
     let row: Shape = spec.row_of(&produced.shape, count as u64).ok_or_else(torn)?;
     if let (None, true) = (spec.dtype.size(), count > 1) {
-        return Ok(loose::split(spec, &row, count, &produced.data)?.iter().map(|row| row.data.len()).collect());
+        return Ok(host_variable::split(spec, &row, count, &produced.data)?.iter().map(|row| row.data.len()).collect());
     }
     let size = match spec.dtype.size() {
         Some(size) => row.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(size)).ok_or_else(torn)?,

@@ -1,36 +1,38 @@
-//! The states of sequences: what they look like, where they lie between two steps, and how a batch gets at them. A [`Store`] belongs to one
-//! instance thread and knows slots, not sequences: who owns a slot is the core's affair.
+//! The states of sequences: their form, their memory between two steps, and how a batch reads and writes them.
+//!
+//! A [`Store`] belongs to one instance thread. It knows slots and no sequences: the core assigns slots to sequences.
 //!
 //! # Layout
 //!
 //! - [`spec`]: what a state looks like.
-//! - [`way`]: the cheapest way to give a batch its states, as a pure function.
+//! - [`bind_plan`]: the cheapest way to give a batch its states, as a pure function.
 //! - [`arena`]: states of a fixed size, in chunks of slots · [`chunk_cache`]: freed chunks, kept for a while.
-//! - [`loose`]: states whose size changes, each in memory of its own, on the host · [`growing`]: the same on an accelerator.
+//! - [`host_variable`]: states whose size changes, each in memory of its own, on the host · [`device_variable`]: the same on an accelerator.
 //! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
+//! - [`growth`]: how large states of variable size are, now and after a run.
 //! - [`snapshot`]: a sequence's states as a `.safetensors` file.
 //! - [`budget`]: bytes of state held against the server's limit.
 
 mod arena;
+mod bind_plan;
 pub mod budget;
 mod chunk_cache;
 mod commit;
+mod device_variable;
 mod error;
-mod growing;
 mod growth;
-mod loose;
+mod host_variable;
 mod run;
 mod snapshot;
 mod spec;
 mod store;
 #[cfg(test)]
 mod tests;
-mod way;
 
+pub use bind_plan::{BindPlan, SlotView, choose};
 pub use chunk_cache::ChunkCache;
 pub use error::StateError;
 pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{Initial, StateSpec};
 pub use store::Store;
-pub use way::{SlotView, Way, choose};

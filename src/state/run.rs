@@ -1,21 +1,21 @@
-//! One run's way through the store: bind or gather, and hand out.
+//! Binds the states of a batch for one run: in place, or gathered into one tensor.
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, DeviceError, Moves, Owned, Span, SpanMut, Spot};
+use crate::device::{Buffer, BufferSlice, DeviceError, Moves, Owned, Span, SpanMut};
 use crate::tensor::rows;
 
+use super::bind_plan::{BindPlan, SlotView, choose};
 use super::error::StateError;
-use super::loose::{self, Loose};
+use super::host_variable::{self, HostVariable};
 use super::spec::Layout;
 use super::store::{Kind, State, Store, view_of};
-use super::way::{SlotView, Way, choose};
 
 /// How a batch was bound; to be handed back to [`Store::commit`].
 #[derive(Debug)]
 pub struct Bound {
     pub(super) rows: Vec<Option<u32>>,
-    pub(super) way: Way,
+    pub(super) plan: BindPlan,
 }
 
 /// Where a state's output goes.
@@ -46,13 +46,13 @@ impl Store {
         if let Some(slot) = rows.iter().flatten().find(|slot| !self.view(**slot).live) {
             return Err(StateError::NotLive(*slot));
         }
-        let way = choose(&rows, &self.slots, self.terms);
+        let plan = choose(&rows, &self.slots, self.terms);
         self.shape_batch(&rows)?;
-        match &way {
-            Way::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
-            Way::Moved => self.gather(&rows)?,
+        match &plan {
+            BindPlan::InPlace { first, side, carry } => self.carry(&rows, *first, *side, carry)?,
+            BindPlan::Moved => self.gather(&rows)?,
         }
-        Ok(Bound { rows, way })
+        Ok(Bound { rows, plan })
     }
 
     /// Copies the rows that lie on the other side, and writes first states, and zeros for padding rows, where the run will read them.
@@ -65,18 +65,18 @@ impl Store {
             let Kind::Fixed { index, layout, first: initial, .. } = &state.kind else { continue };
             moves.set(layout.as_kept())?;
             for slot in carry {
-                let from = arena.spot(*index, *slot, 1 - side);
-                if let (Some(from), Some(to)) = (from, arena.spot(*index, *slot, side)) {
+                let from = arena.slice(*index, *slot, 1 - side);
+                if let (Some(from), Some(to)) = (from, arena.slice(*index, *slot, side)) {
                     moves.row(Some(from), to)?;
                 }
             }
             for slot in fresh() {
-                if let Some(to) = arena.spot(*index, slot, side) {
-                    moves.row(initial.as_ref().map(|initial| Spot::of(initial, 0)), to)?;
+                if let Some(to) = arena.slice(*index, slot, side) {
+                    moves.row(initial.as_ref().map(|initial| BufferSlice::of(initial, 0)), to)?;
                 }
             }
             for slot in &cleared {
-                if let Some(to) = arena.spot(*index, *slot, side) {
+                if let Some(to) = arena.slice(*index, *slot, side) {
                     moves.row(None, to)?;
                 }
             }
@@ -113,10 +113,10 @@ impl Store {
             moves.set(layout.gather(count))?;
             for (n, row) in rows.iter().enumerate() {
                 let from = row.and_then(|slot| match view_of(slots, slot) {
-                    SlotView { fresh: true, .. } => first.as_ref().map(|first| Spot::of(first, 0)),
-                    view => arena.spot(*index, slot, view.side),
+                    SlotView { fresh: true, .. } => first.as_ref().map(|first| BufferSlice::of(first, 0)),
+                    view => arena.slice(*index, slot, view.side),
                 });
-                moves.row(from, Spot::of(given, n * layout.inner))?;
+                moves.row(from, BufferSlice::of(given, n * layout.inner))?;
             }
         }
         gather_growing(&self.states, rows, &mut moves)?;
@@ -131,15 +131,15 @@ impl Store {
         for state in &mut self.states {
             match &mut state.kind {
                 Kind::Fixed { shape, row, .. } => *shape = state.spec.batched(row, count),
-                Kind::Growing(growing, shape) => {
+                Kind::DeviceVariable(growing, shape) => {
                     if !growing.ready(&state.spec, rows)? {
                         return Err(StateError::Mixed { state: state.spec.input.clone() });
                     }
                     *shape = growing.input(&state.spec, rows).0;
                 }
-                Kind::Loose { slots, given, shape } => {
+                Kind::HostVariable { slots, given, shape } => {
                     let of = |slot: &u32| slots.get(*slot as usize).and_then(Option::as_ref);
-                    let batch: Vec<Option<&Loose>> = rows.iter().map(|row| row.as_ref().and_then(of)).collect();
+                    let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| row.as_ref().and_then(of)).collect();
                     let Some(first) = batch.iter().flatten().next() else { continue };
                     let row = first.shape.clone();
                     if batch.iter().flatten().any(|loose| loose.shape != row) {
@@ -147,7 +147,7 @@ impl Store {
                     }
                     *given = match batch.as_slice() {
                         [Some(only)] => only.data.clone(),
-                        _ => Owned::from_vec(loose::join(&state.spec, &row, &batch)),
+                        _ => Owned::from_vec(host_variable::join(&state.spec, &row, &batch)),
                     };
                     *shape = state.spec.batched(&row, count);
                 }
@@ -163,17 +163,17 @@ impl Store {
     pub unsafe fn input(&self, bound: &Bound, state: usize) -> Result<(&Shape, Span<'_>), StateError> {
         let Some(State { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         match kind {
-            Kind::Loose { given, shape, .. } => Ok((shape, given.span())),
-            Kind::Growing(growing, shape) => {
+            Kind::HostVariable { given, shape, .. } => Ok((shape, given.span())),
+            Kind::DeviceVariable(growing, shape) => {
                 let (_, size, buffer) = growing.input(spec, &bound.rows);
                 // SAFETY: as below.
                 Ok((shape, unsafe { buffer.read(0..size) }?))
             }
             Kind::Fixed { index, layout, given, shape, .. } => {
                 let size = layout.row() * bound.rows.len();
-                let (buffer, at) = match bound.way {
-                    Way::InPlace { first, side, .. } => self.arena.row(*index, first, side),
-                    Way::Moved => Some((given, 0)),
+                let (buffer, at) = match bound.plan {
+                    BindPlan::InPlace { first, side, .. } => self.arena.row(*index, first, side),
+                    BindPlan::Moved => Some((given, 0)),
                 }
                 .ok_or_else(|| StateError::Missing { state: spec.input.clone() })?;
                 // SAFETY: nothing is moved into it before the store changes, which the caller waits for.
@@ -200,8 +200,8 @@ impl Store {
         let missing = || StateError::Missing { state: spec.output.clone() };
         let Kind::Fixed { index, layout, taken, .. } = kind else { return Err(missing()) };
         let size = layout.row() * bound.rows.len();
-        let (buffer, at) = match bound.way {
-            Way::InPlace { first, side, .. } if self.terms.sides > 1 => self.arena.row(*index, first, 1 - side),
+        let (buffer, at) = match bound.plan {
+            BindPlan::InPlace { first, side, .. } if self.terms.sides > 1 => self.arena.row(*index, first, 1 - side),
             _ => Some((taken, 0)),
         }
         .ok_or_else(missing)?;
@@ -245,7 +245,7 @@ impl Store {
         let mut moves = Moves::new(&*self.device, &mut scratch);
         moves.set(layout.rows_first(count))?;
         for n in 0..count {
-            moves.row(Some(Spot::of(from, at + n * layout.inner)), Spot::of(to, n * layout.row()))?;
+            moves.row(Some(BufferSlice::of(from, at + n * layout.inner)), BufferSlice::of(to, n * layout.row()))?;
         }
         moves.run()?;
         self.scratch = scratch;
@@ -255,13 +255,13 @@ impl Store {
     fn layout_of(&self, state: usize) -> Option<Layout> {
         match self.states.get(state)?.kind {
             Kind::Fixed { layout, .. } => Some(layout),
-            Kind::Growing(..) | Kind::Loose { .. } => None,
+            Kind::DeviceVariable(..) | Kind::HostVariable { .. } => None,
         }
     }
 
     /// Provides memory for what a run in place leaves to be scattered. Call it before [`Store::output`].
     pub fn ready(&mut self, bound: &Bound) -> Result<(), StateError> {
-        if self.terms.sides < 2 && matches!(bound.way, Way::InPlace { .. }) {
+        if self.terms.sides < 2 && matches!(bound.plan, BindPlan::InPlace { .. }) {
             self.ensure_batch_buffers(bound.rows.len(), false)?;
         }
         Ok(())
@@ -280,7 +280,7 @@ fn stale_padding(rows: &[Option<u32>], first: u32, side: u8, slots: &[SlotView],
 
 fn gather_growing<'a>(states: &'a [State], rows: &[Option<u32>], moves: &mut Moves<'a>) -> Result<(), DeviceError> {
     for state in states {
-        if let Kind::Growing(growing, _) = &state.kind {
+        if let Kind::DeviceVariable(growing, _) = &state.kind {
             growing.gather(&state.spec, rows, moves)?;
         }
     }

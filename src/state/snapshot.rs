@@ -7,11 +7,11 @@ use sequor_core::{DataType, Shape};
 
 use crate::device::Owned;
 
+use super::bind_plan::BindPlan;
 use super::error::StateError;
 use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
 use super::store::{Kind, Store};
-use super::way::Way;
 
 /// Why a snapshot is not made or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +63,8 @@ impl Store {
         for state in &self.states {
             values.push(match &state.kind {
                 Kind::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
-                Kind::Growing(growing, _) => growing.get(&state.spec, slot)?,
-                Kind::Loose { slots, given, .. } => {
+                Kind::DeviceVariable(growing, _) => growing.get(&state.spec, slot)?,
+                Kind::HostVariable { slots, given, .. } => {
                     let held = slots.get(slot as usize).and_then(|s| s.as_ref());
                     (held.map(|l| l.shape.clone()).unwrap_or_default(), given.as_ref().to_vec())
                 }
@@ -85,11 +85,11 @@ impl Store {
                     taken.put(&bytes)?;
                     None
                 }
-                Kind::Growing(growing, _) => {
+                Kind::DeviceVariable(growing, _) => {
                     held = Some((shape, growing.holding(&bytes)?));
                     None
                 }
-                Kind::Loose { .. } => {
+                Kind::HostVariable { .. } => {
                     Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes) })
                 }
             });
@@ -97,7 +97,7 @@ impl Store {
         }
         self.commit(&bound, fresh, &[true])?;
         for (state, held) in self.states.iter_mut().zip(grown) {
-            if let (Kind::Growing(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
+            if let (Kind::DeviceVariable(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
                 growing.put(slot, shape, memory);
             }
         }
@@ -111,7 +111,7 @@ impl Store {
         }
         self.shape_batch(&rows)?;
         self.gather(&rows)?;
-        Ok(Bound { rows, way: Way::Moved })
+        Ok(Bound { rows, plan: BindPlan::Moved })
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a state looks like: its tensors' names, type and dimensions, how it is kept, and what it is at START.
+//! Describes a state: the names of its tensors, its type and dimensions, how it is kept, and its value at START.
 
 use std::sync::Arc;
 
 use sequor_core::{DataType, Dims, Shape};
 
-use crate::device::{Convert, Lay};
+use crate::device::{Convert, StridedLayout};
 
 /// One state of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,26 +59,26 @@ impl Layout {
     }
 
     /// Rows on their way from how they are kept into a batch of so many.
-    pub(super) fn gather(self, count: usize) -> Lay {
+    pub(super) fn gather(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, kept, widen: convert, .. } = self;
-        Lay { from_stride: kept, to_stride: inner * count, outer, inner: kept, convert }
+        StridedLayout { from_stride: kept, to_stride: inner * count, outer, inner: kept, convert }
     }
 
     /// Rows of a batch of so many on their way to how they are kept.
-    pub(super) fn scatter(self, count: usize) -> Lay {
+    pub(super) fn scatter(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, kept, narrow: convert, .. } = self;
-        Lay { from_stride: inner * count, to_stride: kept, outer, inner, convert }
+        StridedLayout { from_stride: inner * count, to_stride: kept, outer, inner, convert }
     }
 
     /// Rows of a batch of so many, as the graph has them, on their way to where each lies in one piece.
-    pub(super) fn rows_first(self, count: usize) -> Lay {
+    pub(super) fn rows_first(self, count: usize) -> StridedLayout {
         let Layout { outer, inner, .. } = self;
-        Lay { from_stride: inner * count, to_stride: inner, outer, inner, convert: Convert::No }
+        StridedLayout { from_stride: inner * count, to_stride: inner, outer, inner, convert: Convert::No }
     }
 
     /// Rows as they are kept, from one place to another.
-    pub(super) fn as_kept(self) -> Lay {
-        Lay::whole(self.kept_row())
+    pub(super) fn as_kept(self) -> StridedLayout {
+        StridedLayout::whole(self.kept_row())
     }
 }
 

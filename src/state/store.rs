@@ -1,18 +1,18 @@
-//! All states of an instance's slots: what there is of each, its first value, its end, and what the host is told of it.
+//! Owns the states of an instance's slots: initialises them, frees them, and reports their shapes and sizes.
 
 use std::sync::Arc;
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, Device, DeviceError, Lay, Moves, Owned, Place, Scratch, Spot};
+use crate::device::{Buffer, BufferSlice, Device, DeviceError, Moves, Owned, Place, Scratch, StridedLayout};
 
 use super::arena::Arena;
+use super::bind_plan::{BindConstraints, SlotView};
 use super::chunk_cache::{ChunkCache, ChunkMemory};
+use super::device_variable::{self, DeviceVariable};
 use super::error::StateError;
-use super::growing::{self, Growing};
-use super::loose::Loose;
+use super::host_variable::HostVariable;
 use super::spec::{Layout, StateSpec};
-use super::way::{SlotView, Terms};
 
 /// Smaller buffers of a batch are not worth releasing.
 const LARGE: usize = 256 << 10;
@@ -26,7 +26,7 @@ pub struct Store {
     pub(super) slots: Vec<SlotView>,
     /// By slot, the sides on which it holds what an earlier sequence left there; bit 0 is side 0.
     pub(super) stale: Vec<u8>,
-    pub(super) terms: Terms,
+    pub(super) terms: BindConstraints,
     cache: ChunkCache,
     live: u32,
     pub(super) scratch: Scratch,
@@ -54,9 +54,9 @@ pub(super) enum Kind {
         row: Shape,
     },
     /// On an accelerator, with the batch's shape.
-    Growing(Growing, Shape),
-    Loose {
-        slots: Vec<Option<Loose>>,
+    DeviceVariable(DeviceVariable, Shape),
+    HostVariable {
+        slots: Vec<Option<HostVariable>>,
         given: Owned,
         shape: Shape,
     },
@@ -83,10 +83,10 @@ impl Store {
                     let (given, taken) = (Buffer::new(device, 0)?, Buffer::new(device, 0)?);
                     Kind::Fixed { index: layouts.len() - 1, layout, first, given, taken, shape: Shape::default(), row }
                 }
-                _ if device.place() != Place::Host && growing::is_possible(&spec) => {
-                    Kind::Growing(Growing::new(device, &spec, slots)?, Shape::default())
+                _ if device.place() != Place::Host && device_variable::is_possible(&spec) => {
+                    Kind::DeviceVariable(DeviceVariable::new(device, &spec, slots)?, Shape::default())
                 }
-                _ => Kind::Loose {
+                _ => Kind::HostVariable {
                     slots: vec![None; slots as usize],
                     given: Owned::from_vec(Vec::new()),
                     shape: Shape::default(),
@@ -97,7 +97,7 @@ impl Store {
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
         let arena = Arena::new(Arc::clone(device), cache.clone(), layouts, slots, sides, fixed_rows);
-        let terms = Terms { sides, per_chunk: arena.per_chunk, leading, as_kept };
+        let terms = BindConstraints { sides, per_chunk: arena.per_chunk, leading, as_kept };
         let (device, stale) = (Arc::clone(device), vec![0; slots as usize]);
         let slots = vec![SlotView::default(); slots as usize];
         let scratch = Scratch::default();
@@ -128,8 +128,8 @@ impl Store {
     /// Bytes allocated for slots.
     pub fn allocated(&self) -> u64 {
         let loose = |state: &State| match &state.kind {
-            Kind::Loose { slots, .. } => slots.iter().flatten().map(|l| l.data.len()).sum(),
-            Kind::Growing(growing, _) => growing.allocated(),
+            Kind::HostVariable { slots, .. } => slots.iter().flatten().map(|l| l.data.len()).sum(),
+            Kind::DeviceVariable(growing, _) => growing.allocated(),
             Kind::Fixed { .. } => 0,
         };
         (self.arena.allocated() + self.states.iter().map(loose).sum::<usize>()) as u64
@@ -152,10 +152,10 @@ impl Store {
         for state in &mut self.states {
             match &mut state.kind {
                 Kind::Fixed { .. } => {}
-                Kind::Growing(growing, _) => growing.init(slot, &state.spec),
-                Kind::Loose { slots, .. } => {
+                Kind::DeviceVariable(growing, _) => growing.init(slot, &state.spec),
+                Kind::HostVariable { slots, .. } => {
                     if let Some(place) = slots.get_mut(slot as usize) {
-                        *place = Some(Loose::initial(&state.spec));
+                        *place = Some(HostVariable::initial(&state.spec));
                     }
                 }
             }
@@ -173,8 +173,8 @@ impl Store {
         for state in &mut self.states {
             match &mut state.kind {
                 Kind::Fixed { .. } => {}
-                Kind::Growing(growing, _) => growing.free(slot),
-                Kind::Loose { slots, .. } => {
+                Kind::DeviceVariable(growing, _) => growing.free(slot),
+                Kind::HostVariable { slots, .. } => {
                     if let Some(place) = slots.get_mut(slot as usize) {
                         *place = None;
                     }
@@ -232,8 +232,8 @@ impl Store {
     /// Class of the shapes of a slot's states that can change; equal classes batch together.
     pub fn shape_class(&self, slot: u32) -> u64 {
         let shapes = self.states.iter().filter_map(|state| match &state.kind {
-            Kind::Loose { slots, .. } => slots.get(slot as usize)?.as_ref().map(|l| &l.shape),
-            Kind::Growing(growing, _) => growing.shape(slot),
+            Kind::HostVariable { slots, .. } => slots.get(slot as usize)?.as_ref().map(|l| &l.shape),
+            Kind::DeviceVariable(growing, _) => growing.shape(slot),
             Kind::Fixed { .. } => None,
         });
         shapes.fold(0, |class, shape| shape.class(class))
@@ -249,8 +249,10 @@ impl Store {
     pub fn bytes(&self, slot: u32) -> u64 {
         let of = |state: &State| match &state.kind {
             Kind::Fixed { layout, .. } => layout.kept_row(),
-            Kind::Growing(growing, _) => growing.bytes(&state.spec, slot),
-            Kind::Loose { slots, .. } => slots.get(slot as usize).and_then(|s| s.as_ref()).map_or(0, |l| l.data.len()),
+            Kind::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
+            Kind::HostVariable { slots, .. } => {
+                slots.get(slot as usize).and_then(|s| s.as_ref()).map_or(0, |l| l.data.len())
+            }
         };
         self.states.iter().map(of).sum::<usize>() as u64
     }
@@ -292,9 +294,9 @@ fn first_row(device: &Arc<dyn Device>, spec: &StateSpec, layout: Layout) -> Resu
     let (given, kept) = (Buffer::holding(device, &bytes)?, Buffer::new(device, layout.kept_row())?);
     let mut scratch = Scratch::default();
     let mut moves = Moves::new(&**device, &mut scratch);
-    moves.set(Lay { convert: layout.narrow, ..Lay::whole(layout.row()) })?;
-    moves.row(Some(Spot::of(&given, 0)), Spot::of(&kept, 0))?;
+    moves.set(StridedLayout { convert: layout.narrow, ..StridedLayout::whole(layout.row()) })?;
+    moves.row(Some(BufferSlice::of(&given, 0)), BufferSlice::of(&kept, 0))?;
     moves.run()?;
-    device.wait(device.mark()?)?;
+    device.wait(device.fence()?)?;
     Ok(Some(kept))
 }

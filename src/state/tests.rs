@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sequor_core::{DataType, Dims, Shape, Time};
 
 use crate::device::stand_in::{self, StandIns};
-use crate::device::{Accelerators, Buffer, Device, DeviceError, Host, Mark, Owned, Place, RawRow, RawSet, Span};
+use crate::device::{Accelerators, Buffer, Device, DeviceError, Fence, Host, Owned, Place, RawRow, RawSet, Span};
 use crate::tensor::rows;
 
 use super::budget::Budget;
@@ -103,7 +103,7 @@ fn run(
     store.ready(&bound).unwrap();
     let device = Arc::clone(&store.device);
     // A graph's run stands behind it all; this one is the host's.
-    device.wait(device.mark().unwrap()).unwrap();
+    device.wait(device.fence().unwrap()).unwrap();
     let count = batch.len();
     let mut fresh = Vec::new();
     seen.clear();
@@ -331,12 +331,12 @@ impl Device for Counted {
         unsafe { Host.download(from, to, len) }
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        Host.mark()
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        Host.fence()
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
-        Host.wait(mark)
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
+        Host.wait(fence)
     }
 }
 

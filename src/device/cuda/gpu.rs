@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::pinned::Pinned;
 use super::primary::Primary;
 use super::{failed, kernels, nvml};
-use crate::device::{Device, DeviceError, Mark, Place, RawRow, RawSet, Reading, formula};
+use crate::device::{Device, DeviceError, Fence, Place, RawRow, RawSet, Reading, formula};
 
 /// How long a wait looks again and again before it goes to sleep: the steps of small models are over by then, and to be woken costs as much.
 const EAGER: Duration = Duration::from_micros(50);
@@ -75,10 +75,10 @@ impl Gpu {
         let reused = self.events.lock().pop();
         let event = match reused {
             Some(event) => event,
-            None => new_event().map_err(self.failed("make a mark"))?,
+            None => new_event().map_err(self.failed("make a fence"))?,
         };
         // SAFETY: both are ours and alive.
-        unsafe { event::record(event, self.stream) }.map_err(self.failed("make a mark"))?;
+        unsafe { event::record(event, self.stream) }.map_err(self.failed("make a fence"))?;
         Ok(event)
     }
 
@@ -196,14 +196,14 @@ impl Device for Gpu {
         unsafe { result::memcpy_dtoh_async(to, from, self.stream) }.map_err(self.failed("give bytes"))
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
+    fn fence(&self) -> Result<Fence, DeviceError> {
         self.primary.bind()?;
-        Ok(Mark(self.record()? as u64))
+        Ok(Fence(self.record()? as u64))
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
         self.primary.bind()?;
-        let event = mark.0 as CUevent;
+        let event = fence.0 as CUevent;
         let waited = self.wait_for(event);
         self.events.lock().push(event);
         waited

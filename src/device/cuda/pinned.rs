@@ -6,7 +6,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 
 use super::primary::Primary;
-use crate::device::{Device, DeviceError, Host, Mark, Place, RawRow, RawSet};
+use crate::device::{Device, DeviceError, Fence, Host, Place, RawRow, RawSet};
 
 /// The host, as a GPU likes it.
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl Device for Pinned {
         unsafe { Host.download(from, to, len) }
     }
 
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        Host.mark()
+    fn fence(&self) -> Result<Fence, DeviceError> {
+        Host.fence()
     }
 
-    fn wait(&self, mark: Mark) -> Result<(), DeviceError> {
-        Host.wait(mark)
+    fn wait(&self, fence: Fence) -> Result<(), DeviceError> {
+        Host.wait(fence)
     }
 }
