@@ -4,8 +4,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use sequor::scheduling::guest::{CallError, Events, Guest};
-use sequor::scheduling::instance::WasmGuest;
+use sequor::scheduling::guest::{Events, Guest};
+use sequor::wasm::call_error::CallError;
+use sequor::scheduling::SchedulerGuest;
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Fault, Hooks, Picks};
 
@@ -21,8 +22,8 @@ const COLD_CALLS: usize = 801;
 
 /// One guest for time, and one that counts its instructions.
 pub(crate) struct Pair<'a> {
-    pub(crate) timed: &'a mut WasmGuest,
-    pub(crate) counted: &'a mut WasmGuest,
+    pub(crate) timed: &'a mut SchedulerGuest,
+    pub(crate) counted: &'a mut SchedulerGuest,
     pub(crate) hooks: Hooks,
 }
 
@@ -53,7 +54,7 @@ impl Pair<'_> {
         &mut self,
         what: &str,
         native: &str,
-        mut call: impl FnMut(&mut WasmGuest) -> Result<(), CallError>,
+        mut call: impl FnMut(&mut SchedulerGuest) -> Result<(), CallError>,
     ) -> Result<(), CallError> {
         call(self.timed)?;
         let warm = best(CALLS, || drop(call(self.timed)));

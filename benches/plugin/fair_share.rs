@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sequor::scheduling::guest::{CallError, Events, Guest, Manifest, ModelFacts, Services, Source};
+use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use sequor::wasm::call_error::CallError;
+use sequor::wasm::services::Services;
 use sequor::wasm::limits::Limits;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};

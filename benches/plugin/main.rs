@@ -23,9 +23,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use sequor::scheduling::guest::{Guest as _, ModelFacts, Services, Source as _};
-use sequor::scheduling::instance::WasmGuest;
-use sequor::scheduling::{Component, Grants};
+use sequor::scheduling::guest::{Guest as _, ModelFacts, Source as _};
+use sequor::wasm::services::Services;
+use sequor::scheduling::SchedulerGuest;
+use sequor::scheduling::SchedulerComponent;
+use sequor::wasm::grants::Grants;
 use sequor::wasm::cache::Cache;
 use sequor::wasm::engine::{Engine, Mode};
 use sequor::wasm::limits::Limits;
@@ -75,10 +77,10 @@ fn main() -> BoxResult<()> {
 /// Calls of a guest.
 fn plans(serving: &Arc<Engine>, name: &str, bytes: &[u8]) -> BoxResult<()> {
     let counting = Arc::new(Engine::new(Mode::Simulation)?);
-    let component = Component::new(serving, "x.wasm", bytes, Grants::default(), None)?;
+    let component = SchedulerComponent::new(serving, "x.wasm", bytes, Grants::default(), None)?;
     let hooks = component.manifest().hooks;
     let mut timed = start(&component)?;
-    let mut counted = start(&Component::new(&counting, "x.wasm", bytes, Grants::default(), None)?)?;
+    let mut counted = start(&SchedulerComponent::new(&counting, "x.wasm", bytes, Grants::default(), None)?)?;
     println!("{name}, {} KiB of memory", timed.memory() / 1024);
     Ok(calls::figures(Pair { timed: &mut timed, counted: &mut counted, hooks })?)
 }
@@ -90,7 +92,7 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
         println!("{NAME} was not built: left out");
         return Ok(());
     };
-    let component = Component::new(engine, "fair-share.wasm", &bytes, in_process::GRANTS, None)?;
+    let component = SchedulerComponent::new(engine, "fair-share.wasm", &bytes, in_process::GRANTS, None)?;
     let mut guest = start(&component)?;
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();
@@ -108,7 +110,7 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
 fn loads(engine: &Arc<Engine>, bytes: &[u8]) -> BoxResult<()> {
     let folder = tempfile::tempdir()?;
     let cache = Cache::new(&folder.path().join("code"))?;
-    let load = |cache: Option<&Cache>| Component::new(engine, "x.wasm", bytes, Grants::default(), cache);
+    let load = |cache: Option<&Cache>| SchedulerComponent::new(engine, "x.wasm", bytes, Grants::default(), cache);
     let cold = best(1, || drop(load(None)));
     load(Some(&cache))?;
     let cached = best(1, || drop(load(Some(&cache))));
@@ -138,8 +140,8 @@ impl Services for NoServices {
     }
 }
 
-fn start(component: &Component) -> BoxResult<WasmGuest> {
-    let mut guest = component.instance(Arc::new(NoServices), Limits::default())?;
+fn start(component: &SchedulerComponent) -> BoxResult<SchedulerGuest> {
+    let mut guest = component.guest(Arc::new(NoServices), Limits::default())?;
     let keys = component.manifest().features.clone();
     guest
         .configure("{}", &ModelFacts { max_batch: 32, instances: 1, slots: 1024, keys, ..ModelFacts::default() })??;

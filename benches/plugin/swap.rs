@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{Pending, Repository};
 use sequor::scheduling::report::{By, Plugins as _};
-use sequor::scheduling::{Grants, Loader};
+use sequor::wasm::grants::Grants;
+use sequor::wasm::loader::Loader;
 
 use crate::in_process::{BoxResult, InProcess, guest, step};
 
@@ -42,7 +43,7 @@ fn measure(clients: Clients) -> BoxResult<()> {
     let backend = MockBackend::with_hook(Arc::new(move |_| hook.lock().push(Instant::now())));
     let folder = tempfile::tempdir()?;
     let loader = Loader::new(Some(folder.path()), Grants::default())?;
-    let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
+    let make = move |name: &str, bytes: &[u8]| sequor::scheduling::loader::load(&loader, name, bytes);
     let server = InProcess::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
     server.load()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;

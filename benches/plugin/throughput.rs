@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
-use sequor::scheduling::Loader;
+use sequor::wasm::loader::Loader;
 use sequor::scheduling::guest::Source;
 use sequor::scheduling::report::{Attached, Plugins as _};
 
@@ -90,7 +90,7 @@ fn server(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, size: 
     let loader = Loader::new(None, GRANTS)?;
     let make = move |name: &str, bytes: &[u8]| match name {
         NATIVE => Ok(Arc::new(Native::default()) as Arc<dyn Source>),
-        _ => loader.load(name, bytes),
+        _ => sequor::scheduling::loader::load(&loader, name, bytes),
     };
     let server = InProcess::new(backend.clone(), graph, size, None, Box::new(make))?;
     server.load()?;

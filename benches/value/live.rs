@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
-use sequor::scheduling::{Grants, Loader};
+use sequor::wasm::grants::Grants;
+use sequor::wasm::loader::Loader;
 use sequor::simulate::Workload;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};
@@ -33,7 +34,7 @@ impl Answered {
 /// Sends every request when it is due, and waits for all answers. With a plug-in, and recorded, if that is wished.
 pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> BoxResult<Vec<Answered>> {
     let loader = Loader::new(None, Grants::default())?;
-    let make = move |name: &str, bytes: &[u8]| loader.load(name, bytes);
+    let make = move |name: &str, bytes: &[u8]| sequor::scheduling::loader::load(&loader, name, bytes);
     let server = InProcess::new(Arc::new(MockBackend::new()), GRAPH, (256, 8), plugin, Box::new(make))?;
     if let Some(file) = record {
         server.repository.record(file, 1 << 30)?;

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::author::Project;
     use crate::author::languages::{LANGUAGES, named};
-    use crate::scheduling::manifest::Declared;
+    use crate::scheduling::manifest;
 
     #[test]
     fn a_new_folder_is_a_project_of_its_language() {
@@ -52,7 +52,7 @@ mod tests {
             write("mine", language, &folder).unwrap();
             let project = Project::open(&folder).unwrap();
             assert_eq!((project.language.name(), project.manifests[0].name.as_str()), (language.name(), "mine"));
-            let declared = Declared::read(Path::new("plugin.toml"), &project.manifests[0].text).unwrap();
+            let declared = manifest::parse(Path::new("plugin.toml"), &project.manifests[0].text).unwrap();
             assert_eq!(declared.manifest.hooks.window, language.window().unwrap_or(0));
             assert!(write("mine", language, &folder).unwrap_err().to_string().contains("is there already: "));
         }

@@ -9,8 +9,12 @@ use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
 use super::{Machine, Problem};
-use crate::scheduling::guest::{CallError, Events, Guest, ModelFacts, Services, Source};
-use crate::scheduling::{Component, Grants, Refused};
+use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use crate::wasm::call_error::CallError;
+use crate::wasm::services::Services;
+use crate::scheduling::SchedulerComponent;
+use crate::wasm::grants::Grants;
+use crate::wasm::component_error::ComponentError;
 use crate::wasm::cache::{COMPILED, Cache};
 use crate::wasm::engine::{Engine, Mode};
 use crate::wasm::limits::Limits;
@@ -27,7 +31,7 @@ pub struct Terms {
 /// A component that a server would take.
 #[derive(Debug)]
 pub struct Trial {
-    pub component: Component,
+    pub component: SchedulerComponent,
     facts: ModelFacts,
     terms: Terms,
     file: std::path::PathBuf,
@@ -51,11 +55,11 @@ impl Trial {
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
         let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
         let began = Instant::now();
-        let component = Component::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
+        let component = SchedulerComponent::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.
         let component = component.map_err(|refused| {
             let build =
-                if matches!(refused, Refused::Foreign(_)) { "; sequor plugin build makes a component" } else { "" };
+                if matches!(refused, ComponentError::Foreign(_)) { "; sequor plugin build makes a component" } else { "" };
             Problem::Missing(format!("{refused}{build}"))
         })?;
         let loading = began.elapsed();

@@ -25,7 +25,7 @@ use crate::config::server::{Given, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
-use crate::scheduling::Grants;
+use crate::wasm::grants::Grants;
 use crate::scheduling::report::Plugins as _;
 use crate::telemetry::Metrics;
 use crate::wasm::limits::Limits;

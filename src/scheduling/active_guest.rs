@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
-use super::guest::{CallError, Events, Guest};
+use super::guest::{Events, Guest};
+use crate::wasm::call_error::CallError;
 use super::port::Reader;
 use super::recent;
+use crate::wasm::instances::Single;
 use crate::wasm::limits::is_full;
 
 /// Events a guest is told in one call.
@@ -36,7 +38,7 @@ pub(super) struct ActiveGuest {
 #[derive(Debug)]
 pub(super) struct GuestCell {
     /// Gone once it has failed.
-    guest: Option<Box<dyn Guest>>,
+    guest: Single<Box<dyn Guest>>,
     /// Where what it is told comes from, if it wants to be told.
     reader: Option<Reader>,
     events: Events,
@@ -45,12 +47,12 @@ pub(super) struct GuestCell {
 
 impl GuestCell {
     pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> GuestCell {
-        GuestCell { guest: Some(guest), reader: None, events: Events::default(), keys }
+        GuestCell { guest: Single::new(guest), reader: None, events: Events::default(), keys }
     }
 
     pub(super) fn into_active(self, hooks: Hooks) -> ActiveGuest {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
-        let memory_limit = self.guest.as_ref().map_or(0, |guest| guest.memory_limit());
+        let memory_limit = self.guest.guest().map_or(0, |guest| guest.memory_limit());
         let memory = AtomicU64::new(at_start);
         let at_leisure = Mutex::new(None);
         ActiveGuest { hooks, at_start, memory_limit, memory, losses, at_leisure, cell: Mutex::new(self) }
@@ -61,7 +63,7 @@ impl GuestCell {
     }
 
     pub(super) fn memory(&self) -> u64 {
-        self.guest.as_ref().map_or(0, |guest| guest.memory())
+        self.guest.guest().map_or(0, |guest| guest.memory())
     }
 
     /// Calls the guest; after a failure that ruins it, it is gone. `None`: it was gone before.
@@ -69,11 +71,7 @@ impl GuestCell {
         &mut self,
         call: impl FnOnce(&mut dyn Guest) -> Result<T, CallError>,
     ) -> Option<Result<T, CallError>> {
-        let result = call(self.guest.as_deref_mut()?);
-        if result.is_err() {
-            self.guest = None;
-        }
-        Some(result)
+        self.guest.call(|guest| call(guest.as_mut()))
     }
 
     /// Tells it these, and counts none of them.

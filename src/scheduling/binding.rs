@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said, Time};
 
 use super::active_guest::ActiveGuest;
-use super::guest::{CallError, ModelFacts, Source};
+use super::guest::{ModelFacts, Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
 use super::key_interner::KeyInterner;
@@ -113,7 +113,7 @@ enum NoAnswer {
     Absent,
     /// Its active was taken for too long.
     Busy,
-    Failed(CallError),
+    Failed(Strike),
 }
 
 impl SchedulerBinding {
@@ -127,9 +127,9 @@ impl SchedulerBinding {
         match self.put(&active, round) {
             Ok(said) => self.accept_answer(&active, round, said),
             Err(mute) => {
-                if let NoAnswer::Failed(struck) = &mute {
-                    self.record(round, None, struck);
-                    self.strike(Some(&active), struck);
+                if let NoAnswer::Failed(strike) = &mute {
+                    self.record(round, None, strike);
+                    self.strike(Some(&active), strike);
                 }
                 self.no_answer(round, &mute)
             }
@@ -182,7 +182,7 @@ impl SchedulerBinding {
     fn put(&self, active: &Arc<ActiveGuest>, round: &mut Round) -> Result<Said, NoAnswer> {
         let mut cell = active.enter(self.options.limits.time).ok_or(NoAnswer::Busy)?;
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(NoAnswer::Failed)?;
+        let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
         let began = if told { self.timed(Hook::Observe, entered) } else { entered };
         let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
         let now = self.clock.now();
@@ -202,7 +202,7 @@ impl SchedulerBinding {
         if active.hooks().plan && matches!(hook, Hook::Plan) {
             self.recent.lock().keep(now, round);
         }
-        answer.map_err(NoAnswer::Failed)
+        answer.map_err(|error| NoAnswer::Failed(error.into()))
     }
 
     /// Counts a call that began then, and says what time it is now.
@@ -226,10 +226,10 @@ impl SchedulerBinding {
     fn accept_answer(&self, active: &Arc<ActiveGuest>, round: &mut Round, said: Said) -> Answer {
         if let Err(fault) = round.check(&said) {
             let what = invalid_answer::sentence(round, &said, fault);
-            let struck = CallError { fault, what };
-            self.record(round, Some(&said), &struck);
-            self.strike(Some(active), &struck);
-            return self.no_answer(round, &NoAnswer::Failed(CallError { fault, what: String::new() }));
+            let strike = Strike { fault, what };
+            self.record(round, Some(&said), &strike);
+            self.strike(Some(active), &strike);
+            return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
         }
         let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
         if !self.options.shadow {
@@ -245,13 +245,13 @@ impl SchedulerBinding {
     }
 
     /// Keeps a question that went wrong, for the keeper to write down.
-    fn record(&self, round: &Round, said: Option<&Said>, struck: &CallError) {
+    fn record(&self, round: &Round, said: Option<&Said>, strike: &Strike) {
         let mut wrong = self.wrong.lock();
         if self.rounds.is_none() || wrong.len() >= WRONG {
             return;
         }
         let source = Arc::clone(&self.source.lock());
-        let what = Wrong { fault: struck.fault, what: &struck.what };
+        let what = Wrong { fault: strike.fault, what: &strike.what };
         let at = (&self.facts, self.options.config.as_str(), self.options.limits);
         wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));
         self.alarm.raise();
@@ -262,7 +262,7 @@ impl SchedulerBinding {
         round.picks.clear();
         let fault = match why {
             NoAnswer::Absent | NoAnswer::Busy => Fault::Busy,
-            NoAnswer::Failed(struck) => struck.fault,
+            NoAnswer::Failed(strike) => strike.fault,
         };
         let said = match &round.asked {
             // A shadow's failure is nobody's round.
@@ -275,12 +275,12 @@ impl SchedulerBinding {
     }
 
     /// A strike against whoever sits in this active, or who was to sit in a new one. One whose place was taken meanwhile is past that.
-    pub(super) fn strike(&self, active: Option<&Arc<ActiveGuest>>, struck: &CallError) {
-        if struck.fault == Fault::Busy {
+    pub(super) fn strike(&self, active: Option<&Arc<ActiveGuest>>, strike: &Strike) {
+        if strike.fault == Fault::Busy {
             return;
         }
         let now = self.clock.now();
-        let lost = active.is_none() || matches!(struck.fault, Fault::Trap | Fault::Time | Fault::Memory);
+        let lost = active.is_none() || matches!(strike.fault, Fault::Trap | Fault::Time | Fault::Memory);
         let (verdict, strikes, off) = {
             let mut health = self.health.lock();
             if active.is_some_and(|active| !self.is_served_by(active)) {
@@ -291,39 +291,39 @@ impl SchedulerBinding {
             (verdict, health.strikes(now), off)
         };
         drop(off);
-        self.metrics.struck(invalid_answer::word(struck.fault));
+        self.metrics.struck(invalid_answer::word(strike.fault));
         *self.last_fault.lock() = Some(LastFault {
-            kind: invalid_answer::word(struck.fault).to_owned(),
-            what: struck.what.clone(),
+            kind: invalid_answer::word(strike.fault).to_owned(),
+            what: strike.what.clone(),
             at: std::time::SystemTime::now(),
         });
         if verdict != Verdict::GoesOn {
             self.alarm.raise();
         }
-        self.log_strike(struck, verdict, strikes);
+        self.log_strike(strike, verdict, strikes);
     }
 
-    fn log_strike(&self, struck: &CallError, verdict: Verdict, strikes: u32) {
-        let (what, most, model) = (&struck.what, self.options.strikes, &self.facts.name);
+    fn log_strike(&self, strike: &Strike, verdict: Verdict, strikes: u32) {
+        let (what, most, model) = (&strike.what, self.options.strikes, &self.facts.name);
         let fallbacks = self.meter.lock().fallbacks + 1;
         let line = format!(
             "{what}; built-in used for this round (fallback {fallbacks}, strike {strikes} of {most}) on {model}"
         );
         self.journal.write(Level::Warn, &line);
         if verdict == Verdict::Parks {
-            self.journal.write(Level::Error, &self.parked_because(struck, strikes));
+            self.journal.write(Level::Error, &self.parked_because(strike, strikes));
         }
     }
 
-    fn parked_because(&self, struck: &CallError, strikes: u32) -> String {
+    fn parked_because(&self, strike: &Strike, strikes: u32) -> String {
         let name = self.journal.plugin();
         format!(
             "{name} is parked on {} after {strikes} strikes in {} s ({}: {}). Requests go on with \"{}\". \
              sequor plugin show {name}; then unpark or rollback.",
             self.facts.name,
             super::health::WINDOW.as_secs(),
-            invalid_answer::word(struck.fault),
-            struck.what,
+            invalid_answer::word(strike.fault),
+            strike.what,
             self.facts.strategy,
         )
     }

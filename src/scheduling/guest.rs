@@ -1,13 +1,14 @@
-//! What a running plug-in is to the rest of the house: a [`Source`] makes [`Guest`]s, a guest answers questions, [`Services`] is what it may ask
-//! for itself. Nothing here knows of WebAssembly: a component, its native twin and a test's stand-in look the same.
+//! A running plug-in as the rest of the server sees it: a [`Source`] starts [`Guest`]s, and a guest answers questions. A component, its native twin
+//! and a stand-in of a test look the same.
 
 use std::fmt;
 use std::sync::Arc;
 
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
 
+use crate::wasm::call_error::{CallError, CallFault};
 use crate::wasm::limits::Limits;
-use crate::wasm::line_budget::LineBudget;
+use crate::wasm::services::Services;
 
 /// What a guest is told, once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,15 +85,31 @@ fn code(why: Why) -> u64 {
     }
 }
 
-/// Why a call gave no answer: whose fault in the core's words, and what happened in words for its author (message, file and line).
+/// Why a plug-in is struck: the rule it broke in the core's words, and what happened in words for its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
-pub struct CallError {
+pub struct Strike {
     pub fault: Fault,
     pub what: String,
 }
 
-/// A live instance of a plug-in. One call at a time; after a [`CallError`] whose fault is `Trap`, `Time` or `Memory` it is of no use any more.
+impl From<CallFault> for Fault {
+    fn from(fault: CallFault) -> Fault {
+        match fault {
+            CallFault::Trap => Fault::Trap,
+            CallFault::Time => Fault::Time,
+            CallFault::Memory => Fault::Memory,
+        }
+    }
+}
+
+impl From<CallError> for Strike {
+    fn from(CallError { fault, what }: CallError) -> Strike {
+        Strike { fault: fault.into(), what }
+    }
+}
+
+/// A live instance of a plug-in. One call at a time; after a [`CallError`] it is of no use any more.
 pub trait Guest: Send + fmt::Debug {
     /// An error is the guest's own sentence.
     fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError>;
@@ -123,19 +140,6 @@ pub trait Guest: Send + fmt::Debug {
     fn memory_limit(&self) -> u64 {
         0
     }
-}
-
-/// What a guest may ask for.
-pub trait Services: Send + Sync + fmt::Debug {
-    /// What it may write, with all others whose lines are the same plug-in's. Without more it stands alone.
-    fn line_budget(&self) -> Arc<LineBudget> {
-        Arc::default()
-    }
-
-    fn log(&self, level: u32, message: &str);
-    fn metric_add(&self, name: &str, value: f64);
-    fn key_text(&self, key: u64) -> Option<String>;
-    fn sequence_text(&self, sequence: u64) -> Option<String>;
 }
 
 /// One version of a plug-in, ready to be started any number of times.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::binding::SchedulerBinding;
-use super::guest::Services;
+use crate::wasm::services::Services;
 use super::key_interner::KeyInterner;
 use super::scheduler_host::SchedulerHost;
 use crate::telemetry::PluginMetrics;

@@ -12,9 +12,8 @@
 //! - `registry`: plug-ins by name, and their bindings · `versions`: replaces one version by another · `maintenance`: the thread that supervises ·
 //!   `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
 //! - `guest_services`: what a guest may ask the server for · [`key_interner`]: keys and the texts behind them.
-//! - [`component`]: one version, compiled and checked against `contract` (`imports`, [`grants`], `refused`, [`manifest`]) · [`loader`]: from files to
-//!   plug-ins · [`instance`]: a running component (`source` starts it, `host` answers its calls, `question` writes a round into its memory,
-//!   `call_fault` explains a failed call).
+//! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`: writes a round
+//!   into a guest's memory · [`loader`]: from files to plug-ins.
 //! - [`round_file`]: a round that went wrong, to be replayed (`round_folder`: where it is kept, `columns_json`: its columns).
 //!
 //! # Locks
@@ -41,19 +40,13 @@
 
 mod active_guest;
 mod binding;
-mod call_fault;
 mod columns_json;
-pub mod component;
 mod contract;
 mod files;
-pub mod grants;
 pub mod guest;
 mod guest_services;
 mod health;
-mod host;
-mod imports;
 mod inbox;
-pub mod instance;
 mod invalid_answer;
 pub mod key_interner;
 pub mod loader;
@@ -64,13 +57,11 @@ mod model_files;
 mod port;
 mod question;
 mod recent;
-mod refused;
 mod registry;
 pub mod report;
 pub mod round_file;
 mod round_folder;
 mod scheduler_host;
-mod source;
 #[cfg(test)]
 pub(crate) mod stand_in;
 mod startup;
@@ -82,17 +73,15 @@ mod versions;
 #[cfg(test)]
 pub(crate) mod wat_fixture;
 mod watch;
+pub mod world;
 
 pub use binding::{Answer, BindingOptions, SchedulerBinding, Shadow};
-pub use component::Component;
 pub use contract::{VERSION, WORLD};
-pub use grants::Grants;
 pub use invalid_answer::{sentence, word};
-pub use loader::Loader;
 pub use model_files::ModelFiles;
 pub use port::SchedulerPort;
-pub use refused::Refused;
 pub use registry::{MakeSource, Registry, Rules};
 pub use scheduler_host::{Alarm, Clock, SchedulerHost};
 pub use startup::{Ready, Unfit};
 pub use status::Shared;
+pub use world::{Scheduler, SchedulerComponent, SchedulerGuest};

@@ -13,7 +13,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentType, Func, Instance, L
 use wasmtime::{Error, Result, Store};
 
 use super::contract::{SCHEDULER, scheduler};
-use super::host::HostState;
+use crate::wasm::host::HostState;
 
 /// The functions of a component that questions are put to.
 #[derive(Debug, Clone, Copy)]

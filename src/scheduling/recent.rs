@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sequor_core::{Asked, Hooks, Round, Said, Time};
 
-use super::guest::{CallError, Guest};
+use super::guest::Guest;
+use crate::wasm::call_error::CallError;
 
 const MOST: usize = 16;
 /// No more often than this, for a question is copied.

@@ -9,7 +9,8 @@ use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Roun
 use serde::{Deserialize, Serialize};
 
 use super::columns_json::ColumnsJson;
-use super::guest::{CallError, Guest, Manifest, ModelFacts};
+use super::guest::{Guest, Manifest, ModelFacts, Strike};
+use crate::wasm::call_error::CallError;
 use super::invalid_answer;
 use super::round_folder;
 use crate::wasm::limits::Limits;
@@ -99,7 +100,7 @@ pub enum Again {
     /// It gave no answer.
     Failed(CallError),
     /// It answered, and the core says this of it.
-    Answered(Answer, Result<(), CallError>),
+    Answered(Answer, Result<(), Strike>),
 }
 
 impl RoundFile {
@@ -151,7 +152,7 @@ impl RoundFile {
         match guest.configure(&self.config, &self.model.facts()) {
             Ok(Ok(())) => {}
             Ok(Err(what)) => return Again::Unconfigured(what),
-            Err(struck) => return Again::Failed(struck),
+            Err(error) => return Again::Failed(error),
         }
         let mut round = self.question.round();
         let said = match &round.asked {
@@ -164,11 +165,11 @@ impl RoundFile {
         };
         let said = match said {
             Ok(said) => said,
-            Err(struck) => return Again::Failed(struck),
+            Err(error) => return Again::Failed(error),
         };
         let verdict = round
             .check(&said)
-            .map_err(|fault| CallError { fault, what: invalid_answer::sentence(&round, &said, fault) });
+            .map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &said, fault) });
         Again::Answered(Answer::of(&said, &round).unwrap_or(Answer::Default), verdict)
     }
 }
@@ -256,7 +257,9 @@ mod tests {
 
     use super::*;
     use crate::scheduling::wat_fixture::{self, Heard};
-    use crate::scheduling::{Component, Grants};
+    use crate::scheduling::SchedulerComponent;
+    use crate::wasm::grants::Grants;
+    use crate::wasm::call_error::CallFault;
     use crate::wasm::engine::SERVING;
 
     fn round(len: u32, standing: u32) -> Round {
@@ -333,8 +336,8 @@ mod tests {
     fn put_again_it_is_answered_and_judged() {
         let put = |guest: &wat_fixture::Guest<'_>, standing| {
             let bytes = guest.component();
-            let component = Component::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
-            let mut instance = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+            let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
+            let mut instance = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
             file(&round(3, standing), None).put(&mut instance)
         };
         // The guest fires all three, and the third is of another shape.
@@ -343,7 +346,7 @@ mod tests {
         let told = verdict.unwrap_err();
         assert_eq!((told.fault, told.what.contains("shape")), (Fault::Shapes, true));
         let fell = put(&wat_fixture::Guest { plan: "unreachable", ..wat_fixture::Guest::default() }, 3);
-        assert!(matches!(fell, Again::Failed(CallError { fault: Fault::Trap, .. })), "{fell:?}");
+        assert!(matches!(fell, Again::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
         let refuses = put(&wat_fixture::Guest { configure: refuses, ..wat_fixture::Guest::default() }, 3);
         assert_eq!(refuses, Again::Unconfigured(String::new()));

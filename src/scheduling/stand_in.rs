@@ -6,7 +6,9 @@ use std::thread::{self, ThreadId};
 use parking_lot::Mutex;
 use sequor_core::*;
 
-use crate::scheduling::guest::{CallError, Events, Guest, Manifest, ModelFacts, Services, Source};
+use crate::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
+use crate::wasm::call_error::{CallError, CallFault};
+use crate::wasm::services::Services;
 use crate::wasm::limits::Limits;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -126,7 +128,7 @@ impl Source for Version {
     }
 }
 
-fn struck<T>(fault: Fault) -> Result<T, CallError> {
+fn struck<T>(fault: CallFault) -> Result<T, CallError> {
     Err(CallError { fault, what: "index out of bounds, src/lib.rs:41".to_owned() })
 }
 
@@ -134,7 +136,7 @@ impl Guest for Puppet {
     fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
         let script = self.0.lock();
         match (&script.configure, script.does) {
-            (_, Does::TrapInConfigure) => struck(Fault::Trap),
+            (_, Does::TrapInConfigure) => struck(CallFault::Trap),
             (Some(why), _) => Ok(Err(why.clone())),
             (None, _) => Ok(Ok(())),
         }
@@ -147,9 +149,9 @@ impl Guest for Puppet {
         script.asked_by = Some(thread::current().id());
         script.saw = (see.numbers.clone(), see.keys.clone());
         match script.does {
-            Does::Trap => return struck(Fault::Trap),
-            Does::Time => return struck(Fault::Time),
-            Does::Memory => return struck(Fault::Memory),
+            Does::Trap => return struck(CallFault::Trap),
+            Does::Time => return struck(CallFault::Time),
+            Does::Memory => return struck(CallFault::Memory),
             Does::Beyond => picks.fire = vec![0, see.len + 3],
             Does::Twice => picks.fire = vec![0, 0],
             Does::TooMany => picks.fire = (0..=see.max_batch).collect(),
@@ -171,7 +173,7 @@ impl Guest for Puppet {
         drop(script);
         meanwhile.0.inspect(|meanwhile| meanwhile());
         match does {
-            Does::AdmitTrap => struck(Fault::Trap),
+            Does::AdmitTrap => struck(CallFault::Trap),
             Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
             _ => Ok(vec![Admission::Take { instance: 0 }; see.len as usize]),
         }
@@ -180,7 +182,7 @@ impl Guest for Puppet {
     fn observe(&mut self, events: &Events) -> Result<(), CallError> {
         let mut script = self.0.lock();
         if script.does == Does::TrapInObserve {
-            return struck(Fault::Trap);
+            return struck(CallFault::Trap);
         }
         let told = &mut script.told;
         told.kind.extend(&events.kind);
@@ -200,7 +202,7 @@ impl Guest for Puppet {
         script.restored = Some(saved.to_owned());
         match script.restore.clone() {
             None => Ok(Ok(())),
-            Some(Ok(())) => struck(Fault::Trap),
+            Some(Ok(())) => struck(CallFault::Trap),
             Some(why) => Ok(why),
         }
     }

@@ -9,7 +9,8 @@ use sequor_core::policy::columns;
 
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
 use super::binding::SchedulerBinding;
-use super::guest::{CallError, Events, Source};
+use super::guest::{Events, Source};
+use crate::wasm::call_error::CallError;
 use super::guest_services::GuestServices;
 use super::invalid_answer;
 use super::port::Subscription;
@@ -28,8 +29,8 @@ pub enum Unfit {
     Feature { feature: String, has: Vec<String> },
     #[error("configure: \"{0}\"")]
     Configure(String),
-    #[error("{hook}: {struck}")]
-    Failed { hook: &'static str, struck: CallError },
+    #[error("{hook}: {error}")]
+    Failed { hook: &'static str, error: CallError },
     #[error("on a recorded round its {0}")]
     Nonsense(String),
     /// The load was unloaded meanwhile.
@@ -68,7 +69,7 @@ fn names(has: &[String]) -> String {
 }
 
 fn failed(hook: &'static str) -> impl Fn(CallError) -> Unfit {
-    move |struck| Unfit::Failed { hook, struck }
+    move |error| Unfit::Failed { hook, error }
 }
 
 impl SchedulerBinding {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sequor_core::Time;
 
 use super::binding::{Saved, SchedulerBinding};
-use super::guest::CallError;
+use super::guest::Strike;
 use super::report::State;
 use super::startup::{RESTORE, Ready, Unfit};
 use crate::telemetry::Hook;
@@ -26,9 +26,9 @@ impl SchedulerBinding {
             self.timed(Hook::Save, now);
             match saved {
                 Some(Ok(bytes)) => *self.saved.lock() = Saved { bytes: Some(bytes), at: now },
-                Some(Err(struck)) => {
+                Some(Err(error)) => {
                     self.saved.lock().at = now;
-                    self.strike(Some(&active), &struck);
+                    self.strike(Some(&active), &error.into());
                 }
                 None => {}
             }
@@ -115,9 +115,9 @@ impl SchedulerBinding {
                 }
                 Ok(ready)
             }
-            Err(Unfit::Failed { hook: RESTORE, struck }) => {
+            Err(Unfit::Failed { hook: RESTORE, error }) => {
                 self.saved.lock().bytes = None;
-                let what = format!("restore: {struck}; what was saved is dropped, and it starts from nothing");
+                let what = format!("restore: {error}; what was saved is dropped, and it starts from nothing");
                 self.journal.write(Level::Warn, &what);
                 self.made(source.as_ref(), None)
             }
@@ -126,12 +126,14 @@ impl SchedulerBinding {
     }
 
     fn did_not_come_back(&self, unfit: Unfit) {
-        let struck = match unfit {
-            Unfit::Failed { struck, hook } => CallError { what: format!("{hook}: {}", struck.what), ..struck },
+        let strike = match unfit {
+            Unfit::Failed { error, hook } => {
+                Strike { fault: error.fault.into(), what: format!("{hook}: {}", error.what) }
+            }
             Unfit::Gone => return self.health.lock().park(),
-            other => CallError { fault: sequor_core::Fault::Trap, what: other.to_string() },
+            other => Strike { fault: sequor_core::Fault::Trap, what: other.to_string() },
         };
-        self.strike(None, &struck);
+        self.strike(None, &strike);
     }
 
     /// A new instance in the place of one that has grown too large.

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use super::guest::Services;
+use crate::wasm::services::Services;
 
 #[derive(Debug, Default)]
 pub(crate) struct Heard {

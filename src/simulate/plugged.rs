@@ -8,10 +8,13 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::decider::Decider;
-use crate::scheduling::guest::{CallError, Events, Guest, ModelFacts, Services, Source};
-use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use crate::wasm::call_error::CallError;
+use crate::wasm::services::Services;
+use crate::scheduling::SchedulerGuest;
 use crate::scheduling::key_interner::KeyInterner;
-use crate::scheduling::{Component, Grants};
+use crate::scheduling::SchedulerComponent;
+use crate::wasm::grants::Grants;
 use crate::wasm::cache::Cache;
 use crate::wasm::engine::{Engine, Mode};
 use crate::wasm::limits::{Limits, is_full};
@@ -26,7 +29,7 @@ const TOLD: usize = 8;
 /// A component, and how it is run.
 #[derive(Debug, Clone)]
 pub struct Plug {
-    component: Arc<Component>,
+    component: Arc<SchedulerComponent>,
     /// JSON, a table.
     config: String,
     limits: Limits,
@@ -38,7 +41,7 @@ impl Plug {
     pub fn new(file: &str, bytes: &[u8], config: &str, limits: Limits, cache: Option<&Cache>) -> Result<Plug, String> {
         let engine = Arc::new(Engine::new(Mode::Simulation).map_err(|e| e.to_string())?);
         let grants = Grants { clock: true, random: true, sequence_text: true };
-        let component = Component::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
+        let component = SchedulerComponent::new(&engine, file, bytes, grants, cache).map_err(|e| e.to_string())?;
         Ok(Plug { component: Arc::new(component), config: config.to_owned(), limits })
     }
 
@@ -51,12 +54,12 @@ impl Plug {
         self.start(facts, Arc::new(Listener::default())).map(drop)
     }
 
-    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<WasmGuest, String> {
-        let mut instance = self.component.instance(listener, self.limits).map_err(|struck| struck.what)?;
+    fn start(&self, facts: &ModelFacts, listener: Arc<Listener>) -> Result<SchedulerGuest, String> {
+        let mut instance = self.component.guest(listener, self.limits).map_err(|error| error.what)?;
         match instance.configure(&self.config, facts) {
             Ok(Ok(())) => Ok(instance),
             Ok(Err(what)) => Err(format!("configure: {what}")),
-            Err(struck) => Err(struck.what),
+            Err(error) => Err(error.what),
         }
     }
 
@@ -90,7 +93,7 @@ pub(super) struct Plugged {
     plug: Plug,
     facts: ModelFacts,
     listener: Arc<Listener>,
-    guest: Option<WasmGuest>,
+    guest: Option<SchedulerGuest>,
     /// Bytes of its memory once it was ready, and what the one before it handed on.
     at_start: u64,
     saved: Vec<u8>,
@@ -130,7 +133,7 @@ impl Plugged {
     }
 
     /// The guest, if there is one by now.
-    fn ready(&mut self, now: Time) -> Result<&mut WasmGuest, Fault> {
+    fn ready(&mut self, now: Time) -> Result<&mut SchedulerGuest, Fault> {
         if let Some(fell) = self.fell.take() {
             return Err(fell);
         }
@@ -141,7 +144,7 @@ impl Plugged {
     }
 
     /// A new guest, which knows who lives.
-    fn fresh(&mut self) -> Result<WasmGuest, Fault> {
+    fn fresh(&mut self) -> Result<SchedulerGuest, Fault> {
         let mut events = Events::default();
         for (seq, (steps, keys)) in &self.live {
             let began = Observed { seq: *seq, what: What::Began { steps: *steps }, keys: *keys };
@@ -154,25 +157,25 @@ impl Plugged {
         let mut guest = started?;
         if !self.saved.is_empty() {
             // An error is its own sentence; it then starts from nothing.
-            let _ = guest.restore(&self.saved).map_err(|struck| self.fallen(struck))?;
+            let _ = guest.restore(&self.saved).map_err(|error| self.fallen(error))?;
         }
         if !events.is_empty() {
-            guest.observe(&events).map_err(|struck| self.fallen(struck))?;
+            guest.observe(&events).map_err(|error| self.fallen(error))?;
         }
         self.at_start = guest.memory();
         Ok(guest)
     }
 
-    fn fallen(&mut self, struck: CallError) -> Fault {
+    fn fallen(&mut self, error: CallError) -> Fault {
         self.guest = None;
-        self.what = struck.what;
-        struck.fault
+        self.what = error.what;
+        error.fault.into()
     }
 
     /// Counts the instructions of the last call, and looks whether it was one too many.
     fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, Fault> {
-        self.spent += self.guest.as_ref().map_or(0, WasmGuest::fuel);
-        said.map_err(|struck| self.fallen(struck))
+        self.spent += self.guest.as_ref().map_or(0, SchedulerGuest::fuel);
+        said.map_err(|error| self.fallen(error))
     }
 
     /// An instance that has grown is replaced before the next question.

@@ -1,27 +1,47 @@
-//! Runs WebAssembly components of users. The one room that knows wasmtime. It knows bytes, limits and calls; what a component is for stays outside.
+//! Runs WebAssembly components of users. The one room that knows wasmtime's engine. It knows bytes, worlds and calls. What a component is for, its
+//! world says, which lives in another room.
+//!
+//! Four lifetimes, each a type: [`engine::Engine`] (process and mode) → [`component::Component`] (one version, compiled) → [`guest::WasmGuest`] (running)
+//! → a call.
 //!
 //! # Layout
 //!
-//! - [`engine`]: one per process and mode. `ticker` is its clock, `call_clock` notes when a tick meets a call, `clock_random` is the guest's own
-//!   clock and random source.
-//! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields.
-//! - `outline`: imports and exports of a component before it is compiled · [`cache`]: compiled code on disk · `settings`: the settings a
-//!   `plugin.toml` declares · `component_store`: the bytes of a loaded component.
-//! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path
-//!   yields its core.
+//! - [`world`]: the trait that a kind of components implements · [`instances`]: how many guests serve one owner: one, or a pool.
+//! - [`loader`]: from files to components · [`component`]: one version, compiled and checked · [`manifest`] and [`settings`]: its `plugin.toml` ·
+//!   `outline`: its imports and exports before it is compiled · `imports`, [`grants`]: which imports are allowed · [`component_error`]: why it is
+//!   refused · [`cache`]: compiled code on disk · `component_store`: the bytes of a loaded component.
+//! - [`guest`]: a running component · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
+//!   [`call_error`]: why a call gave no answer.
+//! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
+//! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
+//! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
+//!   its core.
 
 pub(crate) mod background;
 pub(crate) mod budget;
 pub mod cache;
 mod call_clock;
+pub mod call_error;
 pub(crate) mod clock_random;
+pub mod component;
+pub mod component_error;
 pub(crate) mod component_store;
+pub(crate) mod contract;
 pub mod engine;
+pub mod grants;
+pub mod guest;
+pub mod host;
+mod imports;
+pub mod instances;
 pub mod journal;
 pub mod limits;
 pub mod line_budget;
+pub mod loader;
+pub mod manifest;
 pub(crate) mod outline;
 pub(crate) mod rfc3339;
-pub(crate) mod settings;
+pub mod services;
+pub mod settings;
 mod ticker;
 pub mod urgency;
+pub mod world;

@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// All settings. None at all: the plug-in takes what it is given.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Settings(pub(crate) BTreeMap<String, Setting>);
+pub struct Settings(pub(crate) BTreeMap<String, Setting>);
 
 impl Kind {
     pub(crate) fn holds(self, value: &Value) -> bool {
@@ -63,7 +63,7 @@ impl Kind {
 
 impl Settings {
     /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
-    pub(crate) fn settle(&self, given: &str) -> Result<String, String> {
+    pub(crate) fn resolve(&self, given: &str) -> Result<String, String> {
         let text = if given.trim().is_empty() { "{}" } else { given };
         let mut table: Map<String, Value> =
             serde_json::from_str(text).map_err(|e| format!("config is not a table in JSON: {e}"))?;
@@ -103,17 +103,17 @@ mod tests {
 
     #[test]
     fn defaults_fill_what_is_not_given() {
-        let settle = |given| settings().settle(given).unwrap();
-        assert_eq!(settle(""), "{\"burst\":4,\"share\":0.5}");
+        let resolve = |given| settings().resolve(given).unwrap();
+        assert_eq!(resolve(""), "{\"burst\":4,\"share\":0.5}");
         assert_eq!(
-            settle("{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"),
+            resolve("{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"),
             "{\"weights\":{\"gold\":4},\"share\":2,\"burst\":1}"
         );
     }
 
     #[test]
     fn what_does_not_fit_is_refused_in_a_sentence() {
-        let refused = |given| settings().settle(given).unwrap_err();
+        let refused = |given| settings().resolve(given).unwrap_err();
         assert_eq!(refused("{\"burst\":4.5}"), "config.burst must be an integer, not 4.5");
         assert_eq!(refused("{\"weights\":[]}"), "config.weights must be a table, not []");
         assert_eq!(refused("{\"brust\":4}"), "config.brust: there is no such setting; did you mean \"burst\"?");
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_names_no_settings_takes_what_it_is_given() {
-        assert_eq!(Settings::default().settle("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
-        assert_eq!(Settings::default().settle("  "), Ok("{}".to_owned()));
+        assert_eq!(Settings::default().resolve("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
+        assert_eq!(Settings::default().resolve("  "), Ok("{}".to_owned()));
     }
 }

@@ -9,7 +9,7 @@ use super::{Failed, failed, remote};
 use crate::author::trial::Terms;
 use crate::author::{Problem, Project};
 use crate::config::units::{Size, Span};
-use crate::scheduling::Grants;
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::Limits;
 
 pub(super) fn argument() -> Arg {

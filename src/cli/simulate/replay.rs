@@ -6,9 +6,12 @@ use std::sync::Arc;
 use super::Failed;
 use super::files::file_name;
 use crate::cli::equip::cache;
-use crate::scheduling::guest::{CallError, Services, Source as _};
+use crate::scheduling::guest::Source as _;
+use crate::wasm::call_error::CallError;
+use crate::wasm::services::Services;
 use crate::scheduling::round_file::{Again, Answer, Question, RoundFile};
-use crate::scheduling::{Component, Grants, word};
+use crate::scheduling::{SchedulerComponent, word};
+use crate::wasm::grants::Grants;
 use crate::wasm::engine::{Engine, Mode};
 
 /// Indices of a list that are shown.
@@ -22,7 +25,7 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let component = component(Path::new(policy))?;
     print!("{}", before(&round, &component));
     let mut guest =
-        component.instance(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
+        component.guest(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
     match round.put(&mut guest) {
         Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
         Again::Failed(struck) => Err(still(&struck)),
@@ -41,16 +44,16 @@ fn still(struck: &CallError) -> Failed {
     Failed::Failed(format!("still at fault: {}: {}", word(struck.fault), struck.what))
 }
 
-fn component(path: &Path) -> Result<Component, Failed> {
+fn component(path: &Path) -> Result<SchedulerComponent, Failed> {
     let bytes = std::fs::read(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))?;
     let engine = Engine::new(Mode::Simulation).map_err(|e| Failed::Failed(e.to_string()))?;
     let grants = Grants { clock: true, random: true, sequence_text: true };
-    let loaded = Component::new(&Arc::new(engine), &file_name(path), &bytes, grants, cache().as_ref());
+    let loaded = SchedulerComponent::new(&Arc::new(engine), &file_name(path), &bytes, grants, cache().as_ref());
     loaded.map_err(|refused| Failed::Configuration(refused.to_string()))
 }
 
 /// What was asked, and what went wrong.
-fn before(round: &RoundFile, component: &Component) -> String {
+fn before(round: &RoundFile, component: &SchedulerComponent) -> String {
     let RoundFile { plugin, version, sha256, model, fault, what, answer, .. } = round;
     let shown = round.question.shown().candidates();
     let s = if shown == 1 { "" } else { "s" };
@@ -169,7 +172,7 @@ mod tests {
     fn what_went_wrong_is_told_first() {
         let component = {
             let engine = Arc::new(Engine::new(Mode::Simulation).unwrap());
-            Component::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None).unwrap()
+            SchedulerComponent::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None).unwrap()
         };
         assert_eq!(
             before(&recorded(), &component),

@@ -246,7 +246,7 @@ fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     let old = rig.binding.active.load_full().unwrap();
     let new: Arc<dyn Source> = Version::new("77b0", plans());
     rig.binding.replace(&new).unwrap();
-    let struck = crate::scheduling::guest::CallError { fault: Fault::Trap, what: "late".to_owned() };
+    let struck = crate::scheduling::guest::Strike { fault: Fault::Trap, what: "late".to_owned() };
     rig.binding.strike(Some(&old), &struck);
     assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
 }

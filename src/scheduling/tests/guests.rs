@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
 
-use crate::scheduling::guest::{CallError, Events, Guest as _, ModelFacts, Source as _};
-use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::wasm::call_error::{CallError, CallFault};
+use crate::scheduling::SchedulerGuest;
 use crate::scheduling::stand_in::Version;
 use crate::scheduling::tests::rig::{Rig, plans};
 use crate::scheduling::wat_fixture::Heard;
-use crate::scheduling::{Component, Grants};
+use crate::scheduling::SchedulerComponent;
+use crate::wasm::grants::Grants;
 use crate::wasm::cache::Cache;
 use crate::wasm::engine::SERVING;
 use crate::wasm::limits::{Limits, room};
@@ -22,7 +24,7 @@ fn folder() -> PathBuf {
     std::env::var_os("SEQUOR_GUESTS").map_or(default, PathBuf::from)
 }
 
-fn component(name: &str) -> Component {
+fn component(name: &str) -> SchedulerComponent {
     let file = folder().join(format!("{name}.wasm"));
     let bytes = std::fs::read(&file).unwrap_or_else(|e| {
         panic!(
@@ -32,10 +34,10 @@ fn component(name: &str) -> Component {
     });
     // Tests are not optimised, and a compiler that is not takes its time: what one has compiled serves the others.
     let cache = Cache::new(&folder().with_file_name("code")).unwrap();
-    Component::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), Some(&cache)).unwrap()
+    SchedulerComponent::new(&SERVING, &format!("{name}.wasm"), &bytes, Grants::default(), Some(&cache)).unwrap()
 }
 
-fn facts(component: &Component) -> ModelFacts {
+fn facts(component: &SchedulerComponent) -> ModelFacts {
     let (numbers, keys) = component.manifest().features.iter().cloned().partition(|name| name == "length");
     ModelFacts {
         name: "vad".to_owned(),
@@ -50,17 +52,17 @@ fn facts(component: &Component) -> ModelFacts {
 }
 
 /// With more time than anybody takes who gets on: what is tested is not how fast this machine is, and this half of a question is not optimised.
-fn start(component: &Component) -> (WasmGuest, Arc<Heard>) {
+fn start(component: &SchedulerComponent) -> (SchedulerGuest, Arc<Heard>) {
     start_within(component, Limits { time: Duration::from_secs(1), ..Limits::default() })
 }
 
-fn start_within(component: &Component, limits: Limits) -> (WasmGuest, Arc<Heard>) {
+fn start_within(component: &SchedulerComponent, limits: Limits) -> (SchedulerGuest, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
-    (component.instance(heard.clone(), limits).unwrap(), heard)
+    (component.guest(heard.clone(), limits).unwrap(), heard)
 }
 
 /// Six candidates of two shapes, of which four rows may run.
-fn round(component: &Component) -> Round {
+fn round(component: &SchedulerComponent) -> Round {
     let facts = facts(component);
     let (n, width) = (6u64, |names: &[String]| 6 * names.len());
     let see = Columns {
@@ -90,7 +92,7 @@ fn round(component: &Component) -> Round {
 }
 
 /// Asks a started guest, and holds what it says against the core's rules.
-fn ask(guest: &mut WasmGuest, mut round: Round) -> Result<(Said, Round), CallError> {
+fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(Said, Round), CallError> {
     let said = Said::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
     Ok((said, round))
 }
@@ -126,7 +128,7 @@ fn guests_that_mean_well_give_answers_that_stand() {
 type Configured = Result<Result<(), String>, CallError>;
 
 /// The hostile guest, told what to do. One component does everything; its manifests only differ in the default of this.
-fn hostile(component: &Component, does: &str, more: &str) -> (WasmGuest, Arc<Heard>, Configured) {
+fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (SchedulerGuest, Arc<Heard>, Configured) {
     // Who never ends is stopped as on a server.
     let (mut guest, heard) = if does == "loop" { start_within(component, Limits::default()) } else { start(component) };
     let configured = guest.configure(&format!("{{\"do\": \"{does}\"{more}}}"), &facts(component));
@@ -137,11 +139,11 @@ fn hostile(component: &Component, does: &str, more: &str) -> (WasmGuest, Arc<Hea
 fn hostile_guests_are_stopped_and_their_authors_told_why() {
     let component = component("hostile-default");
     for (does, fault, told) in [
-        ("loop", Fault::Time, "time limit 2ms in plan (6 candidates)"),
-        ("trap", Fault::Trap, "told to trap in plan"),
-        ("trap-configure", Fault::Trap, "told to trap in configure"),
-        ("recursion", Fault::Trap, "in plan"),
-        ("gigabyte", Fault::Memory, "MiB in plan: asked for 1.0 GiB"),
+        ("loop", CallFault::Time, "time limit 2ms in plan (6 candidates)"),
+        ("trap", CallFault::Trap, "told to trap in plan"),
+        ("trap-configure", CallFault::Trap, "told to trap in configure"),
+        ("recursion", CallFault::Trap, "in plan"),
+        ("gigabyte", CallFault::Memory, "MiB in plan: asked for 1.0 GiB"),
     ] {
         let (mut guest, _, configured) = hostile(&component, does, "");
         let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
@@ -174,7 +176,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
 // === a run time of its own ===
 
 /// The hostile guest in Python, told what to do.
-fn python(does: &str, amount: u32) -> (Component, WasmGuest, Arc<Heard>, Configured) {
+fn python(does: &str, amount: u32) -> (SchedulerComponent, SchedulerGuest, Arc<Heard>, Configured) {
     let component = component("hostile-python");
     let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
     (component, guest, heard, configured)
@@ -187,7 +189,7 @@ fn what_python_raises_is_told_with_its_line() {
     let (component, mut guest, heard, _) = python("raise", 0);
     let struck = ask(&mut guest, round(&component)).unwrap_err();
     let told = "IndexError: list index out of range at plugin.py:14";
-    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{told}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
     let (_, mut guest, ..) = python("raise-observe", 0);
     let events = Events { kind: vec![3], sequence: vec![1], amount: vec![1], keys: vec![] };
@@ -201,7 +203,7 @@ fn what_python_raises_is_told_with_its_line() {
     let (component, mut guest, ..) = python("loop", 0);
     let struck = ask(&mut guest, round(&component)).unwrap_err();
     assert!(
-        struck.fault == Fault::Time && struck.what.starts_with("time limit 2ms in plan (6 candidates)"),
+        struck.fault == CallFault::Time && struck.what.starts_with("time limit 2ms in plan (6 candidates)"),
         "{}",
         struck.what
     );
@@ -219,8 +221,8 @@ fn an_interpreter_has_the_room_that_others_have() {
     let rounds = (0..1000).take_while(|_| ask(&mut guest, round(&component)).is_ok()).count();
     assert!((120..=128).contains(&rounds), "{rounds} MiB");
     let limits = Limits { memory: Some(8 << 20), time: Duration::from_secs(1) };
-    let told = component.instance(Arc::new(Heard::default()), limits).unwrap_err();
-    assert_eq!(told.fault, Fault::Memory);
+    let told = component.guest(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!(told.fault, CallFault::Memory);
     assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
     let (component, mut guest, ..) = python("fine", 0);
     let before = guest.memory();
@@ -274,6 +276,6 @@ fn what_is_thrown_is_told_with_its_line_in_javascript() {
     let bare = Columns { len: 1, ..Columns::default() };
     let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
     let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
-    assert_eq!((struck.fault, struck.what), (Fault::Trap, format!("{told}, in plan")));
+    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{told}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor_core::{Fault, Picks};
+use sequor_core::{Picks};
 
 use super::wasm::{component, plan, start, struck};
 use crate::scheduling::guest::{Guest as _, ModelFacts};
-use crate::scheduling::instance::WasmGuest;
+use crate::scheduling::SchedulerGuest;
 use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
-use crate::scheduling::{Component, Grants};
+use crate::scheduling::SchedulerComponent;
+use crate::wasm::grants::Grants;
+use crate::wasm::call_error::CallFault;
 use crate::wasm::engine::SERVING;
 use crate::wasm::limits::Limits;
 
@@ -17,9 +19,9 @@ use crate::wasm::limits::Limits;
 const ROOM: &str = "(drop (memory.grow (i32.const 64)))";
 
 /// With so much time that a build that is not optimised has enough.
-fn patient(guest: &Guest<'_>) -> WasmGuest {
+fn patient(guest: &Guest<'_>) -> SchedulerGuest {
     let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-    component(guest).instance(Arc::new(Heard::default()), limits).unwrap()
+    component(guest).guest(Arc::new(Heard::default()), limits).unwrap()
 }
 
 /// Logs so many zeros, from where its memory ended before it grew.
@@ -42,12 +44,12 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
     };
     assert!(told(2 << 20).is_ok());
     let much = told((2 << 20) + 1).unwrap_err();
-    assert_eq!((much.fault, much.what.as_str()), (Fault::Trap, "it handed over too much at once (in plan), in plan"));
+    assert_eq!((much.fault, much.what.as_str()), (CallFault::Trap, "it handed over too much at once (in plan), in plan"));
     // So is an answer that says more than anybody was asked for.
     let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
         (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";
     let much = plan(&mut patient(&Guest { plan: &format!("{ROOM} {long}"), ..Guest::default() }), 3).0.unwrap_err();
-    assert_eq!((much.fault, much.what.as_str()), (Fault::Trap, "it handed over too much at once, in plan"));
+    assert_eq!((much.fault, much.what.as_str()), (CallFault::Trap, "it handed over too much at once, in plan"));
 }
 
 /// Nowhere does it look at the epoch: there is no loop in it, and no function is called but the host's.
@@ -55,7 +57,7 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
 fn a_guest_that_has_the_host_work_is_out_of_time() {
     let logs = log(2 << 20).repeat(400);
     let told = struck(&Guest { extra: LOG, plan: &format!("{ROOM} {logs} (i32.const 512)"), ..Guest::default() });
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
 }
 
 #[test]
@@ -63,9 +65,9 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     let grows = "(drop (memory.grow (i32.const 0)))".repeat(100_000);
     let guest = component(&Guest { plan: &format!("{grows} (i32.const 512)"), ..Guest::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
-    let mut guest = guest.instance(Arc::new(Heard::default()), limits).unwrap();
+    let mut guest = guest.guest(Arc::new(Heard::default()), limits).unwrap();
     let told = plan(&mut guest, 3).0.unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 100us in plan (3 candidates)"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 100us in plan (3 candidates)"));
     // The next is measured from its own beginning.
     assert_eq!(guest.save(), Ok(Vec::new()));
 }
@@ -90,8 +92,8 @@ fn for_debuggers() -> String {
 fn what_a_component_says_for_debuggers_costs_nothing() {
     let bytes = Guest { extra: &for_debuggers(), plan: "(unreachable)", ..Guest::default() }.component();
     assert!(bytes.windows(13).any(|name| name == b".debug_abbrev"));
-    let component = Component::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
-    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
+    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
     let began = Instant::now();
     let told = plan(&mut guest, 3).0.unwrap_err();
     let took = began.elapsed();

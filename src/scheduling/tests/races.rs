@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use sequor_core::*;
 
 use super::rig::{LOAD, Rig, plans};
-use crate::scheduling::guest::{CallError, Source};
+use crate::scheduling::guest::{Source, Strike};
 use crate::scheduling::report::State;
 use crate::scheduling::stand_in::{MS, Version};
 
@@ -28,7 +28,7 @@ fn a_strike_empties_no_lane_but_its_own() {
     let slow = rig.binding.last_fault.lock();
     let at = &rig.binding;
     std::thread::scope(|scope| {
-        scope.spawn(|| at.strike(Some(&active), &CallError { fault: Fault::Trap, what: "it fell".to_owned() }));
+        scope.spawn(|| at.strike(Some(&active), &Strike { fault: Fault::Trap, what: "it fell".to_owned() }));
         until("it is struck", || at.state() == State::Recovering);
         rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
         at.tend();

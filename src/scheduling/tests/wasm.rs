@@ -3,24 +3,26 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sequor_core::{Admission, Columns, Decision, Fault, Picks, Time};
+use sequor_core::{Admission, Columns, Decision, Picks, Time};
 
-use crate::scheduling::Refused;
-use crate::scheduling::guest::{CallError, Events, Guest as _, ModelFacts, Source as _};
-use crate::scheduling::instance::WasmGuest;
+use crate::wasm::component_error::ComponentError;
+use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::wasm::call_error::{CallError, CallFault};
+use crate::scheduling::SchedulerGuest;
 use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
-use crate::scheduling::{Component, Grants};
+use crate::scheduling::SchedulerComponent;
+use crate::wasm::grants::Grants;
 use crate::wasm::engine::{Engine, Mode, SERVING};
 use crate::wasm::limits::Limits;
 
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
-pub(super) fn component(guest: &Guest<'_>) -> Component {
-    Component::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
+pub(super) fn component(guest: &Guest<'_>) -> SchedulerComponent {
+    SchedulerComponent::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
 }
 
-pub(super) fn start(guest: &Guest<'_>) -> WasmGuest {
-    component(guest).instance(Arc::new(Heard::default()), Limits::default()).unwrap()
+pub(super) fn start(guest: &Guest<'_>) -> SchedulerGuest {
+    component(guest).guest(Arc::new(Heard::default()), Limits::default()).unwrap()
 }
 
 pub(super) fn see(len: u32) -> Columns {
@@ -28,7 +30,7 @@ pub(super) fn see(len: u32) -> Columns {
     Columns { now: 7_000_500, max_batch: 4, len, arrival, ..Columns::default() }
 }
 
-pub(super) fn plan(guest: &mut WasmGuest, len: u32) -> (Result<Decision, CallError>, Picks) {
+pub(super) fn plan(guest: &mut SchedulerGuest, len: u32) -> (Result<Decision, CallError>, Picks) {
     let mut picks = Picks::default();
     (guest.plan(0, &see(len), &mut picks), picks)
 }
@@ -128,7 +130,7 @@ fn what_is_saved_comes_back_and_has_an_end() {
     let much = much.replace(&(8 << 16).to_string(), &((1 << 20) + 1).to_string());
     let save = format!("{grown} {much}");
     let told = start(&Guest { save: &save, ..Guest::default() }).save().unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Memory, "it saved 1048577 bytes; at most 1048576 are kept"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Memory, "it saved 1048577 bytes; at most 1048576 are kept"));
     assert_eq!(start(&Guest::default()).restore(b"kept").unwrap(), Ok(()));
 }
 
@@ -150,35 +152,35 @@ fn what_a_guest_says_reaches_the_house() {
 fn an_endless_guest_is_out_of_time() {
     let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() };
     let told = struck(&endless);
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
     // So is one that never ends its start.
     let start = Guest { extra: "(func $s (loop $l (br $l))) (start $s)", ..Guest::default() };
     let limits = Limits { time: Duration::from_micros(10), ..Limits::default() };
-    let told = component(&start).instance(Arc::new(Heard::default()), limits).unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Time, "time limit 1ms in its start (in s)"));
+    let told = component(&start).guest(Arc::new(Heard::default()), limits).unwrap_err();
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 1ms in its start (in s)"));
 }
 
 #[test]
 fn a_guest_that_falls_names_the_place_or_says_why() {
     let silent = struck(&Guest { plan: "(unreachable)", ..Guest::default() });
-    assert_eq!((silent.fault, silent.what.as_str()), (Fault::Trap, "it gave up (unreachable) (in plan), in plan"));
+    assert_eq!((silent.fault, silent.what.as_str()), (CallFault::Trap, "it gave up (unreachable) (in plan), in plan"));
     let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
     let plan = "(call $log (i32.const 0) (i32.const 0) (i32.const 23)) (call $deep) (i32.const 512)";
     let told = struck(&Guest { extra: &extra, plan, ..Guest::default() });
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "index 83, src/lib.rs:71, in plan"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
     let far = struck(&Guest { plan: "(i32.load (i32.const -8))", ..Guest::default() });
     assert_eq!(far.what, "memory out of bounds (in plan), in plan");
     // Lists that lie outside its memory are its fault as well.
     let outside = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)";
     let outside = struck(&Guest { plan: outside, ..Guest::default() });
-    assert_eq!(outside.fault, Fault::Trap);
+    assert_eq!(outside.fault, CallFault::Trap);
 }
 
 #[test]
 fn deep_recursion_ends_in_a_trap() {
     let extra = "(func $deep (param i32) (result i32) (i32.add (call $deep (local.get 0)) (i32.const 1)))";
     let told = struck(&Guest { extra, plan: "(call $deep (i32.const 0))", ..Guest::default() });
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "stack overflow (in deep), in plan"));
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "stack overflow (in deep), in plan"));
 }
 
 #[test]
@@ -187,26 +189,26 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
     let told = struck(&Guest { plan: greedy, ..Guest::default() });
     assert_eq!(
         (told.fault, told.what.as_str()),
-        (Fault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
+        (CallFault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
     assert_eq!(plan(&mut start(&Guest { plan: copes, ..Guest::default() }), 3).0, Ok(Decision::Default));
     let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
-    let told = component(&Guest::default()).instance(Arc::new(Heard::default()), limits).unwrap_err();
+    let told = component(&Guest::default()).guest(Arc::new(Heard::default()), limits).unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),
-        (Fault::Memory, "memory limit 64 KiB in its start: asked for 512 KiB")
+        (CallFault::Memory, "memory limit 64 KiB in its start: asked for 512 KiB")
     );
 }
 
 #[test]
 fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
     let guest = component(&Guest { plan: "(unreachable)", ..Guest::default() });
-    let mut first = guest.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut first = guest.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
     assert!(plan(&mut first, 1).0.is_err());
     let told = first.observe(&Events::default()).unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (Fault::Trap, "it had fallen before, in observe"));
-    let mut next = guest.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "it had fallen before, in observe"));
+    let mut next = guest.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
     assert_eq!(next.observe(&Events::default()), Ok(()));
 }
 
@@ -215,9 +217,9 @@ fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
 #[test]
 fn instructions_are_counted_and_repeat() {
     let bytes = Guest::default().component();
-    let component = Component::new(&SIMULATION, "x.wasm", &bytes, Grants::default(), None).unwrap();
+    let component = SchedulerComponent::new(&SIMULATION, "x.wasm", &bytes, Grants::default(), None).unwrap();
     let counts = || {
-        let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+        let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
         [0, 1, 64, 64].map(|len| {
             plan(&mut guest, len).0.unwrap();
             guest.fuel()
@@ -227,15 +229,15 @@ fn instructions_are_counted_and_repeat() {
     assert_eq!(counts(), [none, one, many, again]);
     assert!(none > 0 && none < one && one < many && many == again, "{:?}", counts());
     let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() }.component();
-    let component = Component::new(&SIMULATION, "x.wasm", &endless, Grants::default(), None).unwrap();
-    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
-    assert_eq!(plan(&mut guest, 1).0.unwrap_err().fault, Fault::Time);
+    let component = SchedulerComponent::new(&SIMULATION, "x.wasm", &endless, Grants::default(), None).unwrap();
+    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    assert_eq!(plan(&mut guest, 1).0.unwrap_err().fault, CallFault::Time);
 }
 
 // === what is not let in ===
 
-fn refused(bytes: &[u8]) -> Refused {
-    Component::new(&SERVING, "x.wasm", bytes, Grants::default(), None).unwrap_err()
+fn refused(bytes: &[u8]) -> ComponentError {
+    SchedulerComponent::new(&SERVING, "x.wasm", bytes, Grants::default(), None).unwrap_err()
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn what_is_no_component_is_told_so() {
     );
     for cut in [9, good.len() / 2, good.len() - 1] {
         let told = refused(&good[..cut]);
-        assert!(matches!(told, Refused::Damaged { .. }), "{told}");
+        assert!(matches!(told, ComponentError::Damaged { .. }), "{told}");
     }
     assert!(refused(&good[..good.len() / 2]).to_string().starts_with("x.wasm is no valid component, or cut short: "));
 }
@@ -336,11 +338,11 @@ fn imports_beyond_the_world_are_named_all_together() {
 fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
     let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
     let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
-    assert!(matches!(told, Refused::Imports(_)), "{told}");
+    assert!(matches!(told, ComponentError::Imports(_)), "{told}");
     let told = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
-    assert!(matches!(told, Refused::World { .. }), "{told}");
+    assert!(matches!(told, ComponentError::World { .. }), "{told}");
     let told = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
-    assert!(matches!(told, Refused::Damaged { .. }), "{told}");
+    assert!(matches!(told, ComponentError::Damaged { .. }), "{told}");
 }
 
 #[test]
@@ -348,14 +350,14 @@ fn what_is_granted_is_given_and_no_more() {
     let clock = Grants { clock: true, ..Grants::default() };
     let take = |wit: &str, extra: &str, plan: &str, grants| {
         let bytes = Guest { extra, plan, ..Guest::default() }.component_of(&wasi(wit), "w");
-        Component::new(&SERVING, "x.wasm", &bytes, grants, None)
+        SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None)
     };
     // It falls if its clock stands at zero.
     let plan_now = "(if (i64.eqz (call $now)) (then unreachable)) (i32.const 512)";
     let wit = "import wasi:clocks/monotonic-clock@0.2.9;";
     let given = take(wit, NOW, plan_now, clock).unwrap();
     assert!(given.imports().contains(&"wasi:clocks/monotonic-clock@0.2.9".to_owned()));
-    let mut guest = given.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut guest = given.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
     let waits = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"subscribe\" (func $subscribe))";
     assert_eq!(
@@ -379,7 +381,7 @@ fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     let bytes = Guest { extra, plan: plan_text, ..Guest::default() }.component();
     assert!(refused(&bytes).to_string().contains("Ids of sequences can be granted (grants = [\"sequence-text\"])"));
     let grants = Grants { sequence_text: true, ..Grants::default() };
-    let component = Component::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
-    let mut guest = component.instance(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
+    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
 }

@@ -45,7 +45,7 @@ impl Grants {
     }
 
     /// The grant that would give this interface (its name without a version), if one would, and how people call what it gives.
-    pub(super) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn of(interface: &str) -> Option<(&'static str, &'static str)> {
         match interface {
             "sequor:plugin/identity" => Some((SEQUENCE_TEXT, "ids of sequences")),
             "wasi:clocks/monotonic-clock" | "wasi:clocks/wall-clock" => Some((CLOCK, "clocks")),
@@ -56,7 +56,7 @@ impl Grants {
         }
     }
 
-    pub(super) fn has(self, grant: &str) -> bool {
+    pub(crate) fn has(self, grant: &str) -> bool {
         match grant {
             CLOCK => self.clock,
             RANDOM => self.random,
@@ -65,7 +65,7 @@ impl Grants {
     }
 
     /// The functions of a granted WASI interface that there are. Whatever else stands in it waits, and plug-ins do not wait.
-    pub(super) fn gives(interface: &str, function: &str) -> bool {
+    pub(crate) fn gives(interface: &str, function: &str) -> bool {
         match interface {
             "wasi:clocks/monotonic-clock" => matches!(function, "now" | "resolution" | "instant" | "duration"),
             "wasi:clocks/wall-clock" => matches!(function, "now" | "resolution" | "datetime"),
@@ -73,7 +73,7 @@ impl Grants {
         }
     }
 
-    pub(super) fn link(self, linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+    pub(crate) fn link(self, linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
         if self.sequence_text {
             identity::add_to_linker::<_, HasSelf<HostState>>(linker, |held| held)?;
         }

@@ -2,21 +2,22 @@
 
 use super::contract;
 use super::grants::Grants;
-use super::refused::Refused;
-use crate::wasm::outline::{Interface, Outline};
+use super::component_error::ComponentError;
+use super::world::World;
+use super::outline::{Interface, Outline};
 
 /// The interfaces it imports; or a sentence that names all that it may not.
-pub(super) fn check(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, Refused> {
+pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, ComponentError> {
     let (mut names, mut refused, mut withheld) = (Vec::new(), Vec::new(), Vec::new());
     for import in &outline.imports {
         let name = &import.name;
         names.push(name.clone());
         let (interface, version) = contract::parts(name);
         let of_contract = interface.starts_with(contract::PACKAGE);
-        if of_contract && !contract::is_served(version) {
-            return Err(Refused::Contract { file: file.to_owned(), wanted: version.to_owned() });
+        if of_contract && !contract::is_served(W::VERSION, version) {
+            return Err(ComponentError::Contract { file: file.to_owned(), wanted: version.to_owned(), offered: W::VERSION });
         }
-        if matches!(interface, "sequor:plugin/types" | "sequor:plugin/host") {
+        if W::IMPORTS.contains(&interface) {
             continue;
         }
         match Grants::of(interface) {
@@ -30,7 +31,7 @@ pub(super) fn check(file: &str, outline: &Outline, grants: Grants) -> Result<Vec
             None => refused.push(name.clone()),
         }
     }
-    if refused.is_empty() { Ok(names) } else { Err(Refused::Imports(sentence(file, &refused, &withheld))) }
+    if refused.is_empty() { Ok(names) } else { Err(ComponentError::Imports(sentence::<W>(file, &refused, &withheld))) }
 }
 
 /// What stands in a granted interface and is not given.
@@ -41,12 +42,12 @@ fn beyond(import: &Interface, interface: &str) -> Vec<String> {
 }
 
 /// ``x.wasm asks for A and B; world scheduler 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``
-fn sentence(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String {
+fn sentence<W: World>(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String {
     let mut text = format!("{file} asks for {}; ", listed(refused));
     text += &format!(
         "world {} {} {}.",
-        contract::WORLD,
-        contract::VERSION,
+        W::NAME,
+        W::VERSION,
         match refused.len() {
             1 => "does not give it",
             2 => "gives neither",
@@ -61,7 +62,7 @@ fn sentence(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String
     }
     text += &format!(" {}.", capital(&can.join("; ")));
     if withheld.iter().any(|(grant, _)| *grant == "clock") {
-        text += " `now-us` of a round may be what you need.";
+        text += W::CLOCK_HINT;
     }
     if never.iter().any(|what| what != "waiting") && refused.iter().any(|name| name.starts_with("wasi:")) {
         text += " Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with disableFeatures; `sequor plugin build` does.";

@@ -7,36 +7,36 @@ use std::time::Duration;
 use wasmtime::Result;
 
 use super::contract::sequor::plugin::{host, identity, types};
-use super::guest::Services;
-use crate::wasm::budget::{Memory, Timer};
-use crate::wasm::clock_random::ClockAndRandom;
-use crate::wasm::journal::{COUNTERS, is_counter};
-use crate::wasm::limits::Limits;
-use crate::wasm::line_budget::{LINES, Line, LineBudget};
+use super::budget::{Memory, Timer};
+use super::clock_random::ClockAndRandom;
+use super::journal::{COUNTERS, is_counter};
+use super::limits::Limits;
+use super::line_budget::{LINES, Line, LineBudget};
+use super::services::Services;
 
 /// Bytes of a line, at most.
 const LINE: usize = 4096;
 /// The level of an error.
 const ERROR: u32 = 0;
 
-/// What the host keeps for one instance.
+/// What the host keeps for one guest.
 #[derive(Debug)]
-pub(super) struct HostState {
+pub struct HostState {
     services: Arc<dyn Services>,
-    pub(super) timer: Timer,
-    pub(super) memory: Memory,
-    /// The last error it logged during this call: what it says of itself if it then falls.
-    pub(super) cried: Option<String>,
-    pub(super) clock_random: ClockAndRandom,
+    pub(crate) timer: Timer,
+    pub(crate) memory: Memory,
+    /// The last error line it logged during this call: its own explanation if the call then fails.
+    pub(crate) last_error: Option<String>,
+    pub(crate) clock_random: ClockAndRandom,
     lines: Arc<LineBudget>,
     counters: BTreeSet<String>,
 }
 
 impl HostState {
-    pub(super) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> HostState {
+    pub(crate) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> HostState {
         let memory = Memory::new(limits.memory);
         let (lines, counters) = (services.line_budget(), BTreeSet::new());
-        HostState { services, timer: Timer::default(), memory, cried: None, clock_random, lines, counters }
+        HostState { services, timer: Timer::default(), memory, last_error: None, clock_random, lines, counters }
     }
 
     /// Whether a line may still be written in this second, which `now` lies in.
@@ -71,7 +71,7 @@ impl host::Host for HostState {
             self.services.log(level, &message);
         }
         if level == ERROR {
-            self.cried = Some(message);
+            self.last_error = Some(message);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl identity::Host for HostState {
 impl types::Host for HostState {}
 
 /// At most [`LINE`] bytes, and whole characters.
-pub(super) fn cut(mut message: String) -> String {
+pub(crate) fn cut(mut message: String) -> String {
     if message.len() > LINE {
         let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn only_errors_are_cries() {
+    fn only_errors_are_kept_as_explanations() {
         let (mut held, _) = held();
         held.log(1, "careful".to_owned()).unwrap();
-        assert_eq!(held.cried, None);
+        assert_eq!(held.last_error, None);
         held.log(0, "oh".to_owned()).unwrap();
-        assert_eq!(held.cried.as_deref(), Some("oh"));
+        assert_eq!(held.last_error.as_deref(), Some("oh"));
     }
 
     #[test]

@@ -1,21 +1,39 @@
-//! What a call that gave no answer died of, in the core's words and in words for its author: what the guest said last, or what the machine
-//! says, and the function it happened in.
+//! Why a call gave no answer: its kind, and words for the plug-in's author, which are the guest's last error line or the trap, and the function
+//! it happened in.
 
 use std::fmt::{self, Write as _};
 
-use sequor_core::Fault;
 use wasmtime::{Trap, WasmBacktrace};
 
-use super::guest::CallError;
 use super::host::HostState;
 use crate::config::units::human;
 
-/// Which call it was.
+/// What ended a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFault {
+    Trap,
+    /// It used more CPU time than it may.
+    Time,
+    /// It wanted more memory than it may have.
+    Memory,
+}
+
+/// A call that gave no answer. The guest is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct CallError {
+    pub fault: CallFault,
+    /// Words for the plug-in's author: message, file and line.
+    pub what: String,
+}
+
+/// One call, in words.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
-    pub(super) hook: &'static str,
-    /// Of how many, where it is of several: candidates, events.
-    pub(super) of: Option<(u32, &'static str)>,
+pub struct Call {
+    /// The function, as its author knows it.
+    pub name: &'static str,
+    /// How many things it is about, and what they are, if it is called again and again with some.
+    pub of: Option<(u32, &'static str)>,
 }
 
 /// Bytes of a function's name, at most.
@@ -36,31 +54,31 @@ const LIBRARY: [&str; 12] = [
     "abort",
 ];
 
-pub(super) fn fault_of(error: &wasmtime::Error, held: &HostState, limit: &str, asked: Call) -> CallError {
+pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, asked: Call) -> CallError {
     let place = error.downcast_ref::<WasmBacktrace>().and_then(place);
     let at = place.map_or_else(String::new, |place| format!(" ({place})"));
     let trap = error.downcast_ref::<Trap>().copied();
-    match (trap, held.memory.refused) {
+    match (trap, state.memory.refused) {
         (Some(Trap::Interrupt | Trap::OutOfFuel), _) => {
             let of = asked.of.map_or_else(String::new, |(n, what)| format!(" ({n} {what})"));
-            CallError { fault: Fault::Time, what: format!("time limit {limit} in {}{of}{at}", asked.hook) }
+            CallError { fault: CallFault::Time, what: format!("time limit {limit} in {}{of}{at}", asked.name) }
         }
         (_, Some(wanted)) => {
-            let limit = human(held.memory.limit());
+            let limit = human(state.memory.limit());
             CallError {
-                fault: Fault::Memory,
-                what: format!("memory limit {limit} in {}: asked for {}{at}", asked.hook, human(wanted)),
+                fault: CallFault::Memory,
+                what: format!("memory limit {limit} in {}: asked for {}{at}", asked.name, human(wanted)),
             }
         }
         (trap, None) => {
-            let what = match (&held.cried, trap) {
+            let what = match (&state.last_error, trap) {
                 // What it cried names the place already, if it knows it.
                 (Some(cried), _) => in_a_line(cried),
                 (None, Some(trap)) => format!("{}{at}", plain(trap)),
                 (None, None) if is_too_much(error) => format!("it handed over too much at once{at}"),
                 (None, None) => format!("{}{at}", error.root_cause()),
             };
-            CallError { fault: Fault::Trap, what: format!("{what}, in {}", asked.hook) }
+            CallError { fault: CallFault::Trap, what: format!("{what}, in {}", asked.name) }
         }
     }
 }

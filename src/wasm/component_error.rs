@@ -1,0 +1,32 @@
+//! Why a file is refused as a component.
+
+/// Why a file is not taken. The sentence names the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ComponentError {
+    #[error("{0} is no WebAssembly")]
+    Foreign(String),
+    #[error(
+        "{0} is a core module, not a component. `sequor plugin build` makes components, and so does `wasm-tools component new`"
+    )]
+    CoreModule(String),
+    #[error("{file} is no valid component, or cut short: {what}")]
+    Damaged { file: String, what: String },
+    /// Its plugin.toml is wrong.
+    #[error("{file}: {what}")]
+    Manifest { file: String, what: String },
+    #[error("{file} is built for sequor:plugin@{wanted}; this server offers {offered}. Rebuild with sdk {sdk}, or upgrade the server.", sdk = sdk(offered))]
+    Contract { file: String, wanted: String, offered: &'static str },
+    #[error("{0}")]
+    Imports(String),
+    #[error("{file} exports {exports}; a {world} exports {wanted}")]
+    World { file: String, exports: String, world: &'static str, wanted: &'static str },
+    #[error("{file}: {interface} lacks {missing}")]
+    Exports { file: String, interface: &'static str, missing: String },
+    /// Its types are not those of the contract.
+    #[error("{file} does not fit the contract {offered}: {what}")]
+    Types { file: String, offered: &'static str, what: String },
+}
+
+fn sdk(offered: &str) -> &str {
+    offered.rsplit_once('.').map_or(offered, |(minor, _)| minor)
+}

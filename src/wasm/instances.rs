@@ -1,0 +1,176 @@
+//! How many guests serve one owner. [`Single`]: one guest, one call at a time, for guests that keep state between calls. [`Pool`]: several guests that
+//! are alike, any free one takes the next call.
+//!
+//! Both drop a guest whose call failed.
+
+use std::fmt;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::call_error::CallError;
+
+/// One guest. Its owner sees to it that one call is made at a time, for instance with a lock.
+#[derive(Debug, Default)]
+pub struct Single<G>(Option<G>);
+
+impl<G> Single<G> {
+    pub fn new(guest: G) -> Single<G> {
+        Single(Some(guest))
+    }
+
+    /// The guest, unless a call of it has failed.
+    pub fn guest(&self) -> Option<&G> {
+        self.0.as_ref()
+    }
+
+    /// Makes one call. `None`: an earlier call has failed, and there is no guest any more.
+    pub fn call<T>(&mut self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Option<Result<T, CallError>> {
+        let result = call(self.0.as_mut()?);
+        if result.is_err() {
+            self.0 = None;
+        }
+        Some(result)
+    }
+}
+
+/// Up to `size` guests, each started when a call finds no free one.
+pub struct Pool<G> {
+    start: Box<dyn Fn() -> Result<G, CallError> + Send + Sync>,
+    size: usize,
+    state: Mutex<PoolState<G>>,
+    freed: Condvar,
+}
+
+struct PoolState<G> {
+    free: Vec<G>,
+    /// Guests that are free or called.
+    live: usize,
+}
+
+impl<G> Pool<G> {
+    /// Without guests yet; `size` is at least 1.
+    pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> Pool<G> {
+        let state = Mutex::new(PoolState { free: Vec::new(), live: 0 });
+        Pool { start: Box::new(start), size: size.max(1), state, freed: Condvar::new() }
+    }
+
+    /// Makes one call with a free guest. Waits for one if all are called.
+    pub fn call<T>(&self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Result<T, CallError> {
+        let mut place = Place { pool: self, guest: self.free() };
+        let guest = match &mut place.guest {
+            Some(guest) => guest,
+            none => none.insert((self.start)()?),
+        };
+        let result = call(guest);
+        if result.is_err() {
+            place.guest = None;
+        }
+        result
+    }
+
+    /// Guests that are free or called.
+    pub fn live(&self) -> usize {
+        self.state.lock().live
+    }
+
+    /// A free guest; `None`: the caller may start one.
+    fn free(&self) -> Option<G> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(guest) = state.free.pop() {
+                return Some(guest);
+            }
+            if state.live < self.size {
+                state.live += 1;
+                return None;
+            }
+            self.freed.wait(&mut state);
+        }
+    }
+}
+
+impl<G> fmt::Debug for Pool<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("size", &self.size).field("live", &self.live()).finish_non_exhaustive()
+    }
+}
+
+/// One of the pool's places, held during a call. Dropped, it gives the guest back, or the place if there is none.
+struct Place<'a, G> {
+    pool: &'a Pool<G>,
+    guest: Option<G>,
+}
+
+impl<G> Drop for Place<'_, G> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        match self.guest.take() {
+            Some(guest) => state.free.push(guest),
+            None => state.live -= 1,
+        }
+        drop(state);
+        self.pool.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+    use crate::wasm::call_error::CallFault;
+
+    fn trap<T>() -> Result<T, CallError> {
+        Err(CallError { fault: CallFault::Trap, what: "unreachable".to_owned() })
+    }
+
+    /// Guests are numbered in the order in which they start.
+    fn pool(size: usize) -> Pool<u32> {
+        let next = AtomicU32::new(0);
+        Pool::new(size, move || Ok(next.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    #[test]
+    fn a_single_guest_is_gone_after_a_failed_call() {
+        let mut single = Single::new(7);
+        assert_eq!(single.call(|n| Ok(*n)), Some(Ok(7)));
+        assert_eq!(single.call(|_| trap::<()>()), Some(trap()));
+        assert_eq!((single.call(|n| Ok(*n)), single.guest()), (None, None));
+    }
+
+    #[test]
+    fn a_pool_starts_a_guest_only_if_all_are_called() {
+        let pool = pool(2);
+        assert_eq!([pool.call(|n| Ok(*n)), pool.call(|n| Ok(*n))], [Ok(0), Ok(0)]);
+        let nested = pool.call(|n| Ok((*n, pool.call(|n| Ok(*n))?)));
+        assert_eq!((nested, pool.live()), (Ok((0, 1)), 2));
+    }
+
+    #[test]
+    fn a_failed_guest_makes_place_for_another() {
+        let pool = pool(1);
+        assert_eq!(pool.call(|_| trap::<()>()), trap());
+        assert_eq!((pool.live(), pool.call(|n| Ok(*n))), (0, Ok(1)));
+        let broken: Pool<u32> = Pool::new(1, trap);
+        assert_eq!([broken.call(|n| Ok(*n)), broken.call(|n| Ok(*n))], [trap(), trap()], "its place is free again");
+    }
+
+    #[test]
+    fn a_call_waits_while_all_guests_are_called() {
+        let pool = Arc::new(pool(1));
+        let meet = Arc::new(Barrier::new(2));
+        let first = {
+            let (pool, meet) = (Arc::clone(&pool), Arc::clone(&meet));
+            std::thread::spawn(move || {
+                pool.call(|n| {
+                    meet.wait();
+                    Ok(*n)
+                })
+            })
+        };
+        meet.wait();
+        assert_eq!(pool.call(|n| Ok(*n)), Ok(0));
+        assert_eq!((first.join().unwrap(), pool.live()), (Ok(0), 1));
+    }
+}

@@ -1,0 +1,34 @@
+//! From files to components: one engine, one cache of compiled code and one set of grants for all components of a server, of every world.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::component::Component;
+use super::component_error::ComponentError;
+use super::engine::{Engine, Mode, NoEngine};
+use super::grants::Grants;
+use super::world::World;
+
+#[derive(Debug)]
+pub struct Loader {
+    engine: Arc<Engine>,
+    cache: Option<Cache>,
+    grants: Grants,
+}
+
+impl Loader {
+    /// For components that serve. Compiled code is kept in the folder `cache`. If that cannot be used, the loader logs it and compiles each time.
+    pub fn new(cache: Option<&Path>, grants: Grants) -> Result<Loader, NoEngine> {
+        let cache = cache.and_then(|folder| {
+            let opened = Cache::new(folder);
+            opened.inspect_err(|e| tracing::warn!("{}: compiled plug-ins are not kept: {e}", folder.display())).ok()
+        });
+        Ok(Loader { engine: Arc::new(Engine::new(Mode::Serving)?), cache, grants })
+    }
+
+    /// The component `name`.wasm. Compilation can take seconds, so a thread that serves requests must not call this.
+    pub fn load<W: World>(&self, name: &str, component: &[u8]) -> Result<Component<W>, ComponentError> {
+        Component::new(&self.engine, &format!("{name}.wasm"), component, self.grants, self.cache.as_ref())
+    }
+}

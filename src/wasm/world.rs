@@ -1,0 +1,136 @@
+//! A world: what components of one kind are for. A kind is one type that implements [`World`], in one file outside this room.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use wasmtime::Store;
+use wasmtime::component::types::{ComponentInstance, ComponentItem};
+use wasmtime::component::{Component, ComponentNamedList, Instance, InstancePre, Lift, Linker, Lower};
+
+use super::host::HostState;
+use super::manifest::Declared;
+use crate::config::fault::Fault;
+
+/// One kind of components.
+pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
+    /// As `world` in `plugin.toml` has it.
+    const NAME: &'static str;
+    /// The version of the contract that this server offers.
+    const VERSION: &'static str;
+    /// The interface that a component must export, with its version.
+    const EXPORT: &'static str;
+    /// The functions of that interface.
+    const FUNCTIONS: &'static [&'static str];
+    /// Interfaces that need no grant, without their versions.
+    const IMPORTS: &'static [&'static str] = &["sequor:plugin/types", "sequor:plugin/host"];
+    const LIMITS: WorldLimits = WorldLimits::DEFAULT;
+    /// Added to the refusal of a component that imports a clock without the grant.
+    const CLOCK_HINT: &'static str = "";
+
+    /// What a `plugin.toml` says beyond the fields that all worlds have.
+    type Manifest: Clone + fmt::Debug + PartialEq + Send + Sync;
+    /// Where the functions are in a component. Looked up once per component.
+    type Exports: Send + Sync;
+    /// The functions of one guest.
+    type Bindings: Send;
+
+    /// Parses a `plugin.toml`. `path` is how a fault names it.
+    fn declare(path: &Path, text: &str) -> Result<Declared<Self::Manifest>, Fault>;
+
+    /// The manifest of a component without a `plugin.toml`.
+    fn undeclared(name: &str) -> Self::Manifest;
+
+    /// Holds the types of the functions against the contract, before any guest runs.
+    fn check(functions: &FunctionTypes<'_>) -> wasmtime::Result<()>;
+
+    /// Links imports that only this world has.
+    fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+        let _ = linker;
+        Ok(())
+    }
+
+    fn exports(component: &Component, pre: &InstancePre<HostState>) -> wasmtime::Result<Self::Exports>;
+
+    fn bind(
+        exports: &Self::Exports,
+        instance: Instance,
+        store: &mut Store<HostState>,
+    ) -> wasmtime::Result<Self::Bindings>;
+}
+
+/// A world whose guests have a life beyond one call: they are configured once, and hand over what they know when they are replaced. How much
+/// memory they use is the host's to know ([`super::guest::WasmGuest::memory`]).
+pub trait Lifecycle: World {
+    /// What a guest learns once, beside its settings.
+    type Facts: ?Sized;
+
+    /// An error is the guest's own sentence.
+    fn configure(
+        bindings: &Self::Bindings,
+        store: &mut Store<HostState>,
+        config: &str,
+        facts: &Self::Facts,
+    ) -> wasmtime::Result<Result<(), String>>;
+
+    fn save(bindings: &Self::Bindings, store: &mut Store<HostState>) -> wasmtime::Result<Vec<u8>>;
+
+    /// An error is the guest's own sentence.
+    fn restore(
+        bindings: &Self::Bindings,
+        store: &mut Store<HostState>,
+        saved: &[u8],
+    ) -> wasmtime::Result<Result<(), String>>;
+}
+
+/// Limits that hold for all guests of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorldLimits {
+    /// A call off the request path (start, configure, save, restore) may take so many times the CPU time of another call.
+    pub at_leisure: u32,
+    /// Maximum bytes that a guest may hand over at once, to a host function or as an answer. The copy takes a fraction of the time limit.
+    pub bytes_at_once: usize,
+    /// Maximum bytes of a saved state.
+    pub saved: usize,
+    /// Bytes of a saved state that the host still reads, so that the error can say how large it was.
+    pub saved_at_once: usize,
+}
+
+impl WorldLimits {
+    pub const DEFAULT: WorldLimits =
+        WorldLimits { at_leisure: 100, bytes_at_once: 2 << 20, saved: 1 << 20, saved_at_once: 8 << 20 };
+
+    /// The limit of a call off the request path, from that of another call.
+    pub(crate) fn at_leisure(self, limit: Duration) -> Duration {
+        limit * self.at_leisure
+    }
+}
+
+/// The functions of the exported interface, as a component declares them.
+pub struct FunctionTypes<'a> {
+    pub(crate) interface: &'a ComponentInstance,
+    pub(crate) component: &'a Component,
+}
+
+impl fmt::Debug for FunctionTypes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FunctionTypes")
+    }
+}
+
+impl FunctionTypes<'_> {
+    /// Whether the function takes and returns these types.
+    pub fn check<Takes, Returns>(&self, name: &str) -> wasmtime::Result<()>
+    where
+        Takes: ComponentNamedList + Lower,
+        Returns: ComponentNamedList + Lift,
+    {
+        match self.interface.get_export(self.component.engine(), name).map(|export| export.ty) {
+            Some(ComponentItem::ComponentFunc(function)) => {
+                let checked = function.typecheck::<Takes, Returns>(&self.component.component_type().instance_type());
+                checked.map_err(|e| wasmtime::format_err!("{name}: {e:#}"))
+            }
+            _ => Err(wasmtime::format_err!("{name} is no function")),
+        }
+    }
+}
