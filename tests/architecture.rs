@@ -221,6 +221,21 @@ fn the_core_has_no_world_around_it() {
     assert!(!manifest.contains_key("dependencies"), "the core needs the standard library only");
 }
 
+/// Components of any world run in `wasm/`, so it knows of none: a second world is added without touching it.
+#[test]
+fn the_host_of_components_names_no_world() {
+    const OF_A_WORLD: [&str; 6] = ["schedul", "sequor_core", "candidate", "fn plan", "fn admit", "fn observe"];
+    let mut faults = Vec::new();
+    for (path, text) in sources("src/wasm") {
+        // Comments as well: what they need to explain of a world belongs to that world.
+        let text = text.to_lowercase();
+        for word in OF_A_WORLD.iter().filter(|word| text.contains(**word)) {
+            faults.push(format!("src/wasm/{}: {word}", path.display()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn every_file_says_what_it_is() {
     let folders = [

@@ -10,8 +10,8 @@ use sequor::model::request::SequenceStep;
 use sequor::model::{InferRequest, Named, Options, Parameter, Repository, Tensor};
 use sequor::scheduling::report::{Attach, By, Plugins};
 use sequor::scheduling::{MakeSource, Rules};
-use sequor::wasm::grants::Grants;
 use sequor::telemetry::Metrics;
+use sequor::wasm::grants::Grants;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use tempfile::TempDir;
 

@@ -4,9 +4,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::guest::{Events, Guest};
 use sequor::wasm::call_error::CallError;
-use sequor::scheduling::SchedulerGuest;
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Fault, Hooks, Picks};
 

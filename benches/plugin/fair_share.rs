@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
 use sequor::wasm::call_error::CallError;
-use sequor::wasm::services::Services;
 use sequor::wasm::limits::Limits;
+use sequor::wasm::services::Services;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 

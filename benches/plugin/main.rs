@@ -23,14 +23,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use sequor::scheduling::guest::{Guest as _, ModelFacts, Source as _};
-use sequor::wasm::services::Services;
-use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::SchedulerComponent;
-use sequor::wasm::grants::Grants;
+use sequor::scheduling::SchedulerGuest;
+use sequor::scheduling::guest::{Guest as _, ModelFacts, Source as _};
 use sequor::wasm::cache::Cache;
 use sequor::wasm::engine::{Engine, Mode};
+use sequor::wasm::grants::Grants;
 use sequor::wasm::limits::Limits;
+use sequor::wasm::services::Services;
 use sequor_core::Picks;
 
 use calls::{Pair, see};

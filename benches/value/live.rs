@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
+use sequor::simulate::Workload;
 use sequor::wasm::grants::Grants;
 use sequor::wasm::loader::Loader;
-use sequor::simulate::Workload;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};
 

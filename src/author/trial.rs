@@ -9,15 +9,15 @@ use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
 use super::{Machine, Problem};
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
-use crate::wasm::call_error::CallError;
-use crate::wasm::services::Services;
 use crate::scheduling::SchedulerComponent;
-use crate::wasm::grants::Grants;
-use crate::wasm::component_error::ComponentError;
+use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
 use crate::wasm::cache::{COMPILED, Cache};
+use crate::wasm::call_error::CallError;
+use crate::wasm::component_error::ComponentError;
 use crate::wasm::engine::{Engine, Mode};
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::Limits;
+use crate::wasm::services::Services;
 
 /// What it is tried with.
 #[derive(Debug, Clone, Default)]
@@ -58,8 +58,11 @@ impl Trial {
         let component = SchedulerComponent::new(&engine, &file.to_string_lossy(), bytes, terms.grants, cache.as_ref());
         // Its sentence names the file.
         let component = component.map_err(|refused| {
-            let build =
-                if matches!(refused, ComponentError::Foreign(_)) { "; sequor plugin build makes a component" } else { "" };
+            let build = if matches!(refused, ComponentError::Foreign(_)) {
+                "; sequor plugin build makes a component"
+            } else {
+                ""
+            };
             Problem::Missing(format!("{refused}{build}"))
         })?;
         let loading = began.elapsed();

@@ -25,9 +25,9 @@ use crate::config::server::{Given, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
-use crate::wasm::grants::Grants;
 use crate::scheduling::report::Plugins as _;
 use crate::telemetry::Metrics;
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::Limits;
 
 pub(super) fn command() -> Command {

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use super::Failed;
 use crate::config::server::file::Plugins;
 use crate::model::Repository;
+use crate::scheduling::Rules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
-use crate::scheduling::Rules;
+use crate::wasm::cache::{COMPILED, Cache};
 use crate::wasm::grants::Grants;
 use crate::wasm::loader::Loader;
-use crate::wasm::cache::{COMPILED, Cache};
 
 /// Lets plug-ins decide for the repository's models.
 pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), Failed> {
@@ -35,8 +35,10 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
     // Most servers have no plug-in, and an engine is not for nothing.
     let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
     let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
-        match loader.get_or_init(|| Loader::new(cache.as_deref(), grants).map_err(|e| PluginError::Internal(e.to_string()))) {
-            Ok(loader) => scheduling::loader::load(loader, name, component),
+        match loader
+            .get_or_init(|| Loader::new(cache.as_deref(), grants).map_err(|e| PluginError::Internal(e.to_string())))
+        {
+            Ok(loader) => crate::scheduling::loader::load(loader, name, component),
             Err(error) => Err(error.clone()),
         }
     };

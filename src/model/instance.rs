@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
 
-use crate::scheduling::Answer;
+use crate::scheduling::{Answer, SchedulerBinding};
 use crate::wasm::urgency;
 
 use super::batch_run::FinishedBatch;
@@ -63,6 +63,11 @@ impl Identity {
             // It was taken off just now.
             None => Answer { said: nothing(&round), shadow: None },
         };
+        self.answer(binding.as_deref(), round, answer)
+    }
+
+    /// Gives an answer to the core, and compares a shadow's with what is done.
+    fn answer(&self, binding: Option<&SchedulerBinding>, round: Box<Round>, answer: Answer) -> Step {
         let step = self.model.answer(self.instance, round, answer.said);
         if let (Some(binding), Some(shadow)) = (binding, answer.shadow) {
             let ran: Option<Vec<Req>> = match &step {
@@ -74,11 +79,16 @@ impl Identity {
         step
     }
 
-    /// The same, by a thread that has others to look after.
-    pub(super) fn ask_in_passing(&self, round: Box<Round>) -> Step {
-        let step = self.ask(round);
+    /// The same on a connection's thread, which never waits for a guest. If the guest is called just now, the question comes back.
+    pub(super) fn ask_in_passing(&self, mut round: Box<Round>) -> Result<Step, Box<Round>> {
+        let binding = self.load.binding.load_full();
+        let answer = match &binding {
+            Some(binding) => binding.try_ask(&mut round),
+            None => Some(Answer { said: nothing(&round), shadow: None }),
+        };
         urgency::as_any();
-        step
+        let Some(answer) = answer else { return Err(round) };
+        Ok(self.answer(binding.as_deref(), round, answer))
     }
 
     /// What an instance's thread does last.

@@ -128,7 +128,10 @@ impl InlineStep for SerialInstance {
                 Step::Tidy(ops) => self.identity.tidy(&mut running.executor.slots, &ops),
                 Step::Ask(round) if questions > 0 && self.identity.load.decides_quickly() => {
                     questions -= 1;
-                    self.identity.ask_in_passing(round)
+                    match self.identity.ask_in_passing(round) {
+                        Ok(step) => step,
+                        Err(round) => break Step::Ask(round),
+                    }
                 }
                 Step::Run(taken) => break self.run_batch(&mut running, taken, StepPath::Inline),
                 rest => break rest,

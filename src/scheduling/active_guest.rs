@@ -7,9 +7,9 @@ use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
 use super::guest::{Events, Guest};
-use crate::wasm::call_error::CallError;
 use super::port::Reader;
 use super::recent;
+use crate::wasm::call_error::CallError;
 use crate::wasm::instances::Single;
 use crate::wasm::limits::is_full;
 
@@ -127,6 +127,11 @@ impl ActiveGuest {
     /// The cell, if nobody else calls it within the time that a call may take, and some.
     pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, GuestCell>> {
         self.cell.try_lock().or_else(|| self.cell.try_lock_for(self.patience(within)))
+    }
+
+    /// The cell, if no call is under way.
+    pub(super) fn try_enter(&self) -> Option<MutexGuard<'_, GuestCell>> {
+        self.cell.try_lock()
     }
 
     /// How long a request waits. A call at leisure costs all that come while it lasts one such wait together: those who come later do without

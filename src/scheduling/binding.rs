@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said, Time};
 
-use super::active_guest::ActiveGuest;
+use super::active_guest::{ActiveGuest, GuestCell};
 use super::guest::{ModelFacts, Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
@@ -119,21 +119,30 @@ enum NoAnswer {
 impl SchedulerBinding {
     /// Puts a question to the guest. Takes no longer than a call may, and waits for others no longer than that.
     pub fn ask(&self, round: &mut Round) -> Answer {
-        let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
-        self.tell(round.first, news, lost);
-        let Some(active) = self.active.load_full().filter(|active| active.fits(round.hooks)) else {
-            return self.no_answer(round, &NoAnswer::Absent);
+        self.take_news(round);
+        let Some(active) = self.active_for(round) else { return self.no_answer(round, &NoAnswer::Absent) };
+        let answer = match active.enter(self.options.limits.time) {
+            Some(cell) => self.put(&active, cell, round),
+            None => Err(NoAnswer::Busy),
         };
-        match self.put(&active, round) {
-            Ok(said) => self.accept_answer(&active, round, said),
-            Err(mute) => {
-                if let NoAnswer::Failed(strike) = &mute {
-                    self.record(round, None, strike);
-                    self.strike(Some(&active), strike);
-                }
-                self.no_answer(round, &mute)
-            }
+        self.judge(&active, round, answer)
+    }
+
+    /// Puts a question to the guest for a thread that has other work: it never waits for another call. `None`: the guest is called just now. Nothing
+    /// has happened then, and the question is as it was.
+    pub fn try_ask(&self, round: &mut Round) -> Option<Answer> {
+        let Some(active) = self.active_for(round) else {
+            self.take_news(round);
+            return Some(self.no_answer(round, &NoAnswer::Absent));
+        };
+        let cell = active.try_enter()?;
+        self.take_news(round);
+        if !self.is_served_by(&active) {
+            // It missed an event, and a new guest takes its place.
+            return Some(self.no_answer(round, &NoAnswer::Absent));
         }
+        let answer = self.put(&active, cell, round);
+        Some(self.judge(&active, round, answer))
     }
 
     /// Whether a socket's thread may be held up for an answer: nobody is there to give one, or whoever is does so quickly and is not busy.
@@ -179,8 +188,37 @@ impl SchedulerBinding {
 
     // === inside ===
 
-    fn put(&self, active: &Arc<ActiveGuest>, round: &mut Round) -> Result<Said, NoAnswer> {
-        let mut cell = active.enter(self.options.limits.time).ok_or(NoAnswer::Busy)?;
+    /// Hands the events that ride with a question to the feed.
+    fn take_news(&self, round: &mut Round) {
+        let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
+        self.tell(round.first, news, lost);
+    }
+
+    /// The guest, if the question was made for it.
+    fn active_for(&self, round: &Round) -> Option<Arc<ActiveGuest>> {
+        self.active.load_full().filter(|active| active.fits(round.hooks))
+    }
+
+    /// The answer for the core; a failed call is a strike.
+    fn judge(&self, active: &Arc<ActiveGuest>, round: &mut Round, answer: Result<Said, NoAnswer>) -> Answer {
+        match answer {
+            Ok(said) => self.accept_answer(active, round, said),
+            Err(why) => {
+                if let NoAnswer::Failed(strike) = &why {
+                    self.record(round, None, strike);
+                    self.strike(Some(active), strike);
+                }
+                self.no_answer(round, &why)
+            }
+        }
+    }
+
+    fn put(
+        &self,
+        active: &ActiveGuest,
+        mut cell: MutexGuard<'_, GuestCell>,
+        round: &mut Round,
+    ) -> Result<Said, NoAnswer> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
         let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
         let began = if told { self.timed(Hook::Observe, entered) } else { entered };

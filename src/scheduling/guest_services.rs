@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::binding::SchedulerBinding;
-use crate::wasm::services::Services;
 use super::key_interner::KeyInterner;
 use super::scheduler_host::SchedulerHost;
 use crate::telemetry::PluginMetrics;
 use crate::wasm::journal::{Journal, Level};
 use crate::wasm::line_budget::LineBudget;
+use crate::wasm::services::Services;
 
 #[derive(Debug)]
 pub(super) struct GuestServices {

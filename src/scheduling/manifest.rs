@@ -35,8 +35,7 @@ const COLUMNS: [(&str, u32); 14] = [
 ];
 /// `on-event` is what the SDKs call `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];
-const FIELDS: [&str; 9] =
-    ["name", "version", "world", "contract", "config", "wants", "columns", "features", "window"];
+const FIELDS: [&str; 9] = ["name", "version", "world", "contract", "config", "wants", "columns", "features", "window"];
 
 /// The file.
 #[derive(Debug, Deserialize)]

@@ -56,6 +56,8 @@ mod meter;
 mod model_files;
 mod port;
 mod question;
+#[cfg(test)]
+mod question_tests;
 mod recent;
 mod registry;
 pub mod report;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::columns_json::ColumnsJson;
 use super::guest::{Guest, Manifest, ModelFacts, Strike};
-use crate::wasm::call_error::CallError;
 use super::invalid_answer;
 use super::round_folder;
+use crate::wasm::call_error::CallError;
 use crate::wasm::limits::Limits;
 
 /// The format's number.
@@ -167,9 +167,8 @@ impl RoundFile {
             Ok(said) => said,
             Err(error) => return Again::Failed(error),
         };
-        let verdict = round
-            .check(&said)
-            .map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &said, fault) });
+        let verdict =
+            round.check(&said).map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &said, fault) });
         Again::Answered(Answer::of(&said, &round).unwrap_or(Answer::Default), verdict)
     }
 }
@@ -256,11 +255,11 @@ mod tests {
     use sequor_core::{Columns, Picks};
 
     use super::*;
-    use crate::scheduling::wat_fixture::{self, Heard};
     use crate::scheduling::SchedulerComponent;
-    use crate::wasm::grants::Grants;
+    use crate::scheduling::wat_fixture::{self, Heard};
     use crate::wasm::call_error::CallFault;
     use crate::wasm::engine::SERVING;
+    use crate::wasm::grants::Grants;
 
     fn round(len: u32, standing: u32) -> Round {
         let see = Columns {

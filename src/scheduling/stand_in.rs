@@ -8,8 +8,8 @@ use sequor_core::*;
 
 use crate::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
 use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::services::Services;
 use crate::wasm::limits::Limits;
+use crate::wasm::services::Services;
 
 pub(crate) const MS: u64 = 1_000_000;
 

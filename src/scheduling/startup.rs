@@ -10,13 +10,13 @@ use sequor_core::policy::columns;
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
 use super::binding::SchedulerBinding;
 use super::guest::{Events, Source};
-use crate::wasm::call_error::CallError;
 use super::guest_services::GuestServices;
 use super::invalid_answer;
 use super::port::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
 use crate::wasm::background::give_way;
+use crate::wasm::call_error::CallError;
 use crate::wasm::journal::Level;
 
 /// The hook that is given what another left.

@@ -1,36 +1,9 @@
-//! For tests: guests written in WebAssembly's text, and services that remember what was asked of them.
+//! For tests: scheduler guests in the text format of WebAssembly.
 
-use std::collections::BTreeMap;
-
-use parking_lot::Mutex;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::wasm::services::Services;
-
-#[derive(Debug, Default)]
-pub(crate) struct Heard {
-    pub(crate) lines: Mutex<Vec<(u32, String)>>,
-    pub(crate) counts: Mutex<BTreeMap<String, f64>>,
-}
-
-impl Services for Heard {
-    fn log(&self, level: u32, message: &str) {
-        self.lines.lock().push((level, message.to_owned()));
-    }
-
-    fn metric_add(&self, name: &str, value: f64) {
-        *self.counts.lock().entry(name.to_owned()).or_default() += value;
-    }
-
-    fn key_text(&self, key: u64) -> Option<String> {
-        (key == 7).then(|| "gold".to_owned())
-    }
-
-    fn sequence_text(&self, sequence: u64) -> Option<String> {
-        (sequence == 9).then(|| "call-77".to_owned())
-    }
-}
+pub(crate) use crate::wasm::services::Heard;
 
 /// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes whoever waits into
 /// instance 0 and saves nothing.

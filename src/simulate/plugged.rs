@@ -8,16 +8,16 @@ use std::time::Duration;
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
 use super::decider::Decider;
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
-use crate::wasm::call_error::CallError;
-use crate::wasm::services::Services;
-use crate::scheduling::SchedulerGuest;
-use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::SchedulerComponent;
-use crate::wasm::grants::Grants;
+use crate::scheduling::SchedulerGuest;
+use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use crate::scheduling::key_interner::KeyInterner;
 use crate::wasm::cache::Cache;
+use crate::wasm::call_error::CallError;
 use crate::wasm::engine::{Engine, Mode};
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::{Limits, is_full};
+use crate::wasm::services::Services;
 
 /// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
 const STRIKES: usize = 3;

@@ -94,7 +94,7 @@ impl<W: World> WasmGuest<W> {
         let answer = call(&self.bindings, &mut self.store);
         let answer = in_time(&mut self.store, answer);
         drop(running);
-        // A function that is called with candidates or events is called again and again.
+        // A function that is called about several things is called again and again.
         if asked.of.is_some() {
             urgency::call_over();
         } else {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use wasmtime::Result;
 
-use super::contract::sequor::plugin::{host, identity, types};
 use super::budget::{Memory, Timer};
 use super::clock_random::ClockAndRandom;
+use super::contract::sequor::plugin::{host, identity, types};
 use super::journal::{COUNTERS, is_counter};
 use super::limits::Limits;
 use super::line_budget::{LINES, Line, LineBudget};
@@ -113,7 +113,7 @@ mod tests {
     use host::Host;
 
     use super::*;
-    use crate::scheduling::wat_fixture::Heard;
+    use crate::wasm::services::Heard;
 
     fn held() -> (HostState, Arc<Heard>) {
         let heard = Arc::new(Heard::default());

@@ -1,10 +1,10 @@
 //! What a component asks for, held against what its world and the operator's grants give. Everything that is refused is named at once.
 
+use super::component_error::ComponentError;
 use super::contract;
 use super::grants::Grants;
-use super::component_error::ComponentError;
-use super::world::World;
 use super::outline::{Interface, Outline};
+use super::world::World;
 
 /// The interfaces it imports; or a sentence that names all that it may not.
 pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> Result<Vec<String>, ComponentError> {
@@ -15,7 +15,11 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
         let (interface, version) = contract::parts(name);
         let of_contract = interface.starts_with(contract::PACKAGE);
         if of_contract && !contract::is_served(W::VERSION, version) {
-            return Err(ComponentError::Contract { file: file.to_owned(), wanted: version.to_owned(), offered: W::VERSION });
+            return Err(ComponentError::Contract {
+                file: file.to_owned(),
+                wanted: version.to_owned(),
+                offered: W::VERSION,
+            });
         }
         if W::IMPORTS.contains(&interface) {
             continue;
@@ -31,7 +35,7 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
             None => refused.push(name.clone()),
         }
     }
-    if refused.is_empty() { Ok(names) } else { Err(ComponentError::Imports(sentence::<W>(file, &refused, &withheld))) }
+    if refused.is_empty() { Ok(names) } else { Err(ComponentError::Imports(sentence(file, &refused, &withheld, (W::NAME, W::VERSION, W::CLOCK_HINT)))) }
 }
 
 /// What stands in a granted interface and is not given.
@@ -41,13 +45,16 @@ fn beyond(import: &Interface, interface: &str) -> Vec<String> {
     holds.iter().filter(|item| !Grants::gives(interface, item)).map(|item| format!("{name}#{item}")).collect()
 }
 
-/// ``x.wasm asks for A and B; world scheduler 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``
-fn sentence<W: World>(file: &str, refused: &[String], withheld: &[(&str, &str)]) -> String {
+/// ``x.wasm asks for A and B; world echo 0.1.0 gives neither. Clocks can be granted (grants = ["clock"]); sockets never. …``
+fn sentence(
+    file: &str,
+    refused: &[String],
+    withheld: &[(&str, &str)],
+    (world, version, clock_hint): (&str, &str, &str),
+) -> String {
     let mut text = format!("{file} asks for {}; ", listed(refused));
     text += &format!(
-        "world {} {} {}.",
-        W::NAME,
-        W::VERSION,
+        "world {world} {version} {}.",
         match refused.len() {
             1 => "does not give it",
             2 => "gives neither",
@@ -62,7 +69,7 @@ fn sentence<W: World>(file: &str, refused: &[String], withheld: &[(&str, &str)])
     }
     text += &format!(" {}.", capital(&can.join("; ")));
     if withheld.iter().any(|(grant, _)| *grant == "clock") {
-        text += W::CLOCK_HINT;
+        text += clock_hint;
     }
     if never.iter().any(|what| what != "waiting") && refused.iter().any(|name| name.starts_with("wasi:")) {
         text += " Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with disableFeatures; `sequor plugin build` does.";
@@ -104,25 +111,27 @@ fn capital(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const ECHO: (&str, &str, &str) = ("echo", "0.1.0", " The hint of the world.");
+
     #[test]
     fn the_sentence_names_all_and_says_what_can_be_done() {
         let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         let refused = names(&["wasi:sockets/tcp@0.2.9", "wasi:clocks/monotonic-clock@0.2.9"]);
         assert_eq!(
-            sentence("fair-share.wasm", &refused, &[("clock", "clocks")]),
-            "fair-share.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
-             Clocks can be granted (grants = [\"clock\"]); sockets never. `now-us` of a round may be what you need. \
+            sentence("fair-share.wasm", &refused, &[("clock", "clocks")], ECHO),
+            "fair-share.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world echo 0.1.0 gives neither. \
+             Clocks can be granted (grants = [\"clock\"]); sockets never. The hint of the world. \
              Languages with a run time of their own can be built without WASI: componentize-py with --stub-wasi, componentize-js with \
              disableFeatures; `sequor plugin build` does."
         );
         assert_eq!(
-            sentence("x.wasm", &names(&["sequor:plugin/identity@0.1.0"]), &[("sequence-text", "ids of sequences")]),
-            "x.wasm asks for sequor:plugin/identity@0.1.0; world scheduler 0.1.0 does not give it. \
+            sentence("x.wasm", &names(&["sequor:plugin/identity@0.1.0"]), &[("sequence-text", "ids of sequences")], ECHO),
+            "x.wasm asks for sequor:plugin/identity@0.1.0; world echo 0.1.0 does not give it. \
              Ids of sequences can be granted (grants = [\"sequence-text\"])."
         );
         assert_eq!(
-            sentence("x.wasm", &names(&["wasi:clocks/monotonic-clock@0.2.0#subscribe-duration"]), &[]),
-            "x.wasm asks for wasi:clocks/monotonic-clock@0.2.0#subscribe-duration; world scheduler 0.1.0 does not give it. Waiting never."
+            sentence("x.wasm", &names(&["wasi:clocks/monotonic-clock@0.2.0#subscribe-duration"]), &[], ECHO),
+            "x.wasm asks for wasi:clocks/monotonic-clock@0.2.0#subscribe-duration; world echo 0.1.0 does not give it. Waiting never."
         );
     }
 }

@@ -17,3 +17,30 @@ pub trait Services: Send + Sync + fmt::Debug {
     fn key_text(&self, key: u64) -> Option<String>;
     fn sequence_text(&self, sequence: u64) -> Option<String>;
 }
+
+/// For tests: remembers what was asked of it.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) lines: parking_lot::Mutex<Vec<(u32, String)>>,
+    pub(crate) counts: parking_lot::Mutex<std::collections::BTreeMap<String, f64>>,
+}
+
+#[cfg(test)]
+impl Services for Heard {
+    fn log(&self, level: u32, message: &str) {
+        self.lines.lock().push((level, message.to_owned()));
+    }
+
+    fn metric_add(&self, name: &str, value: f64) {
+        *self.counts.lock().entry(name.to_owned()).or_default() += value;
+    }
+
+    fn key_text(&self, key: u64) -> Option<String> {
+        (key == 7).then(|| "gold".to_owned())
+    }
+
+    fn sequence_text(&self, sequence: u64) -> Option<String> {
+        (sequence == 9).then(|| "call-77".to_owned())
+    }
+}

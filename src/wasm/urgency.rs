@@ -1,4 +1,4 @@
-//! How urgent a thread is that runs guests, as the system's scheduler has it. A thread whose guest thinks long keeps a core busy, and whoever is
+//! How urgent a thread is that runs guests, as the kernel has it. A thread whose guest thinks long keeps a core busy, and whoever is
 //! woken there waits until its slice is over. Who asks for longer slices has no smaller share of the core, but gives it up at once for one that
 //! asks for shorter ones, as every other thread does. That needs no privilege, unlike a change of priority that is to be taken back; systems that
 //! know nothing of it (Linux before 6.12) go on as they were. Which calls there are is nothing to this file.
@@ -63,7 +63,7 @@ fn ask_for(slice: Duration) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for(_: Duration) {}
 
-/// What the system's scheduler knows of this thread.
+/// What the kernel knows of this thread.
 #[cfg(target_os = "linux")]
 fn attributes() -> Option<libc::sched_attr> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).ok()?;

@@ -12,6 +12,7 @@ mod backlog;
 mod budget;
 mod controls;
 mod direct;
+mod echo_world;
 mod failures;
 mod idle;
 mod initial;

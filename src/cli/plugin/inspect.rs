@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::{Failed, failed, file, machine, remote};
 use crate::author::trial::Trial;
-use crate::scheduling::guest::Source;
-use crate::scheduling::manifest;
+use crate::wasm::manifest;
 
 pub(super) fn command() -> Command {
     let about = "Show what a component says of itself";

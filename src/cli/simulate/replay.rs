@@ -7,12 +7,12 @@ use super::Failed;
 use super::files::file_name;
 use crate::cli::equip::cache;
 use crate::scheduling::guest::Source as _;
-use crate::wasm::call_error::CallError;
-use crate::wasm::services::Services;
 use crate::scheduling::round_file::{Again, Answer, Question, RoundFile};
 use crate::scheduling::{SchedulerComponent, word};
-use crate::wasm::grants::Grants;
+use crate::scheduling::guest::Strike;
 use crate::wasm::engine::{Engine, Mode};
+use crate::wasm::grants::Grants;
+use crate::wasm::services::Services;
 
 /// Indices of a list that are shown.
 const SHOWN: usize = 16;
@@ -24,14 +24,13 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let round = RoundFile::read(&text).map_err(said)?;
     let component = component(Path::new(policy))?;
     print!("{}", before(&round, &component));
-    let mut guest =
-        component.guest(Arc::new(Aloud), round.limits()).map_err(|struck| Failed::Failed(struck.what))?;
+    let mut guest = component.guest(Arc::new(Aloud), round.limits()).map_err(|error| Failed::Failed(error.what))?;
     match round.put(&mut guest) {
         Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
-        Again::Failed(struck) => Err(still(&struck)),
-        Again::Answered(answer, Err(struck)) => {
+        Again::Failed(error) => Err(still(&error.into())),
+        Again::Answered(answer, Err(strike)) => {
             println!("now   {}", sentence(&answer, &round.question));
-            Err(still(&struck))
+            Err(still(&strike))
         }
         Again::Answered(answer, Ok(())) => {
             println!("now   {}; the core takes it", sentence(&answer, &round.question));
@@ -40,8 +39,8 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     }
 }
 
-fn still(struck: &CallError) -> Failed {
-    Failed::Failed(format!("still at fault: {}: {}", word(struck.fault), struck.what))
+fn still(strike: &Strike) -> Failed {
+    Failed::Failed(format!("still at fault: {}: {}", word(strike.fault), strike.what))
 }
 
 fn component(path: &Path) -> Result<SchedulerComponent, Failed> {
@@ -172,7 +171,8 @@ mod tests {
     fn what_went_wrong_is_told_first() {
         let component = {
             let engine = Arc::new(Engine::new(Mode::Simulation).unwrap());
-            SchedulerComponent::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None).unwrap()
+            SchedulerComponent::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None)
+                .unwrap()
         };
         assert_eq!(
             before(&recorded(), &component),

@@ -357,3 +357,41 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     patient.drain();
     assert!(!patient.binding.is_quick(), "it may take long now and then");
 }
+
+#[test]
+fn a_thread_that_has_other_work_never_waits_for_a_guest() {
+    let mut rig = Rig::open(plans(), |options| options.limits.time = Duration::from_secs(3600));
+    rig.starts(1..=1);
+    let who = Instance { load: LOAD, n: 0 };
+    let Next::Ask(mut round) = rig.desk.core.lock().next(rig.clock.now(), who, &mut Vec::new()) else { panic!() };
+    let (asked, active) = (round.clone(), rig.binding.active.load_full().unwrap());
+    let called = active.wait();
+    assert!(rig.binding.try_ask(&mut round).is_none(), "at once, and not after an hour");
+    assert_eq!((round.news.len(), rig.binding.show().fallbacks), (asked.news.len(), 0), "nothing has happened");
+    drop(called);
+    let answer = rig.binding.try_ask(&mut round).unwrap();
+    assert!(matches!(answer.said, Said::Plan(Ok(Decision::Fire))), "{answer:?}");
+}
+
+#[test]
+fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=3);
+    rig.drain();
+    assert!(rig.binding.is_quick());
+    let (short, slow) = (Duration::from_micros(20), Duration::from_millis(300));
+    rig.binding.inline_gate.note(slow, rig.clock.now());
+    (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
+    assert!(!rig.binding.is_quick(), "whatever the mean is");
+    rig.wait(9_999);
+    assert!(!rig.binding.is_quick());
+    rig.wait(1);
+    assert!(rig.binding.is_quick());
+    // It recurs: twice as long.
+    rig.binding.inline_gate.note(slow, rig.clock.now());
+    (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
+    rig.wait(19_999);
+    assert!(!rig.binding.is_quick());
+    rig.wait(1);
+    assert!(rig.binding.is_quick());
+}

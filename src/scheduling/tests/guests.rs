@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
 
-use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
-use crate::wasm::call_error::{CallError, CallFault};
+use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
+use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
 use crate::scheduling::stand_in::Version;
 use crate::scheduling::tests::rig::{Rig, plans};
 use crate::scheduling::wat_fixture::Heard;
-use crate::scheduling::SchedulerComponent;
-use crate::wasm::grants::Grants;
 use crate::wasm::cache::Cache;
+use crate::wasm::call_error::{CallError, CallFault};
 use crate::wasm::engine::SERVING;
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::{Limits, room};
 
 fn folder() -> PathBuf {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sequor_core::{Picks};
+use sequor_core::Picks;
 
 use super::wasm::{component, plan, start, struck};
-use crate::scheduling::guest::{Guest as _, ModelFacts};
-use crate::scheduling::SchedulerGuest;
-use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
 use crate::scheduling::SchedulerComponent;
-use crate::wasm::grants::Grants;
+use crate::scheduling::SchedulerGuest;
+use crate::scheduling::guest::{Guest as _, ModelFacts};
+use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
 use crate::wasm::call_error::CallFault;
 use crate::wasm::engine::SERVING;
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::Limits;
 
 /// A memory with room for what is handed over: 4 MiB beyond the 8 pages that the guest starts with.
@@ -44,7 +44,10 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
     };
     assert!(told(2 << 20).is_ok());
     let much = told((2 << 20) + 1).unwrap_err();
-    assert_eq!((much.fault, much.what.as_str()), (CallFault::Trap, "it handed over too much at once (in plan), in plan"));
+    assert_eq!(
+        (much.fault, much.what.as_str()),
+        (CallFault::Trap, "it handed over too much at once (in plan), in plan")
+    );
     // So is an answer that says more than anybody was asked for.
     let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
         (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";

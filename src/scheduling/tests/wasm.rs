@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, Picks, Time};
 
-use crate::wasm::component_error::ComponentError;
-use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::scheduling::SchedulerGuest;
-use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
 use crate::scheduling::SchedulerComponent;
-use crate::wasm::grants::Grants;
+use crate::scheduling::SchedulerGuest;
+use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
+use crate::wasm::call_error::{CallError, CallFault};
+use crate::wasm::component_error::ComponentError;
 use crate::wasm::engine::{Engine, Mode, SERVING};
+use crate::wasm::grants::Grants;
 use crate::wasm::limits::Limits;
 
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
@@ -130,7 +130,10 @@ fn what_is_saved_comes_back_and_has_an_end() {
     let much = much.replace(&(8 << 16).to_string(), &((1 << 20) + 1).to_string());
     let save = format!("{grown} {much}");
     let told = start(&Guest { save: &save, ..Guest::default() }).save().unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Memory, "it saved 1048577 bytes; at most 1048576 are kept"));
+    assert_eq!(
+        (told.fault, told.what.as_str()),
+        (CallFault::Memory, "it saved 1048577 bytes; at most 1048576 are kept")
+    );
     assert_eq!(start(&Guest::default()).restore(b"kept").unwrap(), Ok(()));
 }
 
