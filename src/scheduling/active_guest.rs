@@ -13,9 +13,9 @@ use crate::wasm::call_error::CallError;
 use crate::wasm::instances::Single;
 use crate::wasm::limits::is_full;
 
-/// Events a guest is told in one call.
+/// Maximum events in one call.
 pub(super) const AT_ONCE: usize = 512;
-/// A guest that has its active and does not get on is most likely not on a processor just now: so long is waited beyond what a call may take.
+/// A guest that holds its lock and makes no progress is most likely not on a processor. A caller waits this much longer than a call may take.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct ActiveGuest {
     pub(super) memory_limit: u64,
     /// As of its last call.
     memory: AtomicU64,
-    /// How often something was lost before it came; `None` if it is told nothing.
+    /// How often events were lost before it started; `None` if it observes nothing.
     losses: Option<u64>,
     /// Since when it is called for something that may take longer than a request waits for.
     at_leisure: Mutex<Option<Instant>>,
@@ -39,7 +39,7 @@ pub(super) struct ActiveGuest {
 pub(super) struct GuestCell {
     /// Gone once it has failed.
     guest: Single<Box<dyn Guest>>,
-    /// Where what it is told comes from, if it wants to be told.
+    /// Its place in the event feed, if it observes.
     reader: Option<Reader>,
     events: Events,
     keys: usize,
@@ -109,7 +109,7 @@ impl ActiveGuest {
         self.hooks
     }
 
-    /// Whether a round that was made for these hooks shows it what it wants. That more is told than it wants to know is nothing to it.
+    /// Whether a round that was made for these hooks shows it all it wants. More events than it wants do no harm.
     pub(super) fn fits(&self, made_for: Hooks) -> bool {
         self.hooks == Hooks { observe: self.hooks.observe, ..made_for }
     }
@@ -119,12 +119,12 @@ impl ActiveGuest {
         self.losses.is_some_and(|before| before != losses)
     }
 
-    /// Whether somebody calls it just now.
+    /// Whether a call is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.cell.is_locked()
     }
 
-    /// The cell, if nobody else calls it within the time that a call may take, and some.
+    /// The cell, if it is free within the time that a call may take, and some.
     pub(super) fn enter(&self, within: Duration) -> Option<MutexGuard<'_, GuestCell>> {
         self.cell.try_lock().or_else(|| self.cell.try_lock_for(self.patience(within)))
     }

@@ -1,5 +1,5 @@
-//! A plug-in at a load, on the way of a request: the question is put to the guest behind its active, what it answers is held against what it was
-//! shown, and whatever goes wrong costs the guest the round and nobody a request.
+//! A plug-in at one load, on the request path. The binding puts the core's question to the active guest and checks the answer. If the call fails or
+//! the answer is wrong, the built-in policy decides that round. No request fails because of a plug-in.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub struct SchedulerBinding {
     pub(super) memory: Gauge,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
-    /// Who decides now. One store puts another in its place; a call that is under way ends where it began. Stored by whoever holds `health`
-    /// and no other, so that the two agree: while `health` says that it serves, there is an active guest, and a strike removes only the guest that it is against.
+    /// The guest that decides now. One store replaces it; a call that is under way ends where it began. Stored only under `health`, so that the two
+    /// agree: while `health` says that it serves there is an active guest, and a strike removes only the guest that it is against.
     pub(super) active: ArcSwapOption<ActiveGuest>,
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
@@ -82,7 +82,7 @@ pub struct SchedulerBinding {
     pub(super) from_file: AtomicBool,
 }
 
-/// What a guest left for whoever takes its place.
+/// What a guest left to the one that replaces it.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
     pub(super) bytes: Option<Vec<u8>>,
@@ -111,7 +111,7 @@ pub enum Shadow {
 enum NoAnswer {
     /// There is none just now.
     Absent,
-    /// Its active was taken for too long.
+    /// The guest was being called for too long.
     Busy,
     Failed(Strike),
 }
@@ -145,7 +145,7 @@ impl SchedulerBinding {
         Some(self.judge(&active, round, answer))
     }
 
-    /// Whether a socket's thread may be held up for an answer: nobody is there to give one, or whoever is does so quickly and is not busy.
+    /// Whether a connection's thread may ask: no guest is there, or the guest answers quickly and is not being called.
     pub fn is_quick(&self) -> bool {
         let answers = self.options.limits.time <= MAY_HOLD_UP && self.inline_gate.is_open(self.clock.now());
         self.active.load().as_ref().is_none_or(|active| answers && !active.is_busy())
@@ -303,7 +303,7 @@ impl SchedulerBinding {
             NoAnswer::Failed(strike) => strike.fault,
         };
         let said = match &round.asked {
-            // A shadow's failure is nobody's round.
+            // A failed shadow costs no round.
             Asked::Plan(_) if self.options.shadow => Said::Plan(Ok(Decision::Default)),
             // The core counts the others: it knows whether the round still stands.
             Asked::Plan(_) => Said::Plan(Err(fault)),
@@ -312,7 +312,7 @@ impl SchedulerBinding {
         Answer { said, shadow: None }
     }
 
-    /// A strike against whoever sits in this active, or who was to sit in a new one. One whose place was taken meanwhile is past that.
+    /// A strike against this active guest, or against one that did not start. A guest that was replaced meanwhile gets none.
     pub(super) fn strike(&self, active: Option<&Arc<ActiveGuest>>, strike: &Strike) {
         if strike.fault == Fault::Busy {
             return;
@@ -370,14 +370,14 @@ impl SchedulerBinding {
         self.active.load().as_ref().is_some_and(|serves| Arc::ptr_eq(serves, active))
     }
 
-    /// Nobody decides from now on. By whoever holds `health`; what it gives is dropped after that.
+    /// Removes the active guest. The caller holds `health`, and drops the guest after it.
     #[must_use]
     pub(super) fn vacate(&self) -> Option<Arc<ActiveGuest>> {
         self.memory.set(0);
         self.active.swap(None)
     }
 
-    /// Nobody's fault: a new instance is made in the place of this one, and told who lives.
+    /// Replaces this guest by a new one that learns which sequences live. No strike.
     fn renew(&self, active: &Arc<ActiveGuest>) {
         let now = self.clock.now();
         let _off = {

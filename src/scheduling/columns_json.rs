@@ -1,4 +1,4 @@
-//! What a question shows, as a file of it has it.
+//! The columns of a recorded question, as its JSON file has them.
 
 use sequor_core::Columns;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
-//! The plug-in folder as the registry knows it: NAME.wasm becomes a plug-in when it is first asked for, and one that has changed takes the place
-//! of what serves.
+//! The plug-in folder, as the registry reads it. `NAME.wasm` becomes a plug-in at its first use. A changed file replaces the version that serves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::wasm::call_error::{CallError, CallFault};
 use crate::wasm::limits::Limits;
 use crate::wasm::services::Services;
 
-/// What a guest is told, once, of the load it decides for.
+/// What a guest learns once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
     pub name: String,
@@ -85,7 +85,7 @@ fn code(why: Why) -> u64 {
     }
 }
 
-/// Why a plug-in is struck: the rule it broke in the core's words, and what happened in words for its author.
+/// Why a plug-in gets a strike: the rule it broke in the core's words, and what happened in words for its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Strike {

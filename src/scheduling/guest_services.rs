@@ -1,4 +1,4 @@
-//! What a guest may ask for, as a binding gives it.
+//! What a guest may ask the server for, implemented for one binding.
 
 use std::sync::Arc;
 

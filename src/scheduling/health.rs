@@ -1,4 +1,4 @@
-//! Whether a plug-in decides at a load: strikes, back-off, parking. Pure: it is told the time.
+//! The state machine of a binding: strikes, back-off, parking. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::report::State;
 
 /// Strikes count together within this time.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
-/// New instances that one which grows is given within that time. One that needs more grows until it falls, which is a strike.
+/// Replacements of a growing guest within that time. After those it is not replaced; if it then hits its memory limit, that is a strike.
 const RECYCLES: usize = 3;
 /// Before the first new instance; doubled with every strike that counts.
 const FIRST: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ impl Health {
         Verdict::Recovers(due)
     }
 
-    /// Nobody's fault, but a new instance is needed.
+    /// No strike, but a new guest is needed.
     pub(super) fn renew(&mut self, now: Time) {
         if self.at == At::Serving {
             self.at = At::Recovering(now);

@@ -1,5 +1,5 @@
-//! What happened to a load, on its way to the guests that are to be told of it. Threads bring it out of order; guests are told in order, and
-//! two of them may read at once while one takes the other's place.
+//! The event feed of one load. Threads append events out of order. Each guest reads them in order and once. During a replacement two guests read at
+//! the same time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use sequor_core::{Observed, Roster};
 
 use super::guest::Events;
 
-/// Kept at most; whoever is that far behind starts anew.
+/// Maximum events kept. A guest that is that far behind starts anew.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Inbox {
     /// Pieces by the serial number of their first.
     pieces: BTreeMap<u64, Vec<Observed>>,
     kept: usize,
-    /// Whoever reads: what is before all of them is thrown away.
+    /// All readers: events before all of their places are dropped.
     readers: BTreeMap<u64, Place>,
     next_reader: u64,
     /// How often something went missing for good.
@@ -59,7 +59,7 @@ impl Inbox {
         self.losses
     }
 
-    /// Somebody who reads: from now on nothing is thrown away that it has not read. Its number, and how often something was lost before.
+    /// Adds a reader: from now on no event is dropped that it has not read. Its number, and how often events were lost before.
     pub(super) fn enter(&mut self) -> (u64, u64) {
         let reader = self.next_reader;
         self.next_reader += 1;
@@ -91,7 +91,7 @@ impl Inbox {
         self.forget();
     }
 
-    /// Throws away what everybody was told; everything, if nobody reads.
+    /// Drops what all have read; everything, if there are no readers.
     fn forget(&mut self) {
         let before = self.readers.values().map(|place| place.next).min().unwrap_or(u64::MAX);
         while let Some(piece) = self.pieces.first_entry() {
@@ -112,7 +112,7 @@ mod tests {
         (from..from + n).map(|seq| Observed { seq, what: What::Done { rows: 1 }, keys: [9; 4] }).collect()
     }
 
-    /// Of who was told that nobody lives, as of this serial number.
+    /// The roster of a guest for which no sequence lives, as of this serial number.
     fn from(next: u64) -> Roster {
         let mut roster = Roster::default();
         roster.add(Portion { next, ..Portion::default() });

@@ -1,4 +1,4 @@
-//! What is wrong with an answer, in a sentence for its author.
+//! Explains a wrong answer to its author, in one sentence.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Key features: texts as 64-bit FNV-1a, the same in every process; and the last texts that were met, so that a plug-in may ask for one.
+//! Key features: a text becomes its 64-bit FNV-1a, which is the same in every process. The last texts are remembered, so that a plug-in can ask for one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

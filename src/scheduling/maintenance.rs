@@ -1,4 +1,4 @@
-//! The thread that looks after bindings: new instances when they are due, saves, parking. It sleeps until something is due or the alarm is raised.
+//! The thread that supervises all bindings: restarts, saves, parking. It sleeps until something is due or the alarm is raised.
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ use sequor_core::Hooks;
 use sequor_core::policy::columns;
 use serde::Deserialize;
 
+use super::columns::COLUMNS;
 use super::contract::WORLD;
 use super::guest::Manifest;
 use crate::config::fault::{Fault, did_you_mean};
@@ -16,23 +17,6 @@ use crate::wasm::settings::Settings;
 /// A checked `plugin.toml` of a scheduler.
 pub type Declared = manifest::Declared<Manifest>;
 
-/// The columns by their names in the contract.
-const COLUMNS: [(&str, u32); 14] = [
-    ("sequence", columns::SEQ),
-    ("step", columns::STEP),
-    ("slot", columns::SLOT),
-    ("arrival-us", columns::ARRIVAL),
-    ("ready-us", columns::READY),
-    ("deadline-us", columns::DEADLINE),
-    ("priority", columns::PRIORITY),
-    ("shape-key", columns::SHAPE),
-    ("start-end", columns::FLAGS),
-    ("rows", columns::ROWS),
-    ("input-bytes", columns::BYTES),
-    ("state-bytes", columns::STATE_BYTES),
-    ("numbers", columns::NUMBERS),
-    ("keys", columns::KEYS),
-];
 /// `on-event` is what the SDKs call `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];
 const FIELDS: [&str; 9] = ["name", "version", "world", "contract", "config", "wants", "columns", "features", "window"];
@@ -83,10 +67,10 @@ fn hooks(path: &Path, text: &str, wants: Option<&[String]>, columns: Option<&[St
     if let Some(wanted) = columns {
         hooks.columns = 0;
         for (n, column) in wanted.iter().enumerate() {
-            let names = COLUMNS.map(|(name, _)| name);
-            let known = COLUMNS.iter().find(|(name, _)| name == column);
+            let names = COLUMNS.map(|column| column.name);
+            let known = COLUMNS.iter().find(|known| known.name == column);
             let unknown = || wrong(path, text, &["columns", &n.to_string()], no_such("column", column, &names));
-            hooks.columns |= known.ok_or_else(unknown)?.1;
+            hooks.columns |= known.ok_or_else(unknown)?.bit;
         }
     }
     Ok(hooks)
@@ -146,7 +130,7 @@ default = 4
 
     #[test]
     fn every_column_of_the_contract_has_its_name() {
-        let all = COLUMNS.iter().fold(0, |bits, (_, bit)| bits | bit);
+        let all = COLUMNS.iter().fold(0, |bits, column| bits | column.bit);
         assert_eq!(all, columns::ALL);
         let wit = include_str!("../../wit/0.1.0/scheduler.wit");
         let (_, record) = wit.split_once("record columns {").unwrap();
@@ -159,7 +143,7 @@ default = 4
             .map(|(name, _)| name)
             .filter(|name| *name != "len")
             .collect();
-        assert_eq!(fields, COLUMNS.map(|(name, _)| name));
+        assert_eq!(fields, COLUMNS.map(|column| column.name));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //!   `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
 //! - `guest_services`: what a guest may ask the server for · [`key_interner`]: keys and the texts behind them.
 //! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`: writes a round
-//!   into a guest's memory · [`loader`]: from files to plug-ins.
+//!   into a guest's memory (`columns`: the list of its columns) · [`loader`]: from files to plug-ins.
 //! - [`round_file`]: a round that went wrong, to be replayed (`round_folder`: where it is kept, `columns_json`: its columns).
 //!
 //! # Locks
@@ -40,6 +40,7 @@
 
 mod active_guest;
 mod binding;
+mod columns;
 mod columns_json;
 mod contract;
 mod files;

@@ -1,4 +1,4 @@
-//! Where models name plug-ins: files that this room does not know.
+//! The files in which models name plug-ins, behind a trait: this room does not know models.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Where plug-ins reach a load: what its core calls for, and what it has told and somebody has yet to read. One a load, whoever decides there.
+//! One load, as plug-ins reach it: the hooks that its core calls, and its event feed. One per load, and the same for every plug-in that decides there.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct SchedulerPort {
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// What whoever decides wants called; `None`: nobody does.
+    /// The hooks of the plug-in that decides; `None`: none does.
     decides: Option<Hooks>,
     /// Those who come and must know what happens meanwhile.
     subscribers: usize,
@@ -31,11 +31,11 @@ struct Calls {
     now: Option<Hooks>,
 }
 
-/// As long as it lives, the core tells what happens, whatever whoever decides wants to know.
+/// While it lives, the core reports events even if the plug-in that decides wants none.
 #[derive(Debug)]
 pub(super) struct Subscription(Arc<SchedulerPort>);
 
-/// Somebody's place in what happened.
+/// A place in the event feed.
 #[derive(Debug)]
 pub(super) struct Reader {
     port: Arc<SchedulerPort>,
@@ -45,7 +45,7 @@ pub(super) struct Reader {
 }
 
 impl Calls {
-    /// Nobody's questions are changed by who listens: then only more is told.
+    /// A subscriber changes no questions: then only more events are reported.
     fn wanted(&self) -> Option<Hooks> {
         match self.decides {
             Some(hooks) => Some(Hooks { observe: hooks.observe || self.subscribers > 0, ..hooks }),
@@ -82,7 +82,7 @@ impl SchedulerPort {
     }
 
     /// Has the core call for these hooks, and does `with` in the same instant: no question is made for the one and put to the other. Neither,
-    /// unless whoever says so `may`, asked once nobody else can change what is called for. `with` runs under locks: it stores, and drops nothing.
+    /// unless `may` allows it, which is asked once no other thread can change the hooks. `with` runs under locks: it stores, and drops nothing.
     pub(super) fn set_hooks(&self, may: impl FnOnce() -> bool, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
         let mut calls = self.calls.lock();
         if !may() {
@@ -109,7 +109,7 @@ impl SchedulerPort {
         Subscription(Arc::clone(self))
     }
 
-    /// From now on what is told is kept until it is read.
+    /// From now on events are kept until they are read.
     pub(super) fn reader(self: &Arc<Self>) -> Reader {
         let (number, losses) = self.inbox.lock().enter();
         Reader { port: Arc::clone(self), number, losses }

@@ -1,9 +1,9 @@
-//! Questions as they lie in a guest's memory. The code that is made of the contract writes a record field by field, and looks up the guest's
-//! memory for each: for the 22 fields of a question that took longer than what most guests make of it. Here a record is put together first and
-//! written whole, and times become microseconds on their way. Nothing else is different: each list is allocated by the guest, as ever.
+//! Writes a question into a guest's memory. The generated bindings write a record field by field and look up the guest's memory for each of its 22
+//! fields, which took longer than most guests need for an answer. Here a record is assembled first and written whole. Everything else is as the generated
+//! bindings do it: `question_tests` compares the bytes.
 //!
-//! This is the one place that leans on what wasmtime keeps to itself (`__internal`): another version may ask for other words, and says so when it
-//! is compiled. To do without, call `Guest::call_plan` and `call_admit` of the generated code.
+//! This file alone uses wasmtime's internals (`__internal`), so another version of wasmtime may need changes here. To do without, call `call_plan` and
+//! `call_admit` of the generated bindings.
 
 use std::mem::MaybeUninit;
 
@@ -12,19 +12,20 @@ use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceT
 use wasmtime::component::{ComponentExportIndex, ComponentType, Func, Instance, Lower, TypedFunc};
 use wasmtime::{Error, Result, Store};
 
+use super::columns::{COLUMNS, Values};
 use super::contract::{SCHEDULER, scheduler};
 use crate::wasm::host::HostState;
 
 /// The functions of a component that questions are put to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exports {
+pub struct Exports {
     plan: ComponentExportIndex,
     admit: ComponentExportIndex,
 }
 
 /// The functions of an instance.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Functions {
+pub struct Functions {
     plan: Func,
     admit: Func,
 }
@@ -142,20 +143,15 @@ unsafe impl Lower for Table<'_> {
         let see = self.0;
         let mut record = Record::<{ <scheduler::Columns<'static> as ComponentType>::SIZE32 }>::new();
         record.put(see.len.to_le_bytes());
-        record.column(cx, &see.seq, u64::to_le_bytes)?;
-        record.column(cx, &see.step, u64::to_le_bytes)?;
-        record.column(cx, &see.slot, u32::to_le_bytes)?;
-        for times in [&see.arrival, &see.ready, &see.deadline] {
-            record.column(cx, times, |t| in_micros(t).to_le_bytes())?;
+        for column in &COLUMNS {
+            match (column.values)(see) {
+                Values::Times(times) => record.column(cx, times, |t| in_micros(t).to_le_bytes())?,
+                Values::U64(numbers) => record.column(cx, numbers, u64::to_le_bytes)?,
+                Values::U32(numbers) => record.column(cx, numbers, u32::to_le_bytes)?,
+                Values::U8(numbers) => record.column(cx, numbers, u8::to_le_bytes)?,
+                Values::F64(numbers) => record.column(cx, numbers, f64::to_le_bytes)?,
+            }
         }
-        record.column(cx, &see.priority, u32::to_le_bytes)?;
-        record.column(cx, &see.shape, u64::to_le_bytes)?;
-        record.column(cx, &see.flags, u8::to_le_bytes)?;
-        record.column(cx, &see.rows, u32::to_le_bytes)?;
-        record.column(cx, &see.bytes, u64::to_le_bytes)?;
-        record.column(cx, &see.state_bytes, u64::to_le_bytes)?;
-        record.column(cx, &see.numbers, f64::to_le_bytes)?;
-        record.column(cx, &see.keys, u64::to_le_bytes)?;
         record.write(cx, offset)
     }
 }

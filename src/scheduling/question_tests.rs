@@ -32,7 +32,8 @@ fn start() -> SchedulerGuest {
 
 /// A column of this length, or none.
 fn column<T: std::fmt::Debug + 'static>(len: usize, of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<T>> {
-    (any::<bool>(), prop::collection::vec(of, len)).prop_map(|(is_there, column)| if is_there { column } else { vec![] })
+    (any::<bool>(), prop::collection::vec(of, len))
+        .prop_map(|(is_there, column)| if is_there { column } else { vec![] })
 }
 
 /// Nanoseconds, and now and then "never".

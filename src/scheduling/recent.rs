@@ -1,4 +1,4 @@
-//! The last questions of a load, on which a new version is tried before it decides anything.
+//! The last questions of a load. A new version must answer them before it may decide (the dry run).
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The plug-ins of a server by name, in their current version and the one before, and the bindings of each. What a model is, is not known
-//! here. One change after the other; each is one audit line.
+//! The plug-ins of a server by name, each with its current and its previous version, and all bindings. The registry does not know models. Changes run
+//! one after the other, and each writes one audit line.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,4 +1,4 @@
-//! What operators ask of plug-ins ([`Plugins`]) and what they are shown: plain data, in no surface's format.
+//! The operations of operators on plug-ins ([`Plugins`]) and the data they return, in the format of no surface.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

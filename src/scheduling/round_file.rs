@@ -1,5 +1,5 @@
-//! A question that went wrong, on disk, so that its author can put it again: what was asked, what was answered, what the core said of it. There
-//! are numbers in it, and neither tensors nor ids.
+//! A failed question on disk, so that its author can replay it: the question, the answer, and what was wrong. The file holds numbers, and neither
+//! tensors nor ids.
 
 use std::io;
 use std::path::{Path, PathBuf};

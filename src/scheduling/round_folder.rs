@@ -1,4 +1,4 @@
-//! The folder in which questions that went wrong are kept: how they are numbered there, and which go. What is in one is [`super::round_file`]'s.
+//! The folder of failed questions: numbers its files and removes the oldest. The content of a file is [`super::round_file`]'s.
 
 use std::fs::DirBuilder;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! What plug-ins need of whoever runs them, as others implement it.
+//! What plug-ins need of the server, as traits that it implements.
 
 use sequor_core::{Hooks, Load, Observed, Portion, Time};
 

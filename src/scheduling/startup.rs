@@ -1,5 +1,6 @@
-//! How a guest comes into its active, off the way of requests: started, configured, given what the last one saved, told who lives and what has
-//! happened since, all of which may fail; then one instant lets it decide. When that is done is said elsewhere (`tending`, `versions`).
+//! Starts a guest and puts it in place, off the request path. The guest is configured, gets the saved state of the one before, and learns which
+//! sequences live and what has happened since. Each of these steps can fail and then changes nothing. One swap lets the guest decide. `supervision`
+//! and `versions` say when.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ pub enum Unfit {
 #[derive(Debug)]
 pub struct Ready {
     active: Arc<ActiveGuest>,
-    /// It is told what happens until it decides.
+    /// Events are reported to it until it decides.
     subscription: Option<Subscription>,
     /// It would have nothing of what it was given.
     pub(super) refused: bool,
@@ -51,7 +52,7 @@ pub struct Ready {
 /// What becomes of one that is parked when another version takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parked {
-    /// It stays so: nobody said that it shall decide.
+    /// It stays parked, because no operator said otherwise.
     Stays,
     /// It decides again: an operator has put this version there.
     Decides,
@@ -101,14 +102,14 @@ impl SchedulerBinding {
         self.made(source.as_ref(), None)
     }
 
-    /// Lets it decide, in the place of whoever did; `with` is done in the same instant. From here on nothing can fail, and no round is lost.
+    /// Lets the guest decide, in the place of `old`; `with` runs in the same instant. From here on nothing can fail, and no round is lost.
     pub fn succeed(&self, ready: Ready, old: Option<&SchedulerBinding>, with: &mut dyn FnMut()) {
         let _making = self.making.lock();
-        // Whatever it was about to change of what the core calls for is done by now, or will not be.
+        // A change of the core's hooks by `old` has happened by now, or will not happen.
         let _old = old.map(|old| old.making.lock());
         if let Some(old) = old {
             old.closed.store(true, Ordering::Release);
-            // Whoever was about to ask it still may: its active goes with the last of them.
+            // A thread that was about to ask it still may. Its guest goes with the last of them.
             old.memory.set(0);
         }
         self.put_in_place(ready, with);
@@ -122,7 +123,7 @@ impl SchedulerBinding {
         Ok(())
     }
 
-    /// An instance of a version that was tried, given what the one that serves hands on; none where nobody is to decide.
+    /// A guest of a version that was tried, with the saved state of the one that serves; none if the binding stays parked.
     pub(super) fn ready_for(&self, source: &Arc<dyn Source>, parked: Parked) -> Result<Option<Successor>, Unfit> {
         let _making = self.making.lock();
         let unparks = self.is_parked();
@@ -204,9 +205,9 @@ impl SchedulerBinding {
         Ok(Ready { active: Arc::new(cell.into_active(hooks)), subscription, refused })
     }
 
-    /// Tells a new guest who lives, and what has happened since; whoever serves meanwhile is asked as before.
+    /// Tells a new guest which sequences live and what has happened since. The guest that serves is asked meanwhile.
     fn inform(&self, cell: &mut GuestCell) -> Result<Subscription, Unfit> {
-        // From here on whatever happens is told, and kept for it.
+        // From here on every event is reported, and kept for it.
         let reader = self.port.reader();
         let subscription = self.port.subscribe();
         let mut roster = self.port.live().ok_or(Unfit::Gone)?;
@@ -231,7 +232,7 @@ impl SchedulerBinding {
         self.health.lock().state() == State::Parked
     }
 
-    /// One instant: the core calls for what it wants, and its active is the one that is asked. Nothing, if it was closed or parked meanwhile.
+    /// One instant: the core calls the hooks of this guest, and this guest is asked. Nothing happens if the binding was closed or parked meanwhile.
     pub(super) fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
         let Ready { active, subscription, .. } = ready;
         // Kept, so that no guest is torn down in that instant.
@@ -239,7 +240,7 @@ impl SchedulerBinding {
         let may = || !self.is_closed() && !self.is_parked();
         self.port.set_hooks(may, Some(active.hooks()), &mut || {
             let mut health = self.health.lock();
-            // Whoever parks it in this very instant has the core call for nothing afterwards.
+            // `park` at this very instant clears the hooks afterwards.
             if health.serves() {
                 before = self.active.swap(Some(Arc::clone(&active)));
                 self.full.store(false, Ordering::Release);

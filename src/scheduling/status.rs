@@ -1,4 +1,4 @@
-//! A binding as it is made, and as operators are shown it.
+//! Creates a binding, and shows it to operators.
 
 use std::path::PathBuf;
 use std::sync::Arc;

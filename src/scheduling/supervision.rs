@@ -1,5 +1,5 @@
-//! What is done for a binding off the way of requests, once it decides: the maintenance thread's work (saves, new instances in the place of
-//! those that failed or have grown, questions that went wrong on disk), and what operators say of it (parked, unparked, closed).
+//! Looks after a binding, off the request path. The maintenance thread saves, restarts a failed or full guest, and writes failed questions to disk.
+//! Operators park, unpark and close.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,7 +92,7 @@ impl SchedulerBinding {
 
     fn recover(&self) -> Option<Time> {
         let _making = self.making.lock();
-        // Somebody may have put another in its place meanwhile.
+        // Another guest may have been put in its place meanwhile.
         if self.health.lock().due().is_none() {
             return Some(self.clock.now());
         }
@@ -181,7 +181,7 @@ impl SchedulerBinding {
         Ok(())
     }
 
-    /// It decides no more, and nobody does in its place; `with` is done in the same instant.
+    /// It decides no more, and no plug-in does in its place; `with` runs in the same instant.
     pub fn close(&self, with: &mut dyn FnMut()) {
         let _making = self.making.lock();
         self.clear_hooks(|| !self.is_closed(), with);

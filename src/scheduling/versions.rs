@@ -1,4 +1,4 @@
-//! Versions of a plug-in: how one takes the place of another, wherever it is attached, or nowhere; and where it is named, the files say so.
+//! Replaces one version of a plug-in by another at all its bindings, or at none. Files that name the plug-in then name the new version.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! The plug-in folder: a file that changes is tried and takes the place of what serves. The system tells of changes where it can; where it
-//! cannot, and on top, the files are looked at now and then.
+//! Watches the plug-in folder. A changed file is tried, and then replaces the version that serves. The system reports changes where it can; in any case
+//! the files are looked at from time to time.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -1,9 +1,8 @@
-//! What is done off the way of requests gives way to what is on it: a thread that has a core to itself until it is through would have a batch wait
-//! for the whole of it, where the system leaves the two on one core. Nothing but that lives here.
+//! Work off the request path yields its core between two portions. Otherwise a batch would wait for all of it, where the kernel runs both on one core.
 
 use std::thread;
 
-/// To be called between two portions of such work, some hundred microseconds at most: whoever waits for this core goes first.
+/// To be called between two portions of such work, some hundred microseconds at most: a thread that waits for this core goes first.
 pub(crate) fn give_way() {
     thread::yield_now();
 }

@@ -1,4 +1,4 @@
-//! What a call may use: time of its thread, or instructions; and memory, over the instance's whole life.
+//! Enforces the limits of a call (CPU time of its thread, or instructions) and of a guest (memory).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const TABLE: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     limit: Duration,
-    /// What the thread's clock showed at the first tick of this call, once somebody has looked.
+    /// What the thread's clock showed at the first tick of this call, once that was read.
     since: Option<Duration>,
     clock: CallClock,
 }
@@ -82,7 +82,7 @@ fn own_time() -> Duration {
 /// What an instance may hold.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// What somebody said.
+    /// The operator's maximum.
     given: Option<u64>,
     /// Bytes its memories were made with, while it started.
     at_start: u64,
@@ -112,7 +112,7 @@ impl Memory {
 impl ResourceLimiter for Memory {
     /// A refusal is an answer that the guest may cope with; if it cannot, its trap is put down to memory ([`super::call_fault`]).
     fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
-        // Beyond its own maximum it fails whatever is said here, and nothing is to be counted.
+        // Beyond its own maximum it fails in any case, and nothing is to be counted.
         if most.is_some_and(|most| desired > most) {
             return Ok(true);
         }

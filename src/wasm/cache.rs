@@ -1,6 +1,6 @@
-//! Compiled code kept on disk, so that a plug-in that was compiled once is there in no time: a file a component and engine, named by the
-//! SHA-256 of the component (but for its plugin.toml, which is no code) and by what the code was compiled for. Compiled code runs with all that the server may; a file is believed only if it
-//! is ours, nobody else can write it, and it holds what we wrote. Whatever is wrong with one, the component is compiled again.
+//! Keeps compiled code on disk. A file is named by the SHA-256 of the component (without its `plugin.toml`, which is no code) and by the engine's
+//! fingerprint. Compiled code runs with all rights of the server, so a file is used only if this user owns it, no other user can write it, and its content
+//! is what was written. In any other case the component is compiled again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -177,7 +177,7 @@ fn begun_seal(path: &Path) -> Sha256 {
     Sha256::new_with_prefix(path.file_name().unwrap_or_default().as_encoded_bytes())
 }
 
-/// A folder or file of this user that nobody else can write.
+/// A folder or file of this user that no other user can write.
 fn check_ours(of: &std::fs::Metadata) -> io::Result<()> {
     if of.uid() != nix::unistd::geteuid().as_raw() {
         return Err(told("it belongs to another user"));

@@ -1,6 +1,5 @@
-//! What the epoch's clock sees of a call that is under way: at its first tick in the call it notes where the CPU clock of the call's thread
-//! stands. Neither the guest nor the thread has a part in that: a call that never looks at the epoch is seen as well, and one that is over before
-//! a tick asks no clock. Whether a call took too long is not decided here ([`super::budget`]).
+//! Notes the CPU time of a call's thread at the first tick within the call. The ticking thread does that, so it also covers a guest that never looks at
+//! the epoch; a call that ends before a tick costs no clock read. [`super::budget`] decides whether a call took too long.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +16,7 @@ thread_local! {
     static OWN: i32 = !nix::unistd::gettid().as_raw() << 3 | OF_A_THREAD;
 }
 
-/// Whoever may be called.
+/// The clocks of all instances.
 #[derive(Debug, Default)]
 pub(crate) struct CallClocks(Mutex<Vec<Weak<Seen>>>);
 
@@ -40,7 +39,7 @@ impl CallClocks {
     pub(crate) fn add(&self) -> CallClock {
         let clock = CallClock::default();
         let mut all = self.0.lock();
-        // Where instructions are counted nothing ticks, and nobody else forgets those that are gone.
+        // Where instructions are counted nothing ticks, so those that are gone are forgotten here.
         all.retain(|seen| seen.strong_count() > 0);
         all.push(Arc::downgrade(&clock.0));
         clock
@@ -57,7 +56,7 @@ impl Seen {
         if call.is_multiple_of(2) || self.met.load(Ordering::Relaxed) == call {
             return;
         }
-        // Should the call be over by now, this is of no call: nobody asks what was noted of one that is over.
+        // Should the call be over by now, this is of no call, and is not read.
         if let Ok(now) = ClockId::from_raw(self.clock.load(Ordering::Relaxed)).now() {
             let nanos = u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX);
             self.nanos.store(nanos, Ordering::Relaxed);

@@ -145,8 +145,7 @@ mod tests {
     fn names_are_those_of_the_author() {
         assert_eq!(demangled("guest::plan::h0123456789abcdef"), "guest::plan");
         assert_eq!(demangled("guest::plan"), "guest::plan");
-        let linked =
-            "_ZN62_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..echo..Echo$GT$4echo17he3d9518ed9ef6a31E";
+        let linked = "_ZN62_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..echo..Echo$GT$4echo17he3d9518ed9ef6a31E";
         assert_eq!(demangled(linked), "<hostile::Hostile as sequor_plugin::echo::Echo>::echo");
         let cried = "panicked at src/lib.rs:36:23:\n  told to\n";
         assert_eq!(in_a_line(cried), "panicked at src/lib.rs:36:23: told to");

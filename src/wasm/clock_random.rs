@@ -1,4 +1,4 @@
-//! Where a guest's time and random numbers come from: the machine's, or made up where a run must give the same again.
+//! The clock and the random source of a guest: the machine's, or virtual ones where a run must be repeatable.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime};

@@ -1,5 +1,5 @@
-//! The bytes of a component while its version is known: somebody may want them for the next start. They lie in a file without a name, which nobody
-//! else can open and which goes with the version, however the server ends; in memory only where there is no folder for that.
+//! Keeps the bytes of a component while its version is known, because an operator may save it for the next start. They are in a file without a name, which
+//! goes with the version. They stay in memory only if there is no folder for that.
 
 use std::fs::File;
 use std::io::{self, Write as _};

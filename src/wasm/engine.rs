@@ -1,5 +1,5 @@
-//! The engine: one a process and mode. It compiles, and it decides how running guests are held to their time: by a clock where they serve, by
-//! counted instructions where the same seed must give the same bytes.
+//! The engine, one per process and mode: compiles, and sets how guests are held to their time. Where they serve, by a clock; in the simulator, by counted
+//! instructions, so that the same seed gives the same bytes.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

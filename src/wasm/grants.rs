@@ -1,5 +1,5 @@
-//! What an operator may give plug-ins beyond their contract, by name: `clock`, `random`, `sequence-text`. The first two are functions of WASI that
-//! languages with a run time of their own ask for.
+//! What an operator may grant beyond the contract, by name: `clock`, `random`, `sequence-text`. The first two are WASI functions that the runtimes of
+//! some languages need.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Grants {
         }
     }
 
-    /// The functions of a granted WASI interface that there are. Whatever else stands in it waits, and plug-ins do not wait.
+    /// The functions of a granted WASI interface that there are. All others wait, and plug-ins do not wait.
     pub(crate) fn gives(interface: &str, function: &str) -> bool {
         match interface {
             "wasi:clocks/monotonic-clock" => matches!(function, "now" | "resolution" | "instant" | "duration"),

@@ -1,4 +1,4 @@
-//! What the host does for a guest that asks: the functions of the contract's `host` and `identity`, each within its bounds.
+//! The functions of the contract's `host` and `identity`, each within its limits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

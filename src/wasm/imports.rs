@@ -1,4 +1,4 @@
-//! What a component asks for, held against what its world and the operator's grants give. Everything that is refused is named at once.
+//! Checks a component's imports against its world and the operator's grants. A refusal names every import that is not allowed.
 
 use super::component_error::ComponentError;
 use super::contract;
@@ -35,7 +35,11 @@ pub(crate) fn check<W: World>(file: &str, outline: &Outline, grants: Grants) -> 
             None => refused.push(name.clone()),
         }
     }
-    if refused.is_empty() { Ok(names) } else { Err(ComponentError::Imports(sentence(file, &refused, &withheld, (W::NAME, W::VERSION, W::CLOCK_HINT)))) }
+    if refused.is_empty() {
+        Ok(names)
+    } else {
+        Err(ComponentError::Imports(sentence(file, &refused, &withheld, (W::NAME, W::VERSION, W::CLOCK_HINT))))
+    }
 }
 
 /// What stands in a granted interface and is not given.
@@ -125,7 +129,12 @@ mod tests {
              disableFeatures; `sequor plugin build` does."
         );
         assert_eq!(
-            sentence("x.wasm", &names(&["sequor:plugin/identity@0.1.0"]), &[("sequence-text", "ids of sequences")], ECHO),
+            sentence(
+                "x.wasm",
+                &names(&["sequor:plugin/identity@0.1.0"]),
+                &[("sequence-text", "ids of sequences")],
+                ECHO
+            ),
             "x.wasm asks for sequor:plugin/identity@0.1.0; world echo 0.1.0 does not give it. \
              Ids of sequences can be granted (grants = [\"sequence-text\"])."
         );

@@ -1,4 +1,4 @@
-//! The last lines that a plug-in wrote, or that were written of it; they go to the server's log as well.
+//! The last lines of a plug-in: its own, and those of the server about it. They go to the server's log as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

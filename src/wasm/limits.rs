@@ -7,20 +7,20 @@ use std::time::Duration;
 pub struct Limits {
     /// CPU time of a call.
     pub time: Duration,
-    /// Bytes of its linear memories together. Where nobody says, [`room`] more than it starts with.
+    /// Maximum bytes of its linear memories together. Default: [`room`] more than it starts with.
     pub memory: Option<u64>,
 }
 
-/// The most that a guest may start with, where nobody says.
+/// Maximum bytes that a guest may start with, by default.
 pub const AT_START: u64 = 64 << 20;
 
-/// Bytes that a guest may gather beyond what it starts with, where nobody says. Whoever starts with much brings an interpreter along, whose
-/// collector of garbage does not begin before there is some.
+/// Bytes that a guest may gather beyond what it starts with, by default. A guest that starts with much brings an interpreter along, whose garbage
+/// collector does not begin earlier.
 pub fn room(at_start: u64) -> u64 {
     at_start.saturating_mul(16).clamp(16 << 20, 128 << 20)
 }
 
-/// Whether a guest has gathered three quarters of what it may, and is to be replaced before it falls.
+/// Whether a guest uses 75 % of what it may gather, and is to be replaced before it runs out.
 pub fn is_full(at_start: u64, limit: u64, memory: u64) -> bool {
     memory > at_start && memory >= at_start + limit.saturating_sub(at_start) / 4 * 3
 }

@@ -1,4 +1,4 @@
-//! How many lines a plug-in may write in a second: all its instances together, those that serve now and those that take their places.
+//! How many lines a plug-in may write per second, all its guests together.
 
 use std::time::Duration;
 

@@ -115,7 +115,7 @@ pub fn section(component: &[u8]) -> Result<Option<&str>, &'static str> {
     std::str::from_utf8(contents).map(Some).map_err(|_| "its section sequor:plugin is not a text")
 }
 
-/// The component without the section: what is before and what is behind. Whatever it says of itself, its code is the same.
+/// The component without the section: what is before and what is behind. Another `plugin.toml` does not change the code.
 pub(super) fn code(component: &[u8]) -> (&[u8], &[u8]) {
     match parts(component) {
         Ok(Some((before, _, behind))) => (before, behind),

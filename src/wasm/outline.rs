@@ -31,7 +31,7 @@ impl Outline {
             bytes = bytes.get(consumed..).ok_or_else(cut)?;
             match payload {
                 Payload::End(_) => return Ok(outline),
-                // What is inside is nobody's business yet, and most of the file.
+                // The content of inner modules is most of the file, and is not needed yet.
                 Payload::ModuleSection { unchecked_range, .. } | Payload::ComponentSection { unchecked_range, .. } => {
                     bytes = bytes.get(unchecked_range.len()..).ok_or_else(cut)?;
                 }

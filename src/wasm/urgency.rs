@@ -33,7 +33,7 @@ pub(crate) fn call_over() {
     }
 }
 
-/// A call that is in nobody's way is over, and none like it comes soon. Threads that this one starts would be as little urgent as it is.
+/// A call off the request path is over, and none like it comes soon. Threads that this one starts would inherit its slices.
 pub fn as_any() {
     if LEFT.replace(0) > 0 {
         // The system's own.
@@ -47,7 +47,7 @@ pub(crate) fn is_long() -> bool {
     LEFT.get() > 0
 }
 
-/// Asks for such slices for this thread. A wish: whatever comes of it, everything goes on.
+/// Asks for such slices for this thread. If the kernel refuses, everything goes on.
 #[cfg(target_os = "linux")]
 fn ask_for(slice: Duration) {
     let Some(mut attr) = attributes() else { return };

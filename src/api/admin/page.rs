@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::format;
 use super::status::{Report, Server, Version};
-use super::told;
 use crate::config::units::human;
 use crate::scheduling::report::{Attached, State, Summary};
 
@@ -43,7 +43,7 @@ fn head(out: &mut String, server: &Server) {
          state {state}{limit}{memory}   {}</p>",
         escaped(node),
         phase.to_uppercase(),
-        told::up(server.up_seconds),
+        format::up(server.up_seconds),
         server.in_flight,
         server.live_sequences,
         escaped(runtime),
@@ -84,7 +84,7 @@ fn models(out: &mut String, report: &Report) {
         "SCHEDULER",
     ];
     let seconds = report.server.rates_over_seconds;
-    let title = format!("Models (REQ/S over the last {}; batches and times since the start)", told::span(seconds));
+    let title = format!("Models (REQ/S over the last {}; batches and times since the start)", format::span(seconds));
     let scheduler = |version: &Version| {
         let by = |plugin: &Summary| {
             let here = plugin
@@ -96,7 +96,7 @@ fn models(out: &mut String, report: &Report) {
         report.plugins.iter().find_map(by).or(version.strategy.map(str::to_owned)).unwrap_or_default()
     };
     let spans = |a: Option<f64>, b: Option<f64>| match (a, b) {
-        (Some(a), Some(b)) => format!("{} / {}", told::span(a), told::span(b)),
+        (Some(a), Some(b)) => format!("{} / {}", format::span(a), format::span(b)),
         _ => String::new(),
     };
     let cells = |v: &Version| {
@@ -108,9 +108,9 @@ fn models(out: &mut String, report: &Report) {
             v.live.to_string(),
             if v.slots == 0 { "-".to_owned() } else { format!("{}/{}", v.slots_used, v.slots) },
             v.backlog.to_string(),
-            told::rate(v.requests_per_second),
+            format::rate(v.requests_per_second),
             v.batch_p50.zip(v.batch_max).map(|(p50, max)| format!("{p50} / {max}")).unwrap_or_default(),
-            v.queue_p99_seconds.map(told::span).unwrap_or_default(),
+            v.queue_p99_seconds.map(format::span).unwrap_or_default(),
             spans(v.request_p50_seconds, v.request_p99_seconds),
             v.failures.to_string(),
             scheduler(v),
@@ -139,14 +139,14 @@ fn plugins(out: &mut String, plugins: &[Summary]) {
     };
     let attached = |p: &Summary, a: &Attached| {
         let [name, sha, world] = first(p);
-        let micros = |us: f64| told::span(us / 1e6);
+        let micros = |us: f64| format::span(us / 1e6);
         [
             name,
             sha,
             world,
             a.model.clone(),
             format!("{:?}", a.state).to_lowercase(),
-            told::rate(a.calls_per_second),
+            format::rate(a.calls_per_second),
             format!("{} / {}", micros(a.p50_us), micros(a.p99_us)),
             a.fallbacks.to_string(),
             format!("{} / {}", human(a.memory), human(a.memory_limit)),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use sequor_core::*;
 
 use super::rig::{LOAD, Rig, admits, plans};
-use crate::scheduling::SchedulerHost;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::State;
 use crate::scheduling::stand_in::{Does, MS, Version};
+use crate::scheduling::{Clock, SchedulerHost};
 
 #[test]
 fn a_guest_decides_and_is_told_what_happens_in_order() {

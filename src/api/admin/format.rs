@@ -1,4 +1,4 @@
-//! Numbers and spans, as people read them.
+//! Numbers and durations as text for people.
 
 /// `3 d 04:12`, `04:12:07`.
 pub(super) fn up(seconds: f64) -> String {
