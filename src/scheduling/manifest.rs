@@ -11,11 +11,8 @@ use super::columns::COLUMNS;
 use super::contract::WORLD;
 use super::guest::Manifest;
 use crate::config::fault::{Fault, did_you_mean};
-use crate::wasm::manifest::{self, Fields, wrong};
+use crate::wasm::manifest::{self, Declared, Fields, wrong};
 use crate::wasm::settings::Settings;
-
-/// A checked `plugin.toml` of a scheduler.
-pub type Declared = manifest::Declared<Manifest>;
 
 /// `on-event` is what the SDKs call `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];
@@ -40,7 +37,7 @@ struct File {
 }
 
 /// Parses a `plugin.toml`. `path` is how faults name it.
-pub fn parse(path: &Path, text: &str) -> Result<Declared, Fault> {
+pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
     let File { name, version, world, contract, wants, columns, features, window, config } =
         manifest::parse(path, text, &FIELDS)?;
     let fields = Fields { name, version, world, contract, config };
@@ -108,7 +105,7 @@ type = "integer"
 default = 4
 "#;
 
-    fn read(text: &str) -> Result<Declared, String> {
+    fn read(text: &str) -> Result<Declared<Manifest>, String> {
         parse(Path::new("plugin.toml"), text).map_err(|e| e.to_string())
     }
 

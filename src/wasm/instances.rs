@@ -1,4 +1,4 @@
-//! How many guests serve one owner. [`Single`]: one guest, one call at a time, for guests that keep state between calls. [`Pool`]: several guests that
+//! How many guests serve one owner. [`Single`]: one guest, one call at a time, for guests that keep state between calls. [`GuestPool`]: several guests that
 //! are alike, any free one takes the next call.
 //!
 //! Both drop a guest whose call failed.
@@ -34,24 +34,24 @@ impl<G> Single<G> {
 }
 
 /// Up to `size` guests, each started when a call finds no free one.
-pub struct Pool<G> {
+pub struct GuestPool<G> {
     start: Box<dyn Fn() -> Result<G, CallError> + Send + Sync>,
     size: usize,
-    state: Mutex<PoolState<G>>,
+    state: Mutex<GuestPoolState<G>>,
     freed: Condvar,
 }
 
-struct PoolState<G> {
+struct GuestPoolState<G> {
     free: Vec<G>,
     /// Guests that are free or called.
     live: usize,
 }
 
-impl<G> Pool<G> {
+impl<G> GuestPool<G> {
     /// Without guests yet; `size` is at least 1.
-    pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> Pool<G> {
-        let state = Mutex::new(PoolState { free: Vec::new(), live: 0 });
-        Pool { start: Box::new(start), size: size.max(1), state, freed: Condvar::new() }
+    pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> GuestPool<G> {
+        let state = Mutex::new(GuestPoolState { free: Vec::new(), live: 0 });
+        GuestPool { start: Box::new(start), size: size.max(1), state, freed: Condvar::new() }
     }
 
     /// Makes one call with a free guest. Waits for one if all are called.
@@ -89,15 +89,15 @@ impl<G> Pool<G> {
     }
 }
 
-impl<G> fmt::Debug for Pool<G> {
+impl<G> fmt::Debug for GuestPool<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("size", &self.size).field("live", &self.live()).finish_non_exhaustive()
+        f.debug_struct("GuestPool").field("size", &self.size).field("live", &self.live()).finish_non_exhaustive()
     }
 }
 
 /// One of the pool's places, held during a call. Dropped, it gives the guest back, or the place if there is none.
 struct Place<'a, G> {
-    pool: &'a Pool<G>,
+    pool: &'a GuestPool<G>,
     guest: Option<G>,
 }
 
@@ -126,9 +126,9 @@ mod tests {
     }
 
     /// Guests are numbered in the order in which they start.
-    fn pool(size: usize) -> Pool<u32> {
+    fn pool(size: usize) -> GuestPool<u32> {
         let next = AtomicU32::new(0);
-        Pool::new(size, move || Ok(next.fetch_add(1, Ordering::Relaxed)))
+        GuestPool::new(size, move || Ok(next.fetch_add(1, Ordering::Relaxed)))
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let pool = pool(1);
         assert_eq!(pool.call(|_| trap::<()>()), trap());
         assert_eq!((pool.live(), pool.call(|n| Ok(*n))), (0, Ok(1)));
-        let broken: Pool<u32> = Pool::new(1, trap);
+        let broken: GuestPool<u32> = GuestPool::new(1, trap);
         assert_eq!([broken.call(|n| Ok(*n)), broken.call(|n| Ok(*n))], [trap(), trap()], "its place is free again");
     }
 

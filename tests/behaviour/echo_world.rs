@@ -12,7 +12,7 @@ use sequor::wasm::engine::{Engine, Mode};
 use sequor::wasm::grants::Grants;
 use sequor::wasm::guest::WasmGuest;
 use sequor::wasm::host::HostState;
-use sequor::wasm::instances::Pool;
+use sequor::wasm::instances::GuestPool;
 use sequor::wasm::limits::Limits;
 use sequor::wasm::manifest::Declared;
 use sequor::wasm::services::Services;
@@ -192,13 +192,13 @@ fn a_second_world_costs_one_file() {
     assert_eq!((saved, second.save_state().unwrap()), (vec![2, 0, 0, 0], vec![3, 0, 0, 0]));
     assert_eq!(second.memory_used(), 2 << 16);
 
-    // A pool of guests replaces the one that traps.
-    let pool = Pool::new(2, move || component.guest(lines.clone(), Limits::default()));
+    // A pool replaces the one that traps.
+    let pool = GuestPool::new(2, move || component.guest(lines.clone(), Limits::default()));
     let trap = pool.call(|guest| echo(guest, b"")).unwrap_err();
     assert_eq!((trap.fault, pool.live()), (CallFault::Trap, 0));
     assert_eq!(pool.call(|guest| echo(guest, b"again")), Ok(b"again".to_vec()));
 
-    // What is of another world is refused.
+    // A component of another world is refused.
     let (wit, guest) = (WIT.replace("interface echo", "interface other").replace("export echo", "export other"), GUEST);
     let other = load(&component_of(&wit, &guest.replace("test:echo/echo", "test:echo/other"))).unwrap_err();
     assert!(matches!(other, ComponentError::World { world: "echo", .. }), "{other}");
