@@ -147,7 +147,7 @@ impl World {
         match (prepared, sent) {
             (Preparation::Run(traits), Some(sent)) => sent.shape = traits.shape,
             (Preparation::RunSteps(traits, steps), Some(sent)) => {
-                (sent.shape, sent.steps) = (traits.shape, steps.get())
+                (sent.shape, sent.steps) = (traits.shape, steps.get());
             }
             (Preparation::Reply, Some(sent)) => sent.steps = 0,
             _ => {}
