@@ -1,4 +1,4 @@
-//! `grpc.health.v1`: whether the server is ready, whatever service is asked for, as Triton answers it.
+//! `grpc.health.v1`: whether the server is ready, for every service name, as Triton answers it.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Health for Readiness {
     }
 }
 
-/// Sends the status, then every change of it, until nobody listens any more.
+/// Sends the status, then every change of it, until the last listener has gone.
 async fn tell(
     readiness: Readiness,
     mut phases: watch::Receiver<Phase>,

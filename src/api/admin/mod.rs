@@ -38,7 +38,7 @@ use crate::scheduling::report::Plugins;
 /// The most bytes a component may have: the largest that language tool chains make have a third of it.
 pub const LARGEST_COMPONENT: usize = 128 << 20;
 
-/// What is served to operators.
+/// The operators' service.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Without them, calls about plug-ins are refused.
@@ -68,12 +68,12 @@ struct Shared {
     drain: Arc<Notify>,
     changes: audit::Changes,
     rates: rates::Rates,
-    /// Makes the hashes of ids: nobody who sees them can go through all ids and find one.
+    /// Key of the hashes of ids, so that a hash cannot be searched by trying all ids.
     ids: RandomState,
 }
 
 impl Admin {
-    /// `drain` is told when an operator wants the server to go out of service.
+    /// `drain` is notified when an operator takes the server out of service.
     pub fn new(api: &Api, options: Options, drain: Arc<Notify>) -> Admin {
         let (changes, rates) = (audit::Changes::default(), rates::Rates::default());
         let (began, ids) = (Instant::now(), RandomState::new());

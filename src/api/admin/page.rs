@@ -1,4 +1,4 @@
-//! The status page: one HTML that says everything without script. What is not known does not stand there.
+//! The status page: one HTML that says everything without script. Unknown figures are left out.
 
 use std::fmt::Write as _;
 

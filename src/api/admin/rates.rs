@@ -1,4 +1,4 @@
-//! How fast counters count: each look at them is held against one that was made a while before. A server that nobody looks at keeps nothing.
+//! How fast counters count: each look at them is held against one that was made a while before. Without readers the server keeps nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use crate::api::{Code, Status};
 use crate::config::units::Span;
 use crate::model::{EndedSequence, LiveSequence, TransferError};
 
-/// Rows that are told of if nobody says how many.
+/// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
 
 /// Which sequences, in which order, and how many.

@@ -1,4 +1,4 @@
-//! What is so now, as data: what the status page shows, and `/admin/status.json`.
+//! The present status as data, for the status page and `/admin/status.json`.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};

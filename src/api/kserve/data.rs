@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::fault::Fault;
 
-/// Arrays may be nested so deep at most, whatever a shape says.
+/// Maximum depth of nested arrays.
 const DEEPEST: usize = 64;
 
 /// Reads the `data` of an input.

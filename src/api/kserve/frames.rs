@@ -125,7 +125,7 @@ struct Unpacking {
     body: Body,
     /// What was received and not handed on.
     received: BytesMut,
-    /// What is to be handed on.
+    /// The messages to hand on.
     ready: VecDeque<Bytes>,
     queue: UnpackedQueue,
     /// The rest is handed on as it comes: it is not well-formed, which tonic says.

@@ -60,7 +60,7 @@ async fn echo(request: Request, next: Next) -> Response {
     response
 }
 
-/// What is on no path. gRPC clients are answered in their own way.
+/// Answers an unknown path. gRPC clients are answered in their own way.
 pub async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) && method == Method::POST {
         let status = Status::unimplemented(format!("{} is not served here", uri.path()));
@@ -82,7 +82,7 @@ async fn ready(State(api): State<Api>) -> StatusCode {
     if api.ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
-/// What is not ready is told in the number that orchestrators look for.
+/// Answers that the server is not ready with the status that orchestrators look for.
 async fn readyz(State(api): State<Api>) -> StatusCode {
     if api.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }

@@ -3,7 +3,7 @@
 use super::refusal::{BAD_INPUT, RETRY_AFTER};
 use crate::api::{Code, Status};
 
-/// What is wrong with a region, or with what is asked of it.
+/// A fault of a region, or of a request for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RegionFault<'a> {
     Exists,

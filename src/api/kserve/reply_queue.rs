@@ -23,7 +23,7 @@ struct ReplyQueue<T> {
     bytes: usize,
     /// No more are put in; perhaps the status that ends the stream.
     ended: Option<Option<tonic::Status>>,
-    /// Nobody takes any more.
+    /// The reader has gone.
     deserted: bool,
     taker: Option<Waker>,
     putter: Option<Waker>,
@@ -53,7 +53,7 @@ impl<T> Sender<T> {
         wake(&mut queue.taker);
     }
 
-    /// Bytes that were not taken yet; `None` once nobody takes them. The task is woken when that comes.
+    /// Bytes that were not taken yet; `None` once the reader has gone. The task is woken when that comes.
     pub(crate) fn unread(&self, cx: &Context<'_>) -> Option<usize> {
         let mut queue = self.0.lock();
         if !queue.putter.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -80,7 +80,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// A task that is gone without an end leaves nobody waiting.
+/// A task that ends early wakes every waiter.
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.end(Some(tonic::Status::unavailable("the connection has ended")));

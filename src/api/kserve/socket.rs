@@ -119,7 +119,7 @@ impl Talk {
             }
             is_asked &= !matches!(heard, Heard::Message(_));
             match heard {
-                // Whoever does not read is waited for here: nothing of theirs is read meanwhile.
+                // A client that does not read is waited for here, and its messages stay unread meanwhile.
                 Heard::Answer(answer) => {
                     if socket.send(answer).await.is_err() {
                         return;
