@@ -38,14 +38,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for notice in &given.notices {
         tracing::warn!("{notice}");
     }
-    let shared_memory = match &settings.shared_memory {
-        SharedMemory::Off => "off (shared_memory.allow): clients cannot register regions".to_owned(),
-        SharedMemory::Prefix(prefix) => {
-            format!("clients can read and write objects of /dev/shm that begin with {prefix:?}")
-        }
-        SharedMemory::On => "clients can read and write every object of /dev/shm that this user can".to_owned(),
-    };
-    tracing::info!("shared memory: {shared_memory}");
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }
 
@@ -82,11 +74,23 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     if settings.exit_on_error && !repository.complete() {
         return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
     }
+    tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     systemd::ready();
     running.join().await;
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
     Ok(())
+}
+
+/// Which system shared memory clients may register, for the log.
+fn shared_memory(allowed: &SharedMemory) -> String {
+    match allowed {
+        SharedMemory::Off => "off (shared_memory.allow): clients cannot register regions".to_owned(),
+        SharedMemory::Prefix(prefix) => {
+            format!("clients can read and write objects of /dev/shm that begin with {prefix:?}")
+        }
+        SharedMemory::On => "clients can read and write every object of /dev/shm that this user can".to_owned(),
+    }
 }
 
 /// Prints a line for the operator. If standard output is closed, the server goes on.

@@ -95,7 +95,7 @@ fn a_text_file_that_is_not_in_the_bytes_layout_is_a_note() {
 
 #[test]
 fn a_direct_model_is_told_which_rows_are_cheaper() {
-    let (code, said) = check(&models().join("accumulator_int32"));
+    let (code, said) = check(&models().join("accumulator_fp32"));
     assert_eq!(code, Some(0));
     let rows = &found(&said, "ok")[0]["facts"]["dry_run"]["rows"];
     assert_eq!(rows["set"], "fixed", "{said}");
