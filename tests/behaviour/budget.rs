@@ -3,7 +3,6 @@
 use sequor::error::Failure;
 
 use crate::state::GROW;
-use crate::support::server::wait;
 use crate::support::values::tensor;
 use crate::support::{Ask, Server, both, model, sum};
 
@@ -71,13 +70,6 @@ fn rows(ask: Ask<'_>, rows: u64) -> Ask<'_> {
     ask.with("INPUT", tensor(&[1, rows, 4], &vec![1.0f32; rows as usize * 4]))
 }
 
-/// Memory of a state that grew comes back with its slot, on the instance's thread.
-#[track_caller]
-fn until_free(server: &Server) {
-    let used = || server.repository.state_bytes().0;
-    wait(|| used() == 0, || format!("{} bytes are held", used()));
-}
-
 #[test]
 fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
     for strategy in both() {
@@ -105,7 +97,7 @@ fn a_state_that_grows_takes_what_it_is_and_is_refused_at_the_limit() {
         assert_eq!(rows(b.start(), 1).answer().shape("OUTPUT_STATE"), [1, 2, 4]);
         let _ = rows(a.end(), 1).fails();
         let _ = rows(b.end(), 1).send().result();
-        until_free(&server);
+        server.wait_for_no_state();
     }
 }
 

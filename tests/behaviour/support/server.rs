@@ -220,6 +220,13 @@ impl Server {
         Held { server: self, plug: Some(waiting), before: before + 1 }
     }
 
+    /// Waits until no sequence holds state memory: that of a state that grew comes back with its slot, on the instance's thread.
+    #[track_caller]
+    pub fn wait_for_no_state(&self) {
+        let used = || self.repository.state_bytes().0;
+        wait(|| used() == 0, || format!("{} bytes are held", used()));
+    }
+
     /// Waits until so many sequences live.
     #[track_caller]
     pub fn wait_for_live(&self, live: u64) {
