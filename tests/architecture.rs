@@ -163,6 +163,58 @@ fn rooms_name_only_the_rooms_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The rooms within a room, lowest first.
+fn orders() -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join("tests/imports.allow")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" : "));
+    lines.map(|(room, inner)| (room.trim().to_owned(), inner.split_whitespace().map(str::to_owned).collect())).collect()
+}
+
+/// What a file of `src/ROOM/INNER/` names against the order of the rooms within ROOM.
+fn against_the_order(path: &Path, text: &str, room: &str, order: &[String]) -> Vec<String> {
+    let Some(inner) = path.strip_prefix(room).ok().filter(|inner| inner.components().count() > 1) else {
+        return Vec::new();
+    };
+    let inner = inner.iter().next().unwrap().to_str().unwrap();
+    let Some(height) = order.iter().position(|other| other == inner) else {
+        return vec![format!("src/{}: {room}/{inner} has no place in tests/imports.allow", path.display())];
+    };
+    let (code, _) = circles::without_tests(&code(text));
+    let mut faults = Vec::new();
+    let mut fault = |what: String| faults.push(format!("src/{}: {what}", path.display()));
+    for after in begins(&code, "crate") {
+        if after.starts_with('{') && named(after).iter().any(|name| name == room) {
+            fault(format!("a group hides what it names of {room}"));
+        }
+        let Some(within) = after.strip_prefix(room).and_then(|rest| rest.strip_prefix("::")) else { continue };
+        for name in named(within) {
+            match order.iter().position(|other| *other == name) {
+                Some(other) if other > height => fault(format!("{inner} may not name {name}")),
+                None if name != "tests" => fault(format!("crate::{room}::{name}: say in which room it lives")),
+                _ => {}
+            }
+        }
+    }
+    // `super` leads out of an inner room a step sooner than out of the room.
+    for (number, (climbed, depth)) in (1..).zip(climbs(path, &code)) {
+        if climbed > 0 && climbed + 1 >= depth {
+            fault(format!("line {number} climbs out of {inner}; say crate::{room}::"));
+        }
+    }
+    faults
+}
+
+#[test]
+fn rooms_within_a_room_stand_in_order() {
+    let mut faults = Vec::new();
+    for (room, order) in orders() {
+        for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with(&room)) {
+            faults.extend(against_the_order(path, text, &room, &order));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn crates_are_named_only_where_they_live() {
     let mut faults = Vec::new();
@@ -262,6 +314,21 @@ fn the_program_is_short() {
 }
 
 // === the judge, judged ===
+
+#[test]
+fn what_stands_against_an_order_is_found() {
+    let order = ["low", "middle", "high"].map(str::to_owned);
+    let faults = |text: &str| against_the_order(Path::new("a/middle/b.rs"), text, "a", &order).len();
+    assert_eq!(faults("use crate::a::low::X;\nuse crate::a::middle::Y;\nuse super::c::Z;\nuse crate::b::W;\n"), 0);
+    assert_eq!(faults("use crate::a::high::X;\n"), 1);
+    assert_eq!(faults("fn f() { crate::a::{low::X, high::Y}; }\n"), 1);
+    assert_eq!(faults("use crate::a::Face;\n"), 1);
+    assert_eq!(faults("use crate::{a::low, b};\n"), 1);
+    assert_eq!(faults("use super::super::low::X;\n"), 1);
+    assert_eq!(faults("#[cfg(test)]\nmod tests {\n    use crate::a::high::X;\n}\n"), 0);
+    assert_eq!(against_the_order(Path::new("a/other/b.rs"), "", "a", &order).len(), 1);
+    assert!(against_the_order(Path::new("a/mod.rs"), "use high::X;\n", "a", &order).is_empty());
+}
 
 #[test]
 fn tokens_are_found_where_they_are() {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Event, Id, LoadSpec, Refusal, Shape, Stages};
 use tempfile::TempDir;
 
+use super::runtime::sync::SPAWNS_LEFT;
 use super::*;
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
@@ -212,4 +213,29 @@ fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
         };
         assert_eq!(got, want, "{stages:?}");
     }
+}
+
+/// A load whose threads cannot all be started leaves nothing behind, and what serves goes on.
+#[test]
+fn a_load_without_all_its_threads_never_serves() {
+    let fixture = Fixture::new(u64::MAX);
+    fixture.sum(1, 5, |s| s.start = true);
+    fs_err::write(fixture.model().join("config.pbtxt"), CONFIG.replace("count: 1", "count: 2")).unwrap();
+    SPAWNS_LEFT.set(Some(1));
+    fixture.repository.load(&fixture.model());
+    SPAWNS_LEFT.set(None);
+    let loads = || {
+        let models = fixture.repository.0.models.read();
+        let model = models["sum"].model.as_ref().unwrap();
+        let instances: Vec<u16> = model.loads().iter().map(|load| load.settings.instances).collect();
+        (instances, models["sum"].faults.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let fault = "a thread of sum cannot start: a test wants no more threads";
+    assert_eq!(loads(), (vec![1], vec![fault.to_owned()]));
+    assert_eq!(fixture.sum(1, 1, |_| {}), 6);
+    // Its files have changed once more, so that they are tried again.
+    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32\n").unwrap();
+    load(&fixture.repository, &fixture.model());
+    assert_eq!(fixture.sum(2, 7, |s| s.start = true), 7);
+    assert_eq!(loads(), (vec![1, 2], Vec::new()));
 }

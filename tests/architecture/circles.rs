@@ -84,7 +84,7 @@ fn module(path: &Path) -> Module {
 }
 
 /// The code without what is only there in tests, and the modules that are.
-fn without_tests(code: &str) -> (String, Vec<String>) {
+pub(super) fn without_tests(code: &str) -> (String, Vec<String>) {
     let (mut kept, mut modules) = (String::new(), Vec::new());
     let mut lines = code.lines();
     while let Some(line) = lines.next() {

@@ -1,0 +1,91 @@
+//! Whether the files of a model have changed since they were last looked at: by path, size and time of change. Contents are not read.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::config::model::versions::version_of;
+
+/// Folders are looked into so deep at most; links may lead around in circles.
+const DEEPEST: usize = 8;
+
+/// What a model's directory looked like, and the configuration that stood in for its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::model) struct Fingerprint {
+    config: Option<String>,
+    shared: Vec<Mark>,
+    versions: BTreeMap<u64, Vec<Mark>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mark {
+    path: PathBuf,
+    len: u64,
+    changed: Option<SystemTime>,
+}
+
+impl Fingerprint {
+    pub(in crate::model) fn of(directory: &Path, config: Option<&str>) -> io::Result<Fingerprint> {
+        let mut print = Fingerprint { config: config.map(str::to_owned), ..Fingerprint::default() };
+        for entry in fs_err::read_dir(directory)? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let version = name.to_str().and_then(version_of).filter(|_| path.is_dir());
+            let marks = version.map_or(&mut print.shared, |version| print.versions.entry(version).or_default());
+            look(path, DEEPEST, marks);
+        }
+        print.shared.sort_unstable();
+        for marks in print.versions.values_mut() {
+            marks.sort_unstable();
+        }
+        Ok(print)
+    }
+
+    /// Whether a version made from `self` is the one that would be made from `other`.
+    pub(in crate::model) fn is_same(&self, other: &Fingerprint, version: u64) -> bool {
+        self.config == other.config
+            && self.shared == other.shared
+            && self.versions.contains_key(&version)
+            && self.versions.get(&version) == other.versions.get(&version)
+    }
+}
+
+/// Notes a file, or the files in a folder. What vanishes meanwhile is not there.
+fn look(path: PathBuf, depth: usize, marks: &mut Vec<Mark>) {
+    let Ok(metadata) = fs_err::metadata(&path) else { return };
+    if !metadata.is_dir() {
+        return marks.push(Mark { path, len: metadata.len(), changed: metadata.modified().ok() });
+    }
+    let Ok(entries) = fs_err::read_dir(&path) else { return };
+    for entry in entries.filter_map(Result::ok).filter(|_| depth > 0) {
+        look(entry.path(), depth - 1, marks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_same_until_its_own_or_the_shared_files_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            fs_err::write(path, text).unwrap();
+        };
+        let print = |config| Fingerprint::of(folder.path(), config).unwrap();
+        write("config.pbtxt", "a");
+        write("1/model.onnx", "a");
+        write("2/deep/er/data", "a");
+        let (before, given) = (print(None), print(Some("{}")));
+        assert_eq!(before, print(None));
+        assert!(before.is_same(&print(None), 1) && !before.is_same(&print(None), 3) && !before.is_same(&given, 1));
+        write("2/deep/er/data", "ab");
+        let after = print(None);
+        assert!(before.is_same(&after, 1) && !before.is_same(&after, 2));
+        write("initial_state/zero", "");
+        assert!(!after.is_same(&print(None), 1));
+    }
+}

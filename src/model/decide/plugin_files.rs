@@ -1,0 +1,85 @@
+//! The files of models that name the plug-in which decides for them, for the registry of plug-ins: where another version takes its place, they
+//! say so.
+
+use std::path::PathBuf;
+use std::sync::Weak;
+
+use super::schedule_file;
+use crate::model::catalog::SchedulerChoice;
+use crate::model::repository::{Repository, Shared};
+use crate::scheduling::ModelFiles;
+
+#[derive(Debug)]
+pub(super) struct Files(pub(in crate::model) Weak<Shared>);
+
+/// A model for which a plug-in decides, and its folder.
+struct Naming {
+    model: String,
+    directory: PathBuf,
+}
+
+impl Naming {
+    fn file(&self) -> PathBuf {
+        self.directory.join("sequor.toml")
+    }
+
+    /// What it says, and the hash it names.
+    fn read(&self, plugin: &str) -> Option<(String, String)> {
+        let text = fs_err::read_to_string(self.file()).ok()?;
+        let pinned = schedule_file::pinned(&text, plugin)?;
+        Some((text, pinned))
+    }
+}
+
+impl Files {
+    /// The models it decides for, whoever says so: where a file names a version, that is protected also while an operator says the same.
+    fn decided(&self, repository: &Repository, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
+        let models = repository.0.models.read();
+        let decides = |(name, entry): (&String, &crate::model::repository::Entry)| {
+            let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
+            let is_one = by(&entry.decides) && at.plugin() == plugin;
+            is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
+        };
+        models.iter().filter_map(decides).collect()
+    }
+
+    /// Those for which it decides because their file says so.
+    fn naming(&self, repository: &Repository, plugin: &str) -> Vec<Naming> {
+        self.decided(repository, plugin, |choice| matches!(choice, SchedulerChoice::File))
+    }
+}
+
+impl ModelFiles for Files {
+    fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
+        let Some(repository) = self.0.upgrade().map(Repository) else { return Vec::new() };
+        let decided = self.decided(&repository, plugin, |_| true);
+        decided.iter().filter_map(|of| Some((of.file(), of.read(plugin)?.1))).collect()
+    }
+
+    fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<String>, String> {
+        let Some(repository) = self.0.upgrade().map(Repository) else { return Ok(Vec::new()) };
+        let mut written: Vec<(Naming, String)> = Vec::new();
+        for of in self.naming(&repository, plugin) {
+            let Ok((_, gate)) = repository.serving(&of.model) else { continue };
+            // Nobody loads it from a file that is about to say something else.
+            let _held = gate.lock();
+            let Some((was, pinned)) = of.read(plugin).filter(|(_, pinned)| pinned != sha256) else { continue };
+            let wrote = schedule_file::with_pin(&was, sha256).and_then(|text| schedule_file::write(&of.file(), &text));
+            if let Err(why) = wrote {
+                let short = pinned.get(..7).unwrap_or(&pinned);
+                written.iter().for_each(|(of, was)| put_back(&repository, of, was));
+                return Err(format!("the file of {} names {short}, and cannot be written: {why}", of.model));
+            }
+            repository.says_what_serves(&of.model, &of.directory);
+            written.push((of, was));
+        }
+        Ok(written.into_iter().map(|(of, _)| of.model).collect())
+    }
+}
+
+fn put_back(repository: &Repository, of: &Naming, was: &str) {
+    if let Err(why) = schedule_file::write(&of.file(), was) {
+        tracing::error!(model = of.model, "its file says another version than serves: {why}");
+    }
+    repository.says_what_serves(&of.model, &of.directory);
+}

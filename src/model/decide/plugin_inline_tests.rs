@@ -1,0 +1,61 @@
+//! Plug-ins that are asked by the thread of a socket, at whole models; guests are stand-ins.
+
+use std::sync::Arc;
+use std::thread;
+
+use futures_util::FutureExt;
+
+use super::plugin_tests::{BY, Rig, attach};
+use crate::model::sequences::InlineScope;
+use crate::model::tests::request;
+use crate::scheduling::report::Plugins as _;
+
+/// As often as it may take until the instance sleeps when a request comes.
+const TRIES: u64 = 10_000;
+
+/// Sends whole sequences of one step, as a socket's thread does, until a step that was left to this thread is done, and so is what is asked for:
+/// the instance's thread may have come before it.
+fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
+    for id in 1..TRIES {
+        let mut inline = InlineScope::begin();
+        let whole = request(id, 5, |step| (step.start, step.end) = (true, true));
+        let mut pending = rig.fixture.repository.submit(whole).unwrap();
+        let here = inline.run();
+        // What was left to this thread meanwhile is handed on.
+        drop(inline);
+        let answer = match (&mut pending).now_or_never() {
+            Some(answer) if here && and() => {
+                assert!(answer.is_ok());
+                return true;
+            }
+            Some(answer) => answer,
+            None => tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending),
+        };
+        assert!(answer.is_ok());
+        // Its thread goes to sleep, if it gets the time.
+        thread::yield_now();
+    }
+    false
+}
+
+#[test]
+fn a_plug_in_that_answers_quickly_is_asked_by_the_thread_of_the_socket() {
+    for plugin in ["all", "admit"] {
+        let rig = Rig::new(&[plugin]);
+        rig.fixture.repository.attach(&attach(plugin), BY).unwrap();
+        let script = Arc::clone(&rig.versions.lock()[plugin].script);
+        let asked_here = || script.lock().asked_by == Some(thread::current().id());
+        assert!(done_here(&rig, asked_here), "{plugin}");
+        let shown = rig.fixture.repository.show(plugin).unwrap().attached.remove(0);
+        assert_eq!((shown.fallbacks, shown.strikes), (0, 0), "{plugin}");
+    }
+}
+
+#[test]
+fn one_that_is_parked_is_in_nobodys_way() {
+    let rig = Rig::new(&["all"]);
+    rig.fixture.repository.attach(&attach("all"), BY).unwrap();
+    rig.fixture.repository.park("all", BY).unwrap();
+    assert!(done_here(&rig, || true));
+    assert_eq!(rig.plans("all"), 0);
+}

@@ -1,0 +1,339 @@
+//! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
+//! audit line a change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::fault::code;
+use crate::config::model::settings::SchedulerPlugin;
+use crate::error::LoadError;
+use crate::model::catalog::{Fingerprint, SchedulerChoice};
+use crate::model::load::{Loaded, strategy_name};
+use crate::model::repository::Repository;
+use crate::model::sequences::Model;
+use crate::scheduling::guest::ModelFacts;
+use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
+use crate::wasm::journal::LogLine;
+use crate::wasm::limits::Limits;
+
+use super::plugin_files::Files;
+use super::schedule_file::{self, Says};
+
+impl Repository {
+    /// Says where plug-ins come from. To be called once, before any model is loaded.
+    pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
+        // Where interleavings are tried there are no threads but those of the test.
+        let keeps = cfg!(not(feature = "shuttle"));
+        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
+        registry.knows_files(Box::new(Files(Arc::downgrade(&self.0))));
+        self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
+    }
+
+    /// The plug-ins, if the server has any.
+    pub fn registry(&self) -> Option<&Registry> {
+        self.0.registry.get()
+    }
+
+    fn equipped(&self) -> Result<&Registry, PluginError> {
+        self.registry().ok_or_else(|| PluginError::Denied("this server runs no plug-ins".to_owned()))
+    }
+
+    // === loads ===
+
+    /// Who shall decide for a load that is about to serve, tried. A plug-in that the model's file names must be good; one that an operator
+    /// named is done without if it is not.
+    pub(in crate::model) fn scheduler_for(
+        &self,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Option<Arc<SchedulerBinding>>, LoadError> {
+        let decides = self.edit(&model.name, |entry| entry.decides.clone());
+        match (decides, &load.settings.scheduler) {
+            (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
+            (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
+                .equipped()
+                .and_then(|registry| self.tried(registry, &how.plugin, self.options(registry, &how), model, load))
+                .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
+                .ok()),
+            (SchedulerChoice::File, Some(says)) => {
+                let fault = |what: String| LoadError::Config { at: says.at.clone(), code: code::PLUGIN, what };
+                self.by_file(says, model, load).map(Some).map_err(|error| fault(error.to_string()))
+            }
+        }
+    }
+
+    fn by_file(
+        &self,
+        says: &SchedulerPlugin,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
+        let registry = self.equipped()?;
+        let source = registry.find(&says.name)?;
+        let is = source.sha256();
+        match &says.sha256 {
+            Some(sha256) if sha256 != is => {
+                let what = format!("{} has the hash {is}, and sha256 = \"{sha256}\" is wanted", says.name);
+                return Err(PluginError::Invalid(what));
+            }
+            None if registry.rules().require_sha256 => {
+                let what = format!("plugins.require_sha256 is set: add  sha256 = \"{is}\"");
+                return Err(PluginError::Denied(what));
+            }
+            _ => {}
+        }
+        let rules = registry.rules();
+        let options = BindingOptions {
+            config: says.config.clone(),
+            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
+            strikes: rules.strikes,
+            shadow: false,
+            from_file: true,
+        };
+        self.tried(registry, &says.name, options, model, load)
+    }
+
+    fn options(&self, registry: &Registry, how: &Attach) -> BindingOptions {
+        let rules = registry.rules();
+        BindingOptions {
+            config: if how.config.is_empty() { "{}".to_owned() } else { how.config.clone() },
+            limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
+            strikes: rules.strikes,
+            shadow: how.shadow,
+            from_file: false,
+        }
+    }
+
+    /// A binding that can be opened, as far as a trial tells.
+    fn tried(
+        &self,
+        registry: &Registry,
+        plugin: &str,
+        options: BindingOptions,
+        model: &Arc<Model>,
+        load: &Arc<Loaded>,
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
+        let source = registry.find(plugin)?;
+        let binding = registry.bind(plugin, facts(load), model.port(load), options)?;
+        binding.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
+        Ok(binding)
+    }
+
+    /// Lets it decide for a load that the core knows and that nobody decides for yet.
+    pub(in crate::model) fn let_decide(&self, load: &Loaded, binding: &Arc<SchedulerBinding>) -> Result<(), LoadError> {
+        let Some(registry) = self.registry() else { return Ok(()) };
+        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", binding.plugin()));
+        let ready = binding.prepare().map_err(unfit)?;
+        settle(registry, load, (Arc::clone(binding), ready));
+        let plugin = binding.plugin();
+        // Another version may have taken its place everywhere while this one was made.
+        if let Ok(current) = registry.find(plugin)
+            && let Err(unfit) = binding.keep_to(&current)
+        {
+            tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
+        }
+        Ok(())
+    }
+
+    // === what operators say ===
+
+    /// Every load of a model that takes new sequences, and what keeps it from being loaded or unloaded meanwhile.
+    pub(super) fn serving(&self, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
+        let models = self.0.models.read();
+        let entry = models.get(name).filter(|entry| entry.open);
+        let absent = || PluginError::Absent(format!("no model \"{name}\" is served"));
+        let model = entry.and_then(|entry| entry.model.clone()).ok_or_else(absent)?;
+        Ok((model, entry.map(|entry| Arc::clone(&entry.gate)).ok_or_else(absent)?))
+    }
+
+    /// Opens everything first, and changes nothing if that fails. Its hashes: of what decided before, and of what does now or was tried.
+    fn attach_now(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
+        let registry = self.equipped()?;
+        let (before, after) =
+            (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
+        let after = after.unwrap_or_default();
+        let refused = |why: &PluginError| {
+            registry.audit_refused("attach", &how.plugin, &how.model, by, (&before, &after), why);
+        };
+        check_how(how).inspect_err(refused)?;
+        let (model, gate) = self.serving(&how.model).inspect_err(refused)?;
+        let _held = gate.lock();
+        let all = self.opened(registry, how, &model).inspect_err(refused)?;
+        if how.save {
+            registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
+        }
+        // From here on nothing can fail.
+        for (load, binding, ready) in all {
+            if how.save {
+                binding.is_saved();
+            }
+            settle(registry, &load, (binding, ready));
+        }
+        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
+        if how.save {
+            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
+        } else {
+            self.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
+        }
+        Ok(())
+    }
+
+    /// The hash of what decides for a model; nothing, if that is the built-in policy.
+    fn decides_for(&self, name: &str) -> String {
+        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.plugin()).ok());
+        self.serving(name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
+    }
+
+    /// An instance for every load that takes new sequences.
+    fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
+        let decides = model.decider();
+        if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.options().shadow) {
+            let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
+            return Err(PluginError::Conflict(what));
+        }
+        let open = |load: &Arc<Loaded>| {
+            let binding = self.tried(registry, &how.plugin, self.options(registry, how), model, load)?;
+            let ready = binding.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
+            Ok((Arc::clone(load), binding, ready))
+        };
+        model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
+    }
+
+    /// Writes what is so into the model's file.
+    fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
+        let directory = self.edit(&how.model, |entry| entry.directory.clone());
+        let config = if how.config.is_empty() { "{}" } else { &how.config };
+        let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
+        schedule_file::save(&directory.join("sequor.toml"), says)
+            .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
+        self.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
+        self.says_what_serves(&how.model, &directory);
+        Ok(())
+    }
+
+    /// What the model's file says now is what serves: it is not loaded anew for that.
+    pub(super) fn says_what_serves(&self, model: &str, directory: &Path) {
+        let print = Fingerprint::of(directory, None).ok();
+        self.edit(model, |entry| {
+            entry.tried.clone_from(&print);
+            entry.served = print;
+        });
+    }
+
+    fn detach_now(&self, name: &str, model: &str, by: By<'_>) -> Result<(), PluginError> {
+        let registry = self.equipped()?;
+        let (served, gate) = self.serving(model)?;
+        let _held = gate.lock();
+        let before = registry.show(name)?.sha256;
+        let mut any = false;
+        for load in served.loads().iter() {
+            let Some(binding) = load.binding.load_full().filter(|at| at.plugin() == name) else { continue };
+            let mut off = None;
+            registry.dismiss(&binding, &mut || off = load.binding.swap(None));
+            any = true;
+        }
+        if !any {
+            return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
+        }
+        self.edit(model, |entry| entry.decides = SchedulerChoice::Runtime(None));
+        registry.audit("detach", name, model, by, &before, "");
+        Ok(())
+    }
+}
+
+/// A load, who is to decide for it, and its first instance.
+type Opened = (Arc<Loaded>, Arc<SchedulerBinding>, Ready);
+
+/// Lets it decide for this load from now on, in the place of whoever did.
+fn settle(registry: &Registry, load: &Loaded, (binding, ready): (Arc<SchedulerBinding>, Ready)) {
+    let old = load.binding.load_full();
+    let mut off = None;
+    let at = Arc::clone(&binding);
+    registry.settle((binding, ready), old.as_ref(), &mut || off = load.binding.swap(Some(Arc::clone(&at))));
+}
+
+fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
+    PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
+}
+
+/// What is wrong with it whatever serves.
+fn check_how(how: &Attach) -> Result<(), PluginError> {
+    if how.save && how.shadow {
+        let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();
+        return Err(PluginError::Invalid(what));
+    }
+    // A configuration is a JSON table, or nothing.
+    if how.config.is_empty() {
+        return Ok(());
+    }
+    let parsed: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(&how.config);
+    parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
+}
+
+fn facts(load: &Loaded) -> ModelFacts {
+    let spec = load.spec();
+    let (numbers, keys) = load.settings.feature_names();
+    ModelFacts {
+        name: load.settings.name.clone(),
+        version: load.version,
+        strategy: match strategy_name(&spec.strategy) {
+            "direct" => "direct",
+            "oldest" => "oldest",
+            _ => "stateless",
+        },
+        max_batch: spec.max_batch,
+        instances: u32::from(spec.instances),
+        slots: spec.slots(),
+        numbers,
+        keys,
+    }
+}
+
+impl Plugins for Repository {
+    fn list(&self) -> Vec<Summary> {
+        self.registry().map(Registry::list).unwrap_or_default()
+    }
+
+    fn show(&self, name: &str) -> Result<Summary, PluginError> {
+        self.equipped()?.show(name)
+    }
+
+    fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.load(name, component, by)
+    }
+
+    fn attach(&self, how: &Attach, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.change(|| self.attach_now(how, by))?;
+        self.show(&how.plugin)
+    }
+
+    fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.replace(name, component, by)
+    }
+
+    fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.rollback(name, by)
+    }
+
+    fn detach(&self, name: &str, model: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.change(|| self.detach_now(name, model, by))?;
+        self.show(name)
+    }
+
+    fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.park(name, by)
+    }
+
+    fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.equipped()?.unpark(name, by)
+    }
+
+    fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
+        self.equipped()?.unload(name, by)
+    }
+
+    fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
+        self.equipped()?.logs(name, after)
+    }
+}

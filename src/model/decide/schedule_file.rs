@@ -1,0 +1,148 @@
+//! Reads and writes which plug-in decides in a model's `sequor.toml`, and leaves the rest of the file as it is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
+
+use crate::config::atomic_file::{self, SyncMode};
+use crate::config::units::Span;
+
+/// What `[plugins.scheduler]` is to say.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct Says<'a> {
+    pub(in crate::model) plugin: &'a str,
+    pub(super) sha256: &'a str,
+    pub(in crate::model) time: Option<Duration>,
+    /// JSON, a table.
+    pub(in crate::model) config: &'a str,
+}
+
+/// Writes it to the file, whole or not at all.
+pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
+    let text = match fs_err::read_to_string(file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "schema = 1\n".to_owned(),
+        Err(e) => return Err(e.to_string()),
+    };
+    let text = edited(&text, says).map_err(|e| format!("{}: {e}", file.display()))?;
+    write(file, &text)
+}
+
+/// Writes the file, whole or not at all.
+pub(in crate::model) fn write(file: &Path, text: &str) -> Result<(), String> {
+    let written = atomic_file::replace(file, &[text.as_bytes()], None, SyncMode::Now);
+    written.map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// The hash it names of this plug-in, if it names that and its hash.
+pub(super) fn pinned(text: &str, plugin: &str) -> Option<String> {
+    let document: DocumentMut = text.parse().ok()?;
+    let table = document.get("plugins")?.get("scheduler")?;
+    let says = |key: &str| table.get(key).and_then(Item::as_str);
+    says("sha256").filter(|_| says("use") == Some(plugin)).map(str::to_owned)
+}
+
+/// The same file with this hash in that one's place.
+pub(super) fn with_pin(text: &str, sha256: &str) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
+    let table = document.get_mut("plugins").and_then(|plugins| plugins.get_mut("scheduler"));
+    let said = table.and_then(|table| table.get_mut("sha256")).and_then(Item::as_value_mut);
+    let said = said.ok_or("plugins.scheduler.sha256 is not there")?;
+    let decor = said.decor().clone();
+    *said = Value::from(sha256);
+    *said.decor_mut() = decor;
+    Ok(document.to_string())
+}
+
+fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
+    let plugins = document.entry("plugins").or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let plugins = plugins.as_table_like_mut().ok_or("plugins is no table")?;
+    let mut table = plugins.get("scheduler").and_then(Item::as_table).cloned().unwrap_or_default();
+    table.insert("use", toml_edit::value(says.plugin));
+    table.insert("sha256", toml_edit::value(says.sha256));
+    match says.time {
+        Some(time) => table.insert("time", toml_edit::value(Span(time).to_string())),
+        None => table.remove("time"),
+    };
+    let config: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(says.config).map_err(|e| e.to_string())?;
+    match config.is_empty() {
+        true => table.remove("config"),
+        false => table.insert("config", toml_edit::value(inline(&config)?)),
+    };
+    plugins.insert("scheduler", Item::Table(table));
+    Ok(document.to_string())
+}
+
+fn inline(map: &serde_json::Map<String, serde_json::Value>) -> Result<InlineTable, String> {
+    let mut table = InlineTable::new();
+    for (key, json) in map {
+        table.insert(key, value(json).ok_or_else(|| format!("config.{key} is null, which TOML cannot say"))?);
+    }
+    Ok(table)
+}
+
+fn value(json: &serde_json::Value) -> Option<Value> {
+    use serde_json::Value as Json;
+    Some(match json {
+        Json::Null => return None,
+        Json::Bool(is) => Value::from(*is),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Number(n) => n.as_i64().map(Value::from).or_else(|| n.as_f64().map(Value::from))?,
+        Json::Array(list) => Value::from(list.iter().map(value).collect::<Option<toml_edit::Array>>()?),
+        Json::Object(map) => Value::from(inline(map).ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAYS: Says<'_> = Says {
+        plugin: "fair-share",
+        sha256: "3f2a",
+        time: Some(Duration::from_millis(1)),
+        config: r#"{"burst":4,"weights":{"gold":4.5,"names":["a","b"]},"on":true}"#,
+    };
+
+    #[test]
+    fn the_rest_of_the_file_stays_as_it_is() {
+        let file = "# the encoder\nschema = 1\n\n[sequence]   # long calls\nidle = \"5s\"\n";
+        let with = edited(file, SAYS).unwrap();
+        let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nconfig = { burst = 4, \
+                     weights = { gold = 4.5, names = [\"a\", \"b\"] }, on = true }\n";
+        assert_eq!(with, format!("{file}{table}"));
+        let other = Says { plugin: "edf", time: None, config: "{}", ..SAYS };
+        assert_eq!(
+            edited(&with, other).unwrap(),
+            format!("{file}\n[plugins.scheduler]\nuse = \"edf\"\nsha256 = \"3f2a\"\n")
+        );
+    }
+
+    #[test]
+    fn the_hash_alone_is_another() {
+        let file = "schema = 1\n[plugins]\nscheduler = { use = \"edf\", sha256 = \"3f2a\" } # mine\n";
+        assert_eq!((pinned(file, "edf").as_deref(), pinned(file, "single")), (Some("3f2a"), None));
+        assert_eq!(with_pin(file, "77b0").unwrap(), file.replace("3f2a", "77b0"));
+        let table = "[plugins.scheduler]\nsha256 = \"3f2a\"   # of Monday\nuse = \"edf\"\nconfig = { a = 1 }\n[sequence]\nidle = \"5s\"\n";
+        assert_eq!(with_pin(table, &pinned(table, "edf").unwrap()).unwrap(), table);
+        assert_eq!(with_pin(table, "77b0").unwrap(), table.replace("3f2a", "77b0"));
+        assert_eq!(pinned("[plugins.scheduler]\nuse = \"edf\"\n", "edf"), None);
+        assert!(with_pin("schema = 1\n", "77b0").is_err());
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = edited("", SAYS).unwrap();
+        let read: toml::Table = text.parse().unwrap();
+        assert_eq!(read["plugins"]["scheduler"]["config"]["weights"]["gold"].as_float(), Some(4.5));
+        assert!(edited("plugins = 3", SAYS).is_err());
+        assert!(edited("", Says { config: r#"{"a":null}"#, ..SAYS }).unwrap_err().contains("null"));
+    }
+}

@@ -1,0 +1,358 @@
+//! Runs the batches of one instance: states, contexts and outputs.
+//!
+//! A run has two halves. [`Executor::submit`] asks for the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
+//! and splits the outputs. On the host, the first half does all the work. This file knows no lock and no client.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::backend::{Context, Fetch, Graph};
+use crate::batch::outputs::OutputSplit;
+use crate::batch::{BatchError, Staging, Wiring};
+use crate::config::model::settings::{ModelSettings, Output, reshaped};
+use crate::device::{Device, DeviceError, Fence, Unfinished};
+use crate::model::load::Loaded;
+use crate::state::{Bound, Fresh, Store};
+use crate::tensor::Tensor;
+
+use super::growth::{GrownStates, Reserved};
+use super::placement::Placement;
+use super::ports::{OutputMemory, RunMemory, feed};
+use super::run_error::RunError;
+use super::slots::Slots;
+use super::work::{Outcome, RunSize, RunTimes, StateNow, Work};
+
+#[derive(Debug)]
+pub(in crate::model) struct Executor {
+    load: Arc<Loaded>,
+    pub(in crate::model) slots: Slots,
+    outputs: OutputMemory,
+    /// By the optional inputs that are there.
+    contexts: Vec<(Wiring, Box<dyn Context>)>,
+    graph: Arc<dyn Graph>,
+    device: Arc<dyn Device>,
+    lost: Arc<Lost>,
+}
+
+/// What is known of a device that failed in the midst of its work. The slots of this instance then hold no sequence's state any more.
+#[derive(Debug)]
+struct Lost {
+    /// The first error, which says more than those that follow from it.
+    error: OnceLock<DeviceError>,
+    /// Outputs that it may still write.
+    memory: Unfinished,
+}
+
+impl Lost {
+    /// Notes that the device failed, and keeps what it may still write.
+    fn lose(&self, error: &DeviceError, held: RunMemory) {
+        let _ = self.error.set(error.clone());
+        self.memory.keep(held);
+    }
+}
+
+/// A run that was asked for: what is left to do when the device has done it.
+#[derive(Debug)]
+pub(in crate::model) struct Submitted {
+    load: Arc<Loaded>,
+    device: Arc<dyn Device>,
+    lost: Arc<Lost>,
+    /// Behind all of it.
+    fence: Fence,
+    /// Each row of the batch: what its state is then, or padding.
+    rows: Vec<Option<StateNow>>,
+    pub(in crate::model) size: RunSize,
+    at: Instant,
+    /// What the device writes, and may still read.
+    held: RunMemory,
+}
+
+impl Executor {
+    pub(in crate::model) fn new(
+        load: Arc<Loaded>,
+        placement: Placement,
+        slots: u32,
+        sided: bool,
+    ) -> Result<Executor, RunError> {
+        let Placement { graph, device, pool, budget, chunk_cache, gpu } = placement;
+        let store = Store::new(&device, load.states.clone(), slots, sided, chunk_cache.clone())?;
+        let context = graph.context(&load.wiring.input_names, &load.wiring.output_names)?;
+        let contexts = vec![(load.wiring.clone(), context)];
+        let outputs = OutputMemory::new(&device, pool, &load.settings)?;
+        let memory = Unfinished::new(Arc::clone(&device));
+        let grown = GrownStates::new(budget, chunk_cache, &load.states);
+        let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(Lost { error: OnceLock::new(), memory }));
+        Ok(Executor { load, slots, outputs, contexts, graph, device, lost })
+    }
+
+    /// Memory to lay out the inputs of a batch in. Each batch that is under way needs one of its own.
+    pub(in crate::model) fn staging(&self) -> Result<Staging, RunError> {
+        Ok(Staging::new(&self.device, &self.load.settings)?)
+    }
+
+    /// Runs a batch once, from beginning to end. All rows or none: an error leaves every state as it was.
+    pub(in crate::model) fn run(
+        &mut self,
+        staging: &mut Staging,
+        batch: &[Option<Work>],
+        times: &mut RunTimes,
+    ) -> Result<Vec<Outcome>, RunError> {
+        let submitted = self.submit(staging, batch, times)?;
+        let from = submitted.at;
+        submitted.wait(from, times)
+    }
+
+    /// Asks for a run, and for everything that belongs to it. When this returns, its states are committed as far as whatever is asked for
+    /// later can see. All rows or none: after an error nothing of it is under way, and every state is as it was.
+    pub(in crate::model) fn submit(
+        &mut self,
+        staging: &mut Staging,
+        batch: &[Option<Work>],
+        times: &mut RunTimes,
+    ) -> Result<Submitted, RunError> {
+        if let Some(error) = self.lost.error.get() {
+            return Err(error.clone().into());
+        }
+        let mut held = RunMemory::default();
+        let asked = self.ask(staging, batch, times, &mut held).and_then(|(at, bound, ran)| {
+            let rows = self.commit(at, batch, &bound, &mut held);
+            let committed = Instant::now();
+            times.state_out += committed - ran;
+            Ok((rows?, committed))
+        });
+        match asked {
+            Ok((rows, at)) => self.submitted(batch, rows, at, held),
+            Err(error) => {
+                // What was asked for is over before anything of it is used again.
+                if let Err(failed) = self.device.fence().and_then(|fence| self.device.wait(fence)) {
+                    self.lost.lose(&failed, held);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn submitted(
+        &self,
+        batch: &[Option<Work>],
+        rows: Vec<Option<StateNow>>,
+        at: Instant,
+        held: RunMemory,
+    ) -> Result<Submitted, RunError> {
+        let fence = match self.device.fence() {
+            Ok(fence) => fence,
+            // Without a fence it never becomes known when the states are there.
+            Err(error) => {
+                self.lost.lose(&error, held);
+                return Err(error.into());
+            }
+        };
+        let (load, device, lost) = (Arc::clone(&self.load), Arc::clone(&self.device), Arc::clone(&self.lost));
+        Ok(Submitted { load, device, lost, fence, rows, size: RunSize::of(batch), at, held })
+    }
+
+    /// Lays out, binds and runs: by which context, with which states, and when that was done.
+    fn ask(
+        &mut self,
+        staging: &mut Staging,
+        batch: &[Option<Work>],
+        times: &mut RunTimes,
+        held: &mut RunMemory,
+    ) -> Result<(usize, Bound, Instant), RunError> {
+        let began = Instant::now();
+        let bound = self.prepare(staging, batch)?;
+        let at = self.context_for(batch)?;
+        let ran = Instant::now();
+        times.state_in += ran - began;
+        self.run_context(at, staging, batch, &bound, held)?;
+        let done = Instant::now();
+        times.run += done - ran;
+        Ok((at, bound, done))
+    }
+
+    fn prepare(&mut self, staging: &mut Staging, batch: &[Option<Work>]) -> Result<Bound, RunError> {
+        let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(Work::row)).collect();
+        staging.fill(&rows)?;
+        let slots =
+            if self.load.states.is_empty() { Vec::new() } else { batch.iter().map(|row| row.as_ref()?.slot).collect() };
+        let store = &mut self.slots.store;
+        let bound = store.bind(slots)?;
+        store.ready(&bound)?;
+        Ok(bound)
+    }
+
+    /// The context whose inputs are those that this batch brings.
+    fn context_for(&mut self, batch: &[Option<Work>]) -> Result<usize, RunError> {
+        let Some(first) = batch.iter().flatten().next() else { return Ok(0) };
+        if !self.load.wiring.lacks(&first.inputs) {
+            return Ok(0);
+        }
+        let wiring = self.load.wiring.without(&Staging::given(&first.inputs));
+        if let Some(at) = self.contexts.iter().position(|(w, _)| *w == wiring) {
+            return Ok(at);
+        }
+        let context = self.graph.context(&wiring.input_names, &wiring.output_names)?;
+        self.contexts.push((wiring, context));
+        Ok(self.contexts.len() - 1)
+    }
+
+    fn run_context(
+        &mut self,
+        at: usize,
+        staging: &Staging,
+        batch: &[Option<Work>],
+        bound: &Bound,
+        held: &mut RunMemory,
+    ) -> Result<(), RunError> {
+        let store = &self.slots.store;
+        let Some((wiring, context)) = self.contexts.get_mut(at) else { return Ok(()) };
+        let mut feeds = Vec::with_capacity(wiring.inputs.len());
+        for (source, name) in wiring.inputs.iter().zip(&wiring.input_names) {
+            feeds.push(feed(staging, store, bound, *source, name)?);
+        }
+        held.pooled = self.outputs.reserve(&self.load.settings, wiring, RunSize::of(batch).executed)?;
+        let mut fetches = Vec::with_capacity(wiring.outputs.len());
+        for (sink, place) in wiring.outputs.iter().zip(&mut held.pooled) {
+            fetches.push(self.outputs.fetch(store, bound, *sink, place)?);
+        }
+        let ran = context.run(&feeds, &mut fetches);
+        let produced = fetches.into_iter().map(|fetch| match fetch {
+            Fetch::New(produced) => produced,
+            Fetch::Into { .. } => None,
+        });
+        held.produced = produced.collect();
+        Ok(ran?)
+    }
+
+    /// Checks everything, then asks for the outputs, then commits: a row's state is never taken without its answer. What each row's state is
+    /// then.
+    fn commit(
+        &mut self,
+        at: usize,
+        batch: &[Option<Work>],
+        bound: &Bound,
+        held: &mut RunMemory,
+    ) -> Result<Vec<Option<StateNow>>, RunError> {
+        let store = &mut self.slots.store;
+        let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
+        let fresh = fresh(store, wiring, held);
+        store.check(bound, &fresh)?;
+        self.outputs.room(store, bound, wiring, held)?;
+        held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound), batch, held)?;
+        self.outputs.send(store, bound, wiring, held)?;
+        let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
+        let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
+        store.commit(bound, fresh, &good)?;
+        if let Some(reserved) = reserved {
+            self.slots.grown.apply(reserved);
+        }
+        let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
+        let row = |row: &Option<Work>| row.as_ref().map(|work| work.slot.map(now).unwrap_or_default());
+        Ok(batch.iter().map(row).collect())
+    }
+}
+
+impl Submitted {
+    /// How many requests it runs.
+    pub(in crate::model) fn requests(&self) -> usize {
+        self.rows.iter().flatten().count()
+    }
+
+    /// Waits until the device has done it: the outcome of each request. The wait counts from `from`. If it fails, the device is lost.
+    pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<Outcome>, RunError> {
+        let Submitted { load, device, lost, fence, rows, held, .. } = self;
+        let waited = device.wait(fence);
+        let done = Instant::now();
+        times.run += done.saturating_duration_since(from);
+        if let Err(error) = waited {
+            lost.lose(&error, held);
+            return Err(error.into());
+        }
+        let outcomes = outcomes(&load.settings, rows, held.splits);
+        times.state_out += done.elapsed();
+        Ok(outcomes)
+    }
+}
+
+fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, splits: Vec<OutputSplit>) -> Vec<Outcome> {
+    let outcome = |state: StateNow| Outcome { outputs: Vec::with_capacity(splits.len()), state };
+    let mut rows: Vec<Option<Outcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
+    for (output, cut) in settings.outputs.iter().zip(splits) {
+        for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
+            let Some(row) = row else { continue };
+            reshape_output(settings, output.reshape.as_ref(), &output.dims, &mut tensor);
+            row.outputs.push(tensor);
+        }
+    }
+    rows.into_iter().flatten().collect()
+}
+
+/// Memory for the states that this run lets grow.
+fn reserve(
+    store: &Store,
+    grown: &GrownStates,
+    (bound, fresh): (&Bound, &[Option<Fresh>]),
+    batch: &[Option<Work>],
+) -> Result<Option<Reserved>, RunError> {
+    if !store.grows() {
+        return Ok(None);
+    }
+    let after = store.growing_bytes_after(bound, fresh)?;
+    let sizes = batch.iter().zip(after).filter_map(|(row, bytes)| Some((row.as_ref()?.slot?, bytes)));
+    Ok(Some(grown.reserve(sizes)?))
+}
+
+/// The states that the backend allocated.
+fn fresh(store: &Store, wiring: &Wiring, held: &RunMemory) -> Vec<Option<Fresh>> {
+    let mut fresh: Vec<Option<Fresh>> = store.specs().map(|_| None).collect();
+    for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
+        if let (Some(place), Some(p)) = (sink.state.and_then(|n| fresh.get_mut(n)), produced) {
+            *place = Some(Fresh { shape: p.shape.clone(), data: p.data.clone() });
+        }
+    }
+    fresh
+}
+
+/// The clients' outputs, ready to be cut, in the order of the settings.
+fn splits(
+    settings: &ModelSettings,
+    outputs: &OutputMemory,
+    store: &Store,
+    (wiring, bound): (&Wiring, &Bound),
+    batch: &[Option<Work>],
+    held: &mut RunMemory,
+) -> Result<Vec<OutputSplit>, RunError> {
+    let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();
+    let mut splits: Vec<Option<OutputSplit>> = std::iter::repeat_with(|| None).take(settings.outputs.len()).collect();
+    for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
+        let Some(n) = sink.client else { continue };
+        let (Some(output), Some(place)) = (settings.outputs.get(n), splits.get_mut(n)) else { continue };
+        let Some((shape, data)) = outputs.written(store, bound, *sink, (pooled.take(), produced))? else { continue };
+        *place = Some(match settings.max_batch_size {
+            0 => OutputSplit::whole(output.dtype, shape, data),
+            _ => OutputSplit::rows(&output.name, output.dtype, &shape, data, &parts)?,
+        });
+    }
+    let whole = |(output, cut): (&Output, Option<OutputSplit>)| {
+        cut.ok_or_else(|| RunError::Batch(BatchError::Missing { output: output.name.clone() }))
+    };
+    settings.outputs.iter().zip(splits).map(whole).collect()
+}
+
+/// Gives a client the shape it was promised, where the graph's differs.
+fn reshape_output(
+    settings: &ModelSettings,
+    reshape: Option<&sequor_core::Dims>,
+    dims: &sequor_core::Dims,
+    tensor: &mut Tensor,
+) {
+    let Some(from) = reshape else { return };
+    let batching = settings.max_batch_size > 0;
+    let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
+    if let Some(shape) = reshaped(from, dims, &row) {
+        tensor.shape = match tensor.shape.0.first() {
+            Some(rows) if batching => shape.with(0, *rows),
+            _ => shape,
+        };
+    }
+}

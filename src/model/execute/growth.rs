@@ -1,0 +1,107 @@
+//! State memory beyond what a START takes: the states of some sequences grow from step to step, and `limits.state` bounds them all the same.
+
+use std::collections::BTreeMap;
+
+use crate::state::budget::{Budget, NoRoom, Ticket};
+use crate::state::{ChunkCache, StateSpec};
+
+/// What the sequences in an instance's slots hold beyond the size at START.
+#[derive(Debug)]
+pub(super) struct GrownStates {
+    budget: Budget,
+    /// Memory of ended sequences. It makes room for what grows.
+    chunk_cache: ChunkCache,
+    /// Bytes at START of the states that grow. The ticket of the START holds them.
+    at_start: u64,
+    by_slot: BTreeMap<u32, Ticket>,
+}
+
+/// Memory for slots whose states are about to have a new size. Dropping it gives the memory back.
+#[derive(Debug)]
+pub(super) struct Reserved(Vec<NewSize>);
+
+#[derive(Debug)]
+struct NewSize {
+    slot: u32,
+    /// Bytes beyond the size at START.
+    beyond: u64,
+    more: Option<Ticket>,
+}
+
+impl GrownStates {
+    pub(in crate::model) fn new(budget: Budget, chunk_cache: ChunkCache, states: &[StateSpec]) -> GrownStates {
+        let at_start = states.iter().filter(|state| state.grows()).map(StateSpec::bytes).sum();
+        GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new() }
+    }
+
+    /// Reserves memory for slots whose growing states are about to have so many bytes: for all of them, or for none.
+    pub(in crate::model) fn reserve(&self, sizes: impl IntoIterator<Item = (u32, u64)>) -> Result<Reserved, NoRoom> {
+        let one = |(slot, bytes): (u32, u64)| {
+            let beyond = bytes.saturating_sub(self.at_start);
+            let has = self.by_slot.get(&slot).map_or(0, Ticket::bytes);
+            let more = if beyond > has { Some(self.budget.take(beyond - has)?) } else { None };
+            Ok(NewSize { slot, beyond, more })
+        };
+        let reserved = sizes.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        if reserved.iter().any(|size| size.more.is_some()) {
+            self.chunk_cache.trim();
+        }
+        Ok(Reserved(reserved))
+    }
+
+    /// The states have their new size.
+    pub(in crate::model) fn apply(&mut self, reserved: Reserved) {
+        for NewSize { slot, beyond, more } in reserved.0 {
+            match (self.by_slot.get_mut(&slot), more) {
+                (Some(ticket), Some(more)) => ticket.merge(more),
+                (Some(ticket), None) => ticket.shrink_to(beyond),
+                (None, Some(more)) => {
+                    self.by_slot.insert(slot, more);
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// The slot holds a state of the size at START, or none.
+    pub(super) fn reset(&mut self, slot: u32) {
+        self.by_slot.remove(&slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sequor_core::{DataType, Dims, Shape, Time};
+
+    use super::*;
+    use crate::device::{Device, Host};
+    use crate::state::{Initial, Store};
+
+    /// What is in use and what is kept stay within the limit together, without a START in between.
+    #[test]
+    fn kept_memory_makes_room_for_a_state_that_grows() {
+        let budget = Budget::new(8 << 20);
+        let chunk_cache = ChunkCache::new(budget.clone(), || Time(0));
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let state = StateSpec {
+            input: "S".to_owned(),
+            output: "T".to_owned(),
+            dtype: DataType::Fp32,
+            dims: Dims::from_wire(&[1 << 20]),
+            batch_axis: Some(0),
+            storage: DataType::Fp32,
+            initial: Initial { shape: Shape::of(&[1 << 20]), data: None },
+            same_buffer: false,
+        };
+        let mut ended = Store::new(&device, vec![state], 1, false, chunk_cache.clone()).unwrap();
+        ended.init(0).unwrap();
+        ended.free(0).unwrap();
+        assert!(chunk_cache.bytes() >= 4 << 20);
+        let mut grown = GrownStates::new(budget.clone(), chunk_cache.clone(), &[]);
+        let reserved = grown.reserve([(0, 8 << 20)]).unwrap();
+        grown.apply(reserved);
+        assert_eq!((budget.used(), chunk_cache.bytes()), (budget.limit(), 0));
+    }
+}

@@ -1,0 +1,21 @@
+//! Runs rows: slots, staging, states, a graph's contexts, outputs.
+//!
+//! - `executor`: a run in two halves. `work`: its rows. `ports`: its memory. `run_error`: why a run failed.
+//! - `slots`: the states of an instance's sequences. `growth`: state memory beyond what a START takes.
+//! - `placement`: the graph and the device of an instance.
+//!
+//! This room knows no lock, no queue and no client.
+
+mod executor;
+mod growth;
+pub(in crate::model) mod placement;
+mod ports;
+mod run_error;
+mod slots;
+mod work;
+
+pub(in crate::model) use executor::{Executor, Submitted};
+pub(in crate::model) use placement::Placement;
+pub(in crate::model) use run_error::RunError;
+pub(in crate::model) use slots::Slots;
+pub(in crate::model) use work::{Outcome, RunSize, RunTimes, StateNow, Work};

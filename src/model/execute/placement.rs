@@ -1,0 +1,48 @@
+//! Where an instance runs and with what: a graph, a device, memory for answers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use crate::backend::Graph;
+use crate::config::model::place::Auto;
+use crate::config::model::settings::Processor;
+use crate::device::{Device, Pool};
+use crate::state::ChunkCache;
+use crate::state::budget::Budget;
+use crate::telemetry::GpuMetrics;
+
+/// An instance's place and means.
+#[derive(Debug)]
+pub(in crate::model) struct Placement {
+    pub(in crate::model) graph: Arc<dyn Graph>,
+    pub(in crate::model) device: Arc<dyn Device>,
+    /// Memory for answers, of the host.
+    pub(in crate::model) pool: Pool,
+    /// Memory for states that ended sequences no longer need.
+    pub(in crate::model) chunk_cache: ChunkCache,
+    /// Bytes of state over all models.
+    pub(in crate::model) budget: Budget,
+    /// Of the GPU, if it is one.
+    pub(in crate::model) gpu: Option<GpuMetrics>,
+}
+
+/// The GPUs that instances run on, by ordinal, to be looked at.
+pub(in crate::model) type InUse = BTreeMap<u16, (GpuMetrics, Vec<Weak<dyn Device>>)>;
+
+/// Where instances run, as operators read it; `None` where nothing else could be.
+pub(in crate::model) fn told(processors: &[Processor], auto: &Auto) -> Option<String> {
+    let mut gpus: Vec<String> = Vec::new();
+    for processor in processors {
+        if let Processor::Gpu(ordinal) = processor
+            && !gpus.contains(&ordinal.to_string())
+        {
+            gpus.push(ordinal.to_string());
+        }
+    }
+    let cpu = processors.contains(&Processor::Cpu);
+    match (gpus.is_empty(), auto) {
+        (false, _) => Some(format!("GPU {}{}", gpus.join(" "), if cpu { " and CPU" } else { "" })),
+        (true, Auto::Cpu(why)) => Some(format!("CPU: {why}")),
+        (true, _) => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! The memory that one run reads inputs from and writes outputs to.
+//!
+//! What a client receives is host memory. On an accelerator, outputs are written there first and sent behind the run.
+
+use std::sync::Arc;
+
+use sequor_core::Shape;
+
+use crate::backend::{Feed, Fetch, Produced};
+use crate::batch::outputs::{OutputBuffer, OutputSplit};
+use crate::batch::{BatchError, Sink, Source, Staging, Wiring};
+use crate::config::model::settings::ModelSettings;
+use crate::device::{Buffer, Device, Place, Pool, Pooled};
+use crate::state::{Bound, StateError, StateOut, Store};
+
+use super::run_error::RunError;
+
+/// What a source feeds.
+pub(super) fn feed<'a>(
+    staging: &'a Staging,
+    store: &'a Store,
+    bound: &Bound,
+    source: Source,
+    name: &str,
+) -> Result<Feed<'a>, RunError> {
+    if let Source::State(n) = source {
+        // SAFETY: the store is not changed before the run is over, or is changed in the device's order of work, behind the run.
+        let (shape, data) = unsafe { store.input(bound, n) }?;
+        let dtype = store.specs().nth(n).map(|s| s.dtype).ok_or(StateError::Missing { state: name.to_owned() })?;
+        return Ok(Feed { dtype, shape, data });
+    }
+    // SAFETY: the staging is not filled again before the run is over.
+    let fed = unsafe { staging.feed(source) }.ok_or_else(|| BatchError::Unfit { input: name.to_owned() })?;
+    Ok(Feed { dtype: fed.0, shape: fed.1, data: fed.2 })
+}
+
+/// Whatever one run writes for clients, by the graph's outputs. It stays until the run is over, also if that fails.
+#[derive(Debug, Default)]
+pub(super) struct RunMemory {
+    /// Host memory, where the size is known or was learnt from the run.
+    pub(super) pooled: Vec<Option<(Shape, Pooled)>>,
+    /// What the backend allocated.
+    pub(super) produced: Vec<Option<Produced>>,
+    /// By the outputs of the settings, what they are cut of.
+    pub(super) splits: Vec<OutputSplit>,
+}
+
+/// Where outputs for clients are written.
+#[derive(Debug)]
+pub(super) struct OutputMemory {
+    device: Arc<dyn Device>,
+    pool: Pool,
+    /// On an accelerator, by their place in the settings: where outputs lie before they are sent. One of each is enough, for what is sent
+    /// stands before the next run in the order of work.
+    written: Vec<Buffer>,
+}
+
+impl OutputMemory {
+    pub(in crate::model) fn new(
+        device: &Arc<dyn Device>,
+        pool: Pool,
+        settings: &ModelSettings,
+    ) -> Result<OutputMemory, RunError> {
+        let away = device.place() != Place::Host;
+        let outputs = settings.outputs.iter().filter(|_| away);
+        let written = outputs.map(|_| Buffer::new(device, 0)).collect::<Result<_, _>>()?;
+        Ok(OutputMemory { device: Arc::clone(device), pool, written })
+    }
+
+    /// Memory for the outputs whose size is known; `None` where the backend shall allocate, or a state is written.
+    pub(in crate::model) fn reserve(
+        &mut self,
+        settings: &ModelSettings,
+        wiring: &Wiring,
+        rows: u64,
+    ) -> Result<Vec<Option<(Shape, Pooled)>>, RunError> {
+        let mut out = Vec::with_capacity(wiring.outputs.len());
+        for sink in &wiring.outputs {
+            out.push(match known(settings, *sink, rows) {
+                Some((shape, bytes)) => {
+                    if let Some(buffer) = sink.client.and_then(|n| self.written.get_mut(n)) {
+                        buffer.ensure(bytes)?;
+                    }
+                    Some((shape, self.pool.take(bytes)?))
+                }
+                None => None,
+            });
+        }
+        Ok(out)
+    }
+
+    /// Where a run writes an output.
+    pub(super) fn fetch<'a>(
+        &'a self,
+        store: &'a Store,
+        bound: &Bound,
+        sink: Sink,
+        place: &'a mut Option<(Shape, Pooled)>,
+    ) -> Result<Fetch<'a>, RunError> {
+        if let Some(n) = sink.state {
+            // SAFETY: the store is not changed before the run is over, or is changed behind it.
+            return Ok(match unsafe { store.output(bound, n) }? {
+                StateOut::Into { shape, data } => Fetch::Into { shape, data },
+                StateOut::New => Fetch::New(None),
+            });
+        }
+        let Some((shape, pooled)) = place else { return Ok(Fetch::New(None)) };
+        let data = match sink.client.and_then(|n| self.written.get(n)) {
+            // SAFETY: nobody else reads or writes it before the run is over, and it has room for the output.
+            Some(buffer) => unsafe { buffer.write(0..pooled.len()) }?,
+            None => pooled.write()?,
+        };
+        Ok(Fetch::Into { shape, data })
+    }
+
+    /// On an accelerator, takes host memory for what the run has shown the size of, and for states that clients are sent as well.
+    pub(in crate::model) fn room(
+        &self,
+        store: &Store,
+        bound: &Bound,
+        wiring: &Wiring,
+        held: &mut RunMemory,
+    ) -> Result<(), RunError> {
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
+            let wanted = match (produced, sink.state) {
+                _ if sink.client.is_none() || pooled.is_some() => None,
+                (Some(p), _) => (p.data.place() != Place::Host).then(|| (p.shape.clone(), p.data.len())),
+                (None, Some(n)) => store.laid_out(bound, n),
+                (None, None) => None,
+            };
+            if let Some((shape, len)) = wanted {
+                *pooled = Some((shape, self.pool.take(len)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// On an accelerator, asks for every output of a client's to be sent to the host, behind the run.
+    pub(in crate::model) fn send(
+        &mut self,
+        store: &mut Store,
+        bound: &Bound,
+        wiring: &Wiring,
+        held: &mut RunMemory,
+    ) -> Result<(), RunError> {
+        for (sink, produced) in wiring.outputs.iter().zip(&held.produced) {
+            let Some((n, buffer)) = sink.client.and_then(|n| Some((n, self.written.get_mut(n)?))) else { continue };
+            let Some(room) = held.splits.get_mut(n).and_then(OutputSplit::room) else { continue };
+            match (produced, sink.state) {
+                // SAFETY: both are held until the run is over, and neither is touched before.
+                (Some(produced), _) => unsafe { produced.data.download(&*self.device, &room.write()?) }?,
+                (None, state) => {
+                    if let Some(n) = state {
+                        store.lay_out(bound, n, buffer)?;
+                    }
+                    // SAFETY: the room is held until the run is over; the buffer is written again only behind this.
+                    unsafe { buffer.download(&room.write()?) }?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is held for a client, by the output's number in the graph.
+    pub(in crate::model) fn written(
+        &self,
+        store: &Store,
+        bound: &Bound,
+        sink: Sink,
+        (pooled, produced): (Option<(Shape, Pooled)>, &Option<Produced>),
+    ) -> Result<Option<(Shape, OutputBuffer)>, RunError> {
+        Ok(match (produced, pooled) {
+            (_, Some((shape, pooled))) => Some((shape, OutputBuffer::Pooled(pooled))),
+            (Some(p), None) => Some((p.shape.clone(), OutputBuffer::Owned(p.data.clone()))),
+            (None, None) => match sink.state {
+                Some(n) => store.written(bound, n)?.map(|(shape, bytes)| (shape, OutputBuffer::Copied(bytes.into()))),
+                None => None,
+            },
+        })
+    }
+}
+
+/// The shape and bytes of an output that is a client's alone, if they can be known before the run.
+fn known(settings: &ModelSettings, sink: Sink, rows: u64) -> Option<(Shape, usize)> {
+    let output = sink.client.filter(|_| sink.state.is_none()).and_then(|n| settings.outputs.get(n))?;
+    let shape = output.reshape.as_ref().unwrap_or(&output.dims).fixed()?;
+    let shape = if settings.max_batch_size > 0 { shape.with(0, rows) } else { shape };
+    let bytes = shape.elements()?.checked_mul(output.dtype.size()? as u64)?;
+    Some((shape, usize::try_from(bytes).ok()?))
+}

@@ -1,0 +1,65 @@
+//! Why a run gave nothing. Clients read the text.
+
+use std::sync::Arc;
+
+use crate::backend::BackendError;
+use crate::batch::BatchError;
+use crate::device::{DeviceError, Place};
+use crate::state::budget::NoRoom;
+use crate::state::{SnapshotError, StateError};
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub(in crate::model) enum RunError {
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Its sequence could not be given state memory.
+    #[error(transparent)]
+    NoState(Arc<RunError>),
+    /// The state would grow beyond `limits.state`.
+    #[error(transparent)]
+    Limit(#[from] NoRoom),
+    #[error("the state that was kept is not taken: {0}")]
+    Snapshot(#[from] Arc<SnapshotError>),
+}
+
+impl RunError {
+    /// What was wanted of `limits.state`, if that was the reason.
+    pub(in crate::model) fn over_limit(&self) -> Option<NoRoom> {
+        match self {
+            RunError::NoState(error) => error.over_limit(),
+            RunError::Limit(no_room) => Some(*no_room),
+            _ => None,
+        }
+    }
+
+    /// What was wanted and where, if it was memory and there is none.
+    pub(in crate::model) fn no_room(&self) -> Option<(Place, usize)> {
+        let device = match self {
+            RunError::NoState(error) => return error.no_room(),
+            RunError::Device(error)
+            | RunError::State(StateError::Device(error))
+            | RunError::Batch(BatchError::Device(error)) => error,
+            RunError::Snapshot(error) => match &**error {
+                SnapshotError::State(StateError::Device(error)) => error,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        match device {
+            DeviceError::OutOfMemory { place, bytes } => Some((*place, *bytes)),
+            _ => None,
+        }
+    }
+}
+
+impl From<SnapshotError> for RunError {
+    fn from(error: SnapshotError) -> RunError {
+        RunError::Snapshot(Arc::new(error))
+    }
+}

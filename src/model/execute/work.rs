@@ -1,0 +1,72 @@
+//! A row on its way through a run: what it brings, and what the run has left of it.
+
+use std::time::Duration;
+
+use sequor_core::Id;
+
+use crate::batch::BatchRow;
+use crate::telemetry::BatchTimes;
+use crate::tensor::Tensor;
+
+/// A row to run; `None` in a batch is padding.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Work {
+    pub(in crate::model) inputs: Vec<Option<Tensor>>,
+    pub(in crate::model) rows: u64,
+    pub(in crate::model) start: bool,
+    pub(in crate::model) end: bool,
+    pub(in crate::model) id: Id,
+    pub(in crate::model) slot: Option<u32>,
+}
+
+impl Work {
+    pub(in crate::model) fn row(&self) -> BatchRow<'_> {
+        BatchRow { inputs: &self.inputs, rows: self.rows, start: self.start, end: self.end, id: &self.id }
+    }
+}
+
+/// What a row's run has left: its outputs in the order of the settings, and what its state is like now.
+#[derive(Debug)]
+pub(in crate::model) struct Outcome {
+    pub(in crate::model) outputs: Vec<Tensor>,
+    pub(in crate::model) state: StateNow,
+}
+
+/// A row's state as the core counts it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::model) struct StateNow {
+    pub(in crate::model) shape: u64,
+    pub(in crate::model) bytes: u64,
+}
+
+/// How long the parts of one run took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::model) struct RunTimes {
+    pub(super) state_in: Duration,
+    pub(in crate::model) run: Duration,
+    pub(super) state_out: Duration,
+}
+
+/// How large a run is.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct RunSize {
+    requests: u64,
+    rows: u64,
+    /// Padding included.
+    pub(in crate::model) executed: u64,
+}
+
+impl RunSize {
+    pub(in crate::model) fn of(batch: &[Option<Work>]) -> RunSize {
+        let requests = batch.iter().flatten().count() as u64;
+        let rows = batch.iter().flatten().map(|w| w.rows).sum();
+        RunSize { requests, rows, executed: rows + batch.len() as u64 - requests }
+    }
+
+    pub(in crate::model) fn times(&self, times: &RunTimes) -> BatchTimes {
+        let as_u32 = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let RunTimes { state_in, run, state_out } = *times;
+        let (requests, rows, executed) = (as_u32(self.requests), as_u32(self.rows), as_u32(self.executed));
+        BatchTimes { requests, rows, executed, state_in, run, state_out }
+    }
+}

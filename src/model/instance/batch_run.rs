@@ -1,0 +1,140 @@
+//! Follows a batch from the core and back: which rows run, and how each row ends. A row that fails does not fail the others.
+
+use sequor_core::{Batch, Req, RowEnd};
+
+use crate::backend::BackendError;
+use crate::batch::Staging;
+use crate::error::Failure;
+use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Slots, StateNow, Work};
+use crate::model::load::Loaded;
+use crate::model::sequences::{FinishedBatch, Job, TakenBatch};
+use crate::state::budget::NoRoom;
+
+/// A batch whose rows run. It is given back once, by [`BatchRun::end`].
+#[derive(Debug)]
+pub(super) struct BatchRun {
+    batch: Batch,
+    jobs: Vec<Option<(Req, Box<Job>)>>,
+    /// How each real row ends.
+    dispositions: Vec<RowDisposition>,
+}
+
+/// How a row of a batch ends.
+#[derive(Debug)]
+enum RowDisposition {
+    Runs,
+    Nothing,
+    Fails(RunError),
+}
+
+impl BatchRun {
+    /// Does what must be done to slots, and says which rows are to be run.
+    pub(in crate::model) fn begin(
+        load: &Loaded,
+        slots: &mut Slots,
+        taken: TakenBatch,
+    ) -> (BatchRun, Vec<Option<Work>>) {
+        let TakenBatch { batch, mut jobs } = taken;
+        let work = work(&batch, &mut jobs);
+        let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
+        let requests = batch.real().count();
+        load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
+        let (dispositions, runnable) = match slots.apply(&batch.ops, kept) {
+            Err(error) => ((0..requests).map(|_| RowDisposition::Fails(error.clone())).collect(), Vec::new()),
+            Ok(()) => {
+                (work.iter().flatten().map(|w| disposition(load, slots, w)).collect(), runnable(load, slots, work))
+            }
+        };
+        (BatchRun { batch, jobs, dispositions }, runnable)
+    }
+
+    /// Answers every request. `ran` has one result for each row that was to be run.
+    pub(in crate::model) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
+        let BatchRun { batch, jobs, dispositions } = self;
+        let mut ran = ran.into_iter();
+        let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
+        let mut rows = Vec::with_capacity(dispositions.len());
+        let mut back = Vec::with_capacity(dispositions.len());
+        for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
+            let result = match disposition {
+                RowDisposition::Runs => ran.next().unwrap_or_else(lost),
+                // An END without inputs runs nothing and is answered with nothing.
+                RowDisposition::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default() }),
+                RowDisposition::Fails(error) => Err(error),
+            };
+            rows.push(match &result {
+                Ok(Outcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
+                Err(RunError::NoState(_)) => RowEnd::NoRoom,
+                Err(_) => RowEnd::Failed,
+            });
+            let failure = |e: RunError| failure(&e, load, &job);
+            job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
+            back.push((req, job));
+        }
+        FinishedBatch { batch, jobs: back, rows }
+    }
+}
+
+/// Runs the rows of a batch that failed one by one, each to its end. One result for each real row.
+pub(super) fn one_by_one(
+    load: &Loaded,
+    executor: &mut Executor,
+    staging: &mut Staging,
+    work: Vec<Option<Work>>,
+    error: &RunError,
+) -> Vec<Result<Outcome, RunError>> {
+    let real: Vec<Work> = work.into_iter().flatten().collect();
+    if real.len() < 2 {
+        return vec![Err(error.clone())];
+    }
+    let alone = |row: Work| {
+        let (row, mut times) = ([Some(row)], RunTimes::default());
+        let result = executor.run(staging, &row, &mut times);
+        load.ran(&RunSize::of(&row).times(&times));
+        result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
+    };
+    real.into_iter().map(alone).collect()
+}
+
+/// What a client is told of a row that did not run.
+fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
+    if let Some(NoRoom { wanted, used, limit }) = error.over_limit() {
+        let (model, id) = (load.settings.name.clone(), job.id.clone());
+        return Failure::StateMemory { model, id, wanted, used, limit };
+    }
+    match error.no_room() {
+        Some((place, wanted)) => Failure::DeviceMemory {
+            model: load.settings.name.clone(),
+            id: job.id.clone(),
+            place: place.to_string(),
+            wanted: wanted as u64,
+        },
+        None => Failure::Run(error.to_string()),
+    }
+}
+
+/// What each row brings, in the order of the batch.
+fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>> {
+    let row = |(row, job): (&sequor_core::Row, &mut Option<(Req, Box<Job>)>)| match (row, job) {
+        (sequor_core::Row::Real(real), Some((_, job))) => Some(job.work(real)),
+        _ => None,
+    };
+    batch.rows.iter().zip(jobs).map(row).collect()
+}
+
+fn disposition(load: &Loaded, slots: &Slots, work: &Work) -> RowDisposition {
+    match slots.roomless(work.slot) {
+        Some(error) => RowDisposition::Fails(error.clone()),
+        None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
+        None => RowDisposition::Nothing,
+    }
+}
+
+/// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
+fn runnable(load: &Loaded, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
+    let runs = |w: &Work| matches!(disposition(load, slots, w), RowDisposition::Runs);
+    if load.has_fixed_rows() {
+        return work.into_iter().map(|row| row.filter(runs)).collect();
+    }
+    work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect()
+}

@@ -1,0 +1,122 @@
+//! What the threads of every instance have in common: which instance it is, and the steps that run no batch.
+
+use std::sync::Arc;
+
+use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
+
+use crate::model::execute::Slots;
+use crate::model::load::{Loaded, Mailbox};
+use crate::model::runtime::sync;
+use crate::model::sequences::{FinishedBatch, Model, Step};
+use crate::scheduling::{Answer, SchedulerBinding};
+use crate::wasm::urgency;
+
+/// Which instance a thread runs.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct Identity {
+    pub(in crate::model) model: Arc<Model>,
+    pub(in crate::model) load: Arc<Loaded>,
+    pub(in crate::model) instance: Instance,
+}
+
+impl Identity {
+    /// Its name among the operating system's threads.
+    pub(in crate::model) fn name(&self) -> String {
+        format!("{}.{}", self.load.settings.name, self.instance.n)
+    }
+
+    pub(in crate::model) fn mailbox(&self) -> Option<&Mailbox> {
+        self.load.mail.get(usize::from(self.instance.n))
+    }
+
+    /// Answers what the mailbox asks for, between two batches.
+    pub(in crate::model) fn serve(&self, mailbox: &Mailbox, slots: &mut Slots) {
+        mailbox.serve(|seq| self.model.state_now(seq), |slot, header| slots.snapshot(slot, header));
+    }
+
+    pub(super) fn next(&self) -> Step {
+        self.next_at(self.model.now())
+    }
+
+    /// The next step, for a thread that has just read the clock.
+    pub(super) fn next_at(&self, now: Time) -> Step {
+        self.model.next(self.instance, now)
+    }
+
+    /// Gives a batch back and takes the next step.
+    pub(super) fn complete(&self, batch: FinishedBatch) -> Step {
+        self.complete_at(batch, self.model.now())
+    }
+
+    /// The same for a thread that has just read the clock.
+    pub(super) fn complete_at(&self, batch: FinishedBatch, now: Time) -> Step {
+        self.model.complete(self.instance, batch, now)
+    }
+
+    /// Sleeps until then, or until it is woken.
+    pub(in crate::model) fn sleep(&self, until: Option<Time>) {
+        sync::park(until.map(|until| until - self.model.now()));
+    }
+
+    /// Does slot operations that stand before no run.
+    pub(super) fn tidy(&self, slots: &mut Slots, ops: &[SlotOp]) -> Step {
+        if let Err(error) = slots.apply(ops, |_| None) {
+            tracing::error!(model = self.model.name, %error, "a slot was not tidied");
+        }
+        self.next()
+    }
+
+    /// Puts a question to the load's external policy, without any lock of the core.
+    pub(in crate::model) fn ask(&self, mut round: Box<Round>) -> Step {
+        let binding = self.load.binding.load_full();
+        let answer = match &binding {
+            Some(binding) => binding.ask(&mut round),
+            // It was taken off just now.
+            None => Answer { said: nothing(&round), shadow: None },
+        };
+        self.answer(binding.as_deref(), round, answer)
+    }
+
+    /// Gives an answer to the core, and compares a shadow's with what is done.
+    fn answer(&self, binding: Option<&SchedulerBinding>, round: Box<Round>, answer: Answer) -> Step {
+        let step = self.model.answer(self.instance, round, answer.said);
+        if let (Some(binding), Some(shadow)) = (binding, answer.shadow) {
+            let ran: Option<Vec<Req>> = match &step {
+                Step::Run(taken) => Some(taken.batch.real().map(|row| row.req).collect()),
+                _ => None,
+            };
+            binding.compare(&shadow, ran.as_deref());
+        }
+        step
+    }
+
+    /// The same on a connection's thread, which never waits for a guest. If the guest is called just now, the question comes back.
+    pub(super) fn ask_in_passing(&self, mut round: Box<Round>) -> Result<Step, Box<Round>> {
+        let binding = self.load.binding.load_full();
+        let answer = match &binding {
+            Some(binding) => binding.try_ask(&mut round),
+            None => Some(Answer { said: nothing(&round), shadow: None }),
+        };
+        urgency::as_any();
+        let Some(answer) = answer else { return Err(round) };
+        Ok(self.answer(binding.as_deref(), round, answer))
+    }
+
+    /// What an instance's thread does last.
+    pub(in crate::model) fn end(&self) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.close();
+        }
+        // Once it is forgotten nobody finds its other threads to wake them, and each must see for itself that it is over.
+        self.model.forget(self.load.key);
+        self.load.wake_all();
+    }
+}
+
+/// What whoever is not there says: the built-in policy decides.
+fn nothing(round: &Round) -> Said {
+    match round.asked {
+        Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
+        Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
+    }
+}

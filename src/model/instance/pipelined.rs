@@ -1,0 +1,92 @@
+//! The thread of an instance on an accelerator that submits the next batch while one runs. Another thread waits for the results
+//! ([`in_flight`]).
+//!
+//! The device does submitted work in order, so a batch finds the states that earlier batches leave.
+//!
+//! [`in_flight`]: super::in_flight
+
+use std::sync::Arc;
+
+use super::batch_run::{BatchRun, one_by_one};
+use super::identity::Identity;
+use super::in_flight::{InFlight, InFlightQueue};
+use crate::model::execute::{Executor, RunError, RunSize, RunTimes};
+use crate::model::runtime::Thread;
+use crate::model::sequences::{Step, TakenBatch};
+use crate::telemetry::StepPath;
+
+/// What a pipelined instance runs with.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    executor: Executor,
+    pub(super) in_flight: Arc<InFlightQueue>,
+}
+
+impl Pipeline {
+    /// With so many batches under way at once.
+    pub(in crate::model) fn new(executor: Executor, depth: u8) -> Result<Pipeline, RunError> {
+        let idle = (0..depth).map(|_| executor.staging()).collect::<Result<_, _>>()?;
+        Ok(Pipeline { executor, in_flight: Arc::new(InFlightQueue::new(idle)) })
+    }
+
+    /// Pulls until the load is gone. `completion` is the thread that waits.
+    pub(in crate::model) fn run(mut self, identity: &Identity, completion: &Thread) {
+        let mailbox = identity.mailbox();
+        let mut step = identity.next();
+        loop {
+            if let Some(mailbox) = mailbox.filter(|mailbox| mailbox.is_full()) {
+                // A state is let out as of a step that was answered.
+                self.in_flight.drain();
+                identity.serve(mailbox, &mut self.executor.slots);
+                // Whoever woke this thread meanwhile was not heard.
+                if matches!(step, Step::Sleep(_)) {
+                    step = identity.next();
+                }
+            }
+            step = match step {
+                Step::Run(taken) => self.begin(identity, completion, taken),
+                Step::Tidy(ops) => identity.tidy(&mut self.executor.slots, &ops),
+                Step::Ask(round) => identity.ask(round),
+                Step::Sleep(until) => {
+                    identity.sleep(until);
+                    identity.next()
+                }
+                Step::Gone => break,
+            }
+        }
+        self.in_flight.close();
+        completion.unpark();
+        identity.end();
+    }
+
+    /// Asks for a batch and leaves it to the thread that waits. One that fails at once is tried again row by row, and given back here.
+    fn begin(&mut self, identity: &Identity, completion: &Thread, taken: TakenBatch) -> Step {
+        let load = &identity.load;
+        let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);
+        if work.iter().flatten().next().is_none() {
+            return identity.complete(run.end(load, Vec::new()));
+        }
+        let mut staging = match self.in_flight.staging().map_or_else(|| self.executor.staging(), Ok) {
+            Ok(staging) => staging,
+            Err(error) => {
+                let ran = work.iter().flatten().map(|_| Err(error.clone())).collect();
+                return identity.complete(run.end(load, ran));
+            }
+        };
+        load.metrics.stepped(StepPath::HandedOver);
+        let mut times = RunTimes::default();
+        match self.executor.submit(&mut staging, &work, &mut times) {
+            Ok(submitted) => {
+                self.in_flight.begin(InFlight { run, submitted, times, staging });
+                completion.unpark();
+                identity.next()
+            }
+            Err(error) => {
+                load.ran(&RunSize::of(&work).times(&times));
+                let ran = one_by_one(load, &mut self.executor, &mut staging, work, &error);
+                self.in_flight.give_back(staging);
+                identity.complete(run.end(load, ran))
+            }
+        }
+    }
+}

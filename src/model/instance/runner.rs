@@ -1,0 +1,86 @@
+//! What runs an instance: its own thread, each batch to its end; or on an accelerator two threads, of which one asks for the next batch while
+//! the other waits for the last.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::device::Place;
+use crate::model::execute::{Executor, Placement, RunError};
+use crate::model::load::{Handle, Loaded};
+use crate::model::runtime::{JoinHandle, StartGate, sync};
+
+use super::identity::Identity;
+use super::in_flight;
+use super::pipelined::Pipeline;
+use super::serial::{Running, SerialInstance};
+
+/// An instance that is ready to start.
+#[derive(Debug)]
+pub(in crate::model) struct Runner(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Serial(Box<Running>),
+    Pipelined(Box<Pipeline>),
+}
+
+impl Runner {
+    pub(in crate::model) fn new(load: &Arc<Loaded>, placement: Placement) -> Result<Runner, RunError> {
+        let (spec, away) = (load.spec(), placement.device.place() != Place::Host);
+        let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
+        let executor = Executor::new(Arc::clone(load), placement, spec.slots(), sided)?;
+        // The host has nothing to do while it waits for itself.
+        Ok(match spec.depth {
+            2.. if away => Runner(Kind::Pipelined(Box::new(Pipeline::new(executor, spec.depth)?))),
+            _ => Runner(Kind::Serial(Box::new(Running::new(executor)?))),
+        })
+    }
+
+    /// Starts its threads, which wait at the gate. All of them are added to `threads`.
+    pub(in crate::model) fn start(
+        self,
+        identity: Identity,
+        gate: &StartGate,
+        threads: &mut Vec<JoinHandle<()>>,
+    ) -> io::Result<Handle> {
+        match self.0 {
+            Kind::Serial(running) => serial(SerialInstance::new(identity, *running), gate, threads),
+            Kind::Pipelined(pipeline) => pipelined(*pipeline, identity, gate, threads),
+        }
+    }
+}
+
+fn serial(instance: Arc<SerialInstance>, gate: &StartGate, threads: &mut Vec<JoinHandle<()>>) -> io::Result<Handle> {
+    let weak = Arc::downgrade(&instance);
+    let thread = spawn(instance.name(), gate, move || instance.run())?;
+    let handle = Handle { thread: thread.thread().clone(), inline: Some(weak) };
+    threads.push(thread);
+    Ok(handle)
+}
+
+fn pipelined(
+    pipeline: Pipeline,
+    identity: Identity,
+    gate: &StartGate,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> io::Result<Handle> {
+    let (in_flight, of) = (Arc::clone(&pipeline.in_flight), identity.clone());
+    let completion =
+        spawn(format!("{}.done", identity.name()), gate, move || in_flight::complete_all(&of, &in_flight))?;
+    let to_wake = completion.thread().clone();
+    threads.push(completion);
+    let thread = spawn(identity.name(), gate, move || pipeline.run(&identity, &to_wake))?;
+    // No other thread takes its place: to wake the instance is to wake this thread.
+    let handle = Handle { thread: thread.thread().clone(), inline: None };
+    threads.push(thread);
+    Ok(handle)
+}
+
+fn spawn(name: String, gate: &StartGate, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let gate = gate.clone();
+    sync::spawn(name, move || {
+        if gate.wait() {
+            run();
+        }
+    })
+}

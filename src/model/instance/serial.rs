@@ -1,0 +1,147 @@
+//! An instance that finishes each batch before it takes the next: slot operations in the given order, the run, its commit, the report.
+
+use std::sync::Arc;
+
+use super::batch_run::{BatchRun, one_by_one};
+use super::identity::Identity;
+
+use crate::batch::Staging;
+use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Work};
+use crate::model::load::InlineStep;
+use crate::model::runtime::Mutex;
+use crate::model::sequences::{Step, TakenBatch};
+use crate::telemetry::{OwnTime, StepPath};
+
+/// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
+const QUESTIONS: u32 = 2;
+
+/// Who holds its lock is the instance: its own thread, or for one step a socket's.
+#[derive(Debug)]
+pub(super) struct SerialInstance {
+    identity: Identity,
+    running: Mutex<Running>,
+}
+
+/// What an instance runs with.
+#[derive(Debug)]
+pub(in crate::model) struct Running {
+    executor: Executor,
+    staging: Staging,
+    /// What was taken and left to its own thread.
+    step: Option<Step>,
+    /// Whether it has run a batch. The first run sets memory up, and its duration says nothing of the next.
+    is_warm: bool,
+}
+
+impl Running {
+    pub(in crate::model) fn new(executor: Executor) -> Result<Running, RunError> {
+        let staging = executor.staging()?;
+        Ok(Running { executor, staging, step: None, is_warm: false })
+    }
+}
+
+impl SerialInstance {
+    pub(in crate::model) fn new(identity: Identity, running: Running) -> Arc<SerialInstance> {
+        Arc::new(SerialInstance { identity, running: Mutex::new(running) })
+    }
+
+    pub(in crate::model) fn name(&self) -> String {
+        self.identity.name()
+    }
+
+    /// Pulls until the load is gone.
+    pub(in crate::model) fn run(&self) {
+        let identity = &self.identity;
+        let mailbox = identity.mailbox();
+        loop {
+            let mut running = self.running.lock();
+            let mut step = running.step.take().unwrap_or_else(|| identity.next());
+            let rest = loop {
+                if let Some(mailbox) = mailbox {
+                    identity.serve(mailbox, &mut running.executor.slots);
+                }
+                step = match step {
+                    Step::Run(taken) => self.run_batch(&mut running, taken, StepPath::HandedOver),
+                    Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
+                    Step::Ask(round) => identity.ask(round),
+                    Step::Sleep(until) => break Some(until),
+                    Step::Gone => break None,
+                }
+            };
+            drop(running);
+            let Some(until) = rest else { break };
+            identity.sleep(until);
+        }
+        identity.end();
+    }
+
+    /// Both halves of a run, one after the other.
+    fn run_batch(&self, running: &mut Running, taken: TakenBatch, path: StepPath) -> Step {
+        let own_time = OwnTime::begin();
+        let Running { executor, staging, is_warm, .. } = running;
+        let load = &self.identity.load;
+        let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
+        let runs_a_graph = work.iter().any(Option::is_some);
+        let ran = self.attempt(executor, staging, work);
+        let now = self.identity.model.now();
+        if runs_a_graph {
+            load.metrics.stepped(path);
+            if std::mem::replace(is_warm, true) {
+                load.inline_gate.note(own_time.elapsed(), now);
+            }
+        }
+        self.identity.complete_at(run.end(load, ran), now)
+    }
+
+    /// Runs a batch; if that fails, its rows one by one. One result for each real row.
+    fn attempt(
+        &self,
+        executor: &mut Executor,
+        staging: &mut Staging,
+        work: Vec<Option<Work>>,
+    ) -> Vec<Result<Outcome, RunError>> {
+        if work.iter().flatten().next().is_none() {
+            return Vec::new();
+        }
+        let load = &self.identity.load;
+        let mut times = RunTimes::default();
+        let whole = executor.run(staging, &work, &mut times);
+        load.ran(&RunSize::of(&work).times(&times));
+        match whole {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(error) => one_by_one(load, executor, staging, work, &error),
+        }
+    }
+}
+
+impl InlineStep for SerialInstance {
+    fn try_step(&self) -> bool {
+        let Some(mut running) = self.running.try_lock() else { return false };
+        let now = self.identity.model.now();
+        // A run may have closed the gate since this thread was to wake the instance.
+        if running.step.is_some() || !self.identity.load.inline_gate.is_open(now) {
+            return false;
+        }
+        let (mut step, mut questions) = (self.identity.next_at(now), QUESTIONS);
+        let step = loop {
+            step = match step {
+                Step::Tidy(ops) => self.identity.tidy(&mut running.executor.slots, &ops),
+                Step::Ask(round) if questions > 0 && self.identity.load.decides_quickly() => {
+                    questions -= 1;
+                    match self.identity.ask_in_passing(round) {
+                        Ok(step) => step,
+                        Err(round) => break Step::Ask(round),
+                    }
+                }
+                Step::Run(taken) => break self.run_batch(&mut running, taken, StepPath::Inline),
+                rest => break rest,
+            };
+        };
+        let done = matches!(step, Step::Sleep(None));
+        // For how long its thread sleeps it asks anew: whoever has come meanwhile has woken it from a sleep that it had not begun.
+        if !matches!(step, Step::Sleep(_)) {
+            running.step = Some(step);
+        }
+        done
+    }
+}

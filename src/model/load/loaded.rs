@@ -1,0 +1,346 @@
+//! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+
+use crate::batch::Wiring;
+use crate::batch::wiring::stateful;
+use crate::config::model::place::Auto;
+use crate::config::model::settings::{
+    InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
+};
+use crate::error::{Failure, LoadError, LoadWarning, Refused};
+use crate::scheduling::key_interner::KeyInterner;
+use crate::scheduling::{SchedulerBinding, SchedulerPort};
+use crate::state::{Initial, StateSpec, Store};
+use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics};
+use crate::tensor::rows;
+
+use super::handle::Handle;
+use super::load_key::LoadKey;
+use super::mailbox::Mailbox;
+use super::metadata::{Metadata, TensorMetadata};
+
+#[derive(Debug)]
+pub(in crate::model) struct Loaded {
+    pub(in crate::model) key: Load,
+    #[allow(dead_code, reason = "only its drop matters")]
+    reserved: LoadKey,
+    pub(in crate::model) version: u64,
+    pub(in crate::model) settings: Arc<ModelSettings>,
+    pub(in crate::model) wiring: Wiring,
+    pub(in crate::model) states: Vec<StateSpec>,
+    pub(in crate::model) metadata: Arc<Metadata>,
+    pub(in crate::model) metrics: Arc<ModelMetrics>,
+    /// Triton's test aid, which `oldest` ignores.
+    hold: Option<Hold>,
+    /// What became of instances that may run on a GPU or on the CPU.
+    pub(in crate::model) auto: Auto,
+    /// What a policy is shown at most.
+    candidates: u32,
+    /// Batches that an instance on an accelerator may have under way.
+    depth: u8,
+    /// Texts that became key features.
+    pub(in crate::model) texts: Arc<KeyInterner>,
+    /// The instances, to be woken.
+    pub(in crate::model) handles: OnceLock<Vec<Handle>>,
+    /// Whether a connection's thread may run a step.
+    pub(in crate::model) inline_gate: InlineGate,
+    /// What else an instance's thread is asked to do, by instance.
+    pub(in crate::model) mail: Vec<Mailbox>,
+    /// The external policy, if one is attached.
+    pub(in crate::model) binding: ArcSwapOption<SchedulerBinding>,
+    /// Where plug-ins reach it, once one was to.
+    pub(in crate::model) port: OnceLock<Arc<SchedulerPort>>,
+    /// What is wrong with its files although it is served.
+    pub(in crate::model) warnings: Vec<LoadWarning>,
+    /// Names of classes, by output.
+    labels: Vec<Option<Arc<[String]>>>,
+    /// It takes no new sequences any more.
+    retired: AtomicBool,
+    /// Threads that have not ended.
+    running: AtomicUsize,
+}
+
+impl Loaded {
+    pub(in crate::model) fn new(
+        reserved: LoadKey,
+        version: u64,
+        settings: ModelSettings,
+        metrics: Arc<ModelMetrics>,
+        (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
+        auto: Auto,
+    ) -> Result<Loaded, LoadError> {
+        let (_, states) = stateful(&settings);
+        let batching = settings.max_batch_size > 0;
+        let mut warnings = Vec::new();
+        let states = states.iter().map(|s| state_spec(s, batching, &mut warnings)).collect::<Result<Vec<_>, _>>()?;
+        for LoadWarning { path, what } in &warnings {
+            tracing::warn!(model = settings.name, version, file = %path.display(), "{what}");
+        }
+        let wiring = Wiring::of(&settings);
+        let metadata = Arc::new(metadata(&settings, version));
+        let instances = usize::from(settings.instances.max(1));
+        Ok(Loaded {
+            key: reserved.load(),
+            reserved,
+            version,
+            wiring,
+            states,
+            warnings,
+            metadata,
+            metrics,
+            handles: OnceLock::new(),
+            inline_gate: InlineGate::default(),
+            hold,
+            auto,
+            candidates,
+            texts,
+            depth,
+            binding: ArcSwapOption::empty(),
+            port: OnceLock::new(),
+            mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
+            labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            retired: AtomicBool::new(false),
+            running: AtomicUsize::new(instances),
+            settings: Arc::new(settings),
+        })
+    }
+
+    /// Names of the classes of an output, if it has any.
+    pub(in crate::model) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
+        let at = self.settings.outputs.iter().position(|o| o.name == output)?;
+        self.labels.get(at)?.clone()
+    }
+
+    /// Whether a socket's thread may put a question to the plug-in that decides, if one does.
+    pub(in crate::model) fn decides_quickly(&self) -> bool {
+        self.binding.load().as_ref().is_none_or(|binding| binding.is_quick())
+    }
+
+    pub(in crate::model) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    pub(in crate::model) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// One of its threads ends. Whether it was the last.
+    pub(in crate::model) fn thread_ends(&self) -> bool {
+        self.running.fetch_sub(1, Ordering::AcqRel) <= 1
+    }
+
+    /// Bytes a sequence holds.
+    pub(in crate::model) fn state_bytes(&self) -> u64 {
+        self.states.iter().map(StateSpec::bytes).sum()
+    }
+
+    /// What `[sequence] rows` is for a `direct` model.
+    pub(in crate::model) fn rows(&self) -> Option<&'static str> {
+        let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return None };
+        match sequence.strategy {
+            SequenceStrategy::Direct { compact, .. } => Some(if compact { "compact" } else { "fixed" }),
+            SequenceStrategy::Oldest { .. } => None,
+        }
+    }
+
+    /// Whether a row's place in the batch is its slot's.
+    pub(in crate::model) fn has_fixed_rows(&self) -> bool {
+        let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return false };
+        matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
+    }
+
+    /// Counts a run.
+    pub(in crate::model) fn ran(&self, times: &BatchTimes) {
+        self.metrics.executed(times);
+        self.metrics.ran_at(SystemTime::now());
+    }
+
+    fn handle(&self, instance: u16) -> Option<&Handle> {
+        self.handles.get()?.get(usize::from(instance))
+    }
+
+    pub(in crate::model) fn wake(&self, instance: u16) {
+        if let Some(handle) = self.handle(instance) {
+            handle.thread.unpark();
+        }
+    }
+
+    /// Does a step of an instance in place of its own thread, if that is at rest. Whether nothing is left for that thread.
+    pub(in crate::model) fn try_step(&self, instance: u16) -> bool {
+        let inline = self.handle(instance).and_then(|handle| handle.inline.as_ref()?.upgrade());
+        inline.is_some_and(|instance| instance.try_step())
+    }
+
+    pub(in crate::model) fn wake_all(&self) {
+        for handle in self.handles.get().into_iter().flatten() {
+            handle.thread.unpark();
+        }
+    }
+
+    /// A refusal with what its sentence needs.
+    pub(in crate::model) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Failure {
+        let (ended_ago, idle) = match &refusal {
+            Refusal::Unknown(Some(stone)) => (Some(now - stone.at), stone.idle),
+            _ => (None, None),
+        };
+        Failure::Refused(Box::new(Refused {
+            refusal,
+            model: self.settings.name.clone(),
+            id,
+            ended_ago,
+            idle,
+            may_retry,
+        }))
+    }
+
+    /// Batches that an instance may have under way. The host has one; and so does `direct`, whose rows wait for each other.
+    fn depth(&self, strategy: &Strategy) -> u8 {
+        let away = self.settings.processors.iter().any(|processor| matches!(processor, Processor::Gpu(_)));
+        if away && !matches!(strategy, Strategy::Direct { .. }) { self.depth.max(1) } else { 1 }
+    }
+
+    /// What the core is told of this load.
+    pub(in crate::model) fn spec(&self) -> LoadSpec {
+        let settings = &self.settings;
+        let strategy = strategy(settings);
+        let base = LoadSpec {
+            version: self.version,
+            max_batch: settings.max_batch_size.max(1),
+            instances: settings.instances.max(1),
+            depth: self.depth(&strategy),
+            limits: Limits::default(),
+            expiry: Expiry::Never,
+            idle_longest: None,
+            idle_soft: None,
+            cancel_ends: true,
+            stages: Stages::default(),
+            initial_state_shape: Store::initial_shape_class(&self.states),
+            external: None,
+            hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
+            strategy,
+        };
+        let mut spec = match &settings.scheduling {
+            Scheduling::Sequence(sequence) => LoadSpec {
+                limits: sequence.limits,
+                expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
+                idle_longest: sequence.idle_longest,
+                idle_soft: sequence.idle_soft,
+                cancel_ends: sequence.cancel_ends,
+                ..base
+            },
+            _ => base,
+        };
+        spec.limits.candidates = self.candidates.max(1);
+        spec
+    }
+}
+
+/// A strategy's name, as operators and recordings read it.
+pub(in crate::model) fn strategy_name(strategy: &Strategy) -> &'static str {
+    match strategy {
+        Strategy::Stateless { batching: false, .. } => "default",
+        Strategy::Stateless { .. } => "dynamic",
+        Strategy::Direct { .. } => "direct",
+        Strategy::Oldest { .. } => "oldest",
+        Strategy::Deadline { .. } => "deadline",
+    }
+}
+
+fn strategy(settings: &ModelSettings) -> Strategy {
+    match &settings.scheduling {
+        Scheduling::Each => {
+            Strategy::Stateless { batching: false, preferred: Vec::new(), delay: Duration::ZERO, in_order: false }
+        }
+        Scheduling::Dynamic { preferred, delay, in_order } => {
+            Strategy::Stateless { batching: true, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
+        }
+        Scheduling::Sequence(sequence) => match &sequence.strategy {
+            SequenceStrategy::Direct { compact, delay, min_use } => Strategy::Direct {
+                rows: if *compact { Rows::Compact } else { Rows::Fixed },
+                delay: *delay,
+                min_use: *min_use,
+            },
+            SequenceStrategy::Oldest { slots, preferred, delay, in_order } => {
+                Strategy::Oldest { slots: *slots, preferred: preferred.clone(), delay: *delay, in_order: *in_order }
+            }
+        },
+    }
+}
+
+fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarning>) -> Result<StateSpec, LoadError> {
+    let data = match &state.initial.data {
+        InitialData::Zero => None,
+        InitialData::File(path) => first_value(state, path, warnings)?,
+    };
+    Ok(StateSpec {
+        input: state.input.clone(),
+        output: state.output.clone(),
+        dtype: state.dtype,
+        dims: state.dims.clone(),
+        batch_axis: batching.then_some(state.batch_axis),
+        storage: state.storage,
+        initial: Initial { shape: state.initial.shape.clone(), data },
+        same_buffer: state.same_buffer,
+    })
+}
+
+/// The first value of a state that a file gives. A longer file is cut; texts that are not in the BYTES layout are replaced by empty ones.
+fn first_value(
+    state: &StateSettings,
+    path: &Path,
+    warnings: &mut Vec<LoadWarning>,
+) -> Result<Option<Arc<[u8]>>, LoadError> {
+    let mut bytes = fs_err::read(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
+    let elements = state.initial.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let len = match state.dtype.size() {
+        Some(size) => elements.saturating_mul(size),
+        None => match rows::texts_len(&bytes, elements) {
+            Ok(len) => len,
+            Err(why) => {
+                let input = &state.input;
+                let what = format!(
+                    "the data_file of state '{input}' is not in the BYTES layout, so its sequences start with empty texts: {why}"
+                );
+                warnings.push(LoadWarning { path: path.to_owned(), what });
+                return Ok(None);
+            }
+        },
+    };
+    bytes.truncate(len);
+    Ok(Some(Arc::from(bytes)))
+}
+
+fn labels(path: Option<&Path>) -> Result<Option<Arc<[String]>>, LoadError> {
+    let Some(path) = path else { return Ok(None) };
+    let text =
+        fs_err::read_to_string(path).map_err(|e| LoadError::File { path: path.to_owned(), what: e.to_string() })?;
+    Ok(Some(text.lines().map(str::to_owned).collect()))
+}
+
+fn metadata(settings: &ModelSettings, version: u64) -> Metadata {
+    let batching = settings.max_batch_size > 0;
+    let whole = |dims: &sequor_core::Dims| if batching { dims.with(0, Dim::Any) } else { dims.clone() };
+    let proto = &settings.proto;
+    Metadata {
+        name: settings.name.clone(),
+        versions: vec![version],
+        platform: if proto.platform.is_empty() { proto.backend.clone() } else { proto.platform.clone() },
+        inputs: settings
+            .inputs
+            .iter()
+            .map(|i| TensorMetadata { name: i.name.clone(), dtype: i.dtype, dims: whole(&i.dims) })
+            .collect(),
+        outputs: settings
+            .outputs
+            .iter()
+            .map(|o| TensorMetadata { name: o.name.clone(), dtype: o.dtype, dims: whole(&o.dims) })
+            .collect(),
+    }
+}

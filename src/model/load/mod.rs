@@ -1,0 +1,22 @@
+//! A loaded incarnation of a model version: its settings and what is derived from them once, and how other threads reach its instances.
+//!
+//! - `loaded`: the load. `metadata`: what clients see of it. `load_key`: its key within the model.
+//! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
+//! - `record`: what a recording holds of loads and requests.
+//!
+//! This room runs nothing and holds no request.
+
+mod handle;
+mod load_key;
+mod loaded;
+mod mailbox;
+mod metadata;
+pub(in crate::model) mod record;
+
+pub use metadata::{Metadata, TensorMetadata};
+
+pub(in crate::model) use handle::{Handle, InlineStep};
+pub(in crate::model) use load_key::{LoadKey, LoadKeys};
+pub(in crate::model) use loaded::{Loaded, strategy_name};
+pub(in crate::model) use mailbox::{Mailbox, STEP, SnapshotRequest};
+pub(in crate::model) use record::Facts;

@@ -1,0 +1,90 @@
+//! What a recording is told: how a load is served, and of each request that is through, when and how large it was and what became of it.
+//! No tensor and no id in clear goes from here.
+
+use std::time::Duration;
+
+use sequor_core::{Expiry, LoadSpec, Strategy, Time, Traits};
+
+use crate::model::request::InferRequest;
+use crate::recording::{Through, trace};
+
+use super::loaded::{Loaded, strategy_name};
+
+/// What is known of a request when it is admitted, and the size of its batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::model) struct Facts {
+    pub(in crate::model) start: bool,
+    end: bool,
+    bytes: u64,
+    shape: u64,
+    priority: u32,
+    timeout: Option<Duration>,
+    /// 0 until it is taken.
+    pub(in crate::model) batch: u32,
+}
+
+impl Facts {
+    pub(in crate::model) fn of(request: &InferRequest, traits: &Traits) -> Facts {
+        Facts {
+            start: request.sequence.start,
+            end: request.sequence.end,
+            bytes: traits.bytes,
+            shape: traits.shape,
+            priority: request.priority,
+            timeout: request.timeout,
+            batch: 0,
+        }
+    }
+
+    /// What a recording is told of a request once it is through: how long it waited and ran, and what became of it.
+    pub(in crate::model) fn through(
+        &self,
+        load: &Loaded,
+        arrived: Time,
+        (queue, run): (Duration, Duration),
+        outcome: &'static str,
+    ) -> Through {
+        let Facts { start, end, bytes, shape, priority, timeout, batch } = *self;
+        Through {
+            arrived_us: micros(arrived - Time::ZERO),
+            model: load.settings.name.as_str().into(),
+            version: load.version,
+            start,
+            end,
+            bytes,
+            shape,
+            priority,
+            timeout_us: timeout.map(micros),
+            queue_us: micros(queue),
+            run_us: micros(run),
+            batch,
+            outcome,
+        }
+    }
+}
+
+pub(in crate::model) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
+    let delay = match &spec.strategy {
+        Strategy::Stateless { delay, .. } | Strategy::Direct { delay, .. } | Strategy::Oldest { delay, .. } => *delay,
+        Strategy::Deadline { .. } => Duration::ZERO,
+    };
+    let idle = match spec.expiry {
+        Expiry::Idle(idle) => Some(micros(idle)),
+        Expiry::TwoScans { every } => Some(micros(every)),
+        Expiry::Never => None,
+    };
+    trace::Load {
+        load: load.settings.name.clone().into(),
+        version: load.version,
+        strategy: strategy_name(&spec.strategy).into(),
+        instances: spec.instances,
+        slots: spec.slots(),
+        max_batch: spec.max_batch,
+        delay_us: micros(delay),
+        idle_us: idle,
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,100 @@
+//! What operators see of a version: where it stands, how full it is, and what was counted of it.
+
+use sequor_core::{Usage, Why};
+
+use crate::telemetry::{BatchCost, Phase, Statistics, ended_reason};
+
+use super::facade::{Availability, Entry, ReadyVersion, Repository};
+use super::index::IndexRow;
+
+/// A version of a model, or a model of whose versions nothing is known.
+#[derive(Debug, Clone)]
+pub struct VersionOverview {
+    pub index: IndexRow,
+    /// How it is scheduled, if it is ready.
+    pub ready: Option<ReadyVersion>,
+    pub usage: Usage,
+    /// Bytes of state that its sequences hold.
+    pub state_bytes: u64,
+    pub counted: Option<Counted>,
+}
+
+/// What was counted of a version since the server began.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    pub statistics: Statistics,
+    /// 99 % of requests waited no longer in their queue, in seconds.
+    pub queue_p99: Option<f64>,
+    /// Half of the requests were answered within this, and 99 % of them within that, in seconds.
+    pub total: Option<(f64, f64)>,
+    /// How many sequences ended for each reason that there was.
+    pub ended: Vec<(&'static str, u64)>,
+}
+
+impl Counted {
+    /// The median and the largest of the batches that were run, padding included.
+    pub fn batches(&self) -> Option<(u32, u32)> {
+        let batches = &self.statistics.batches;
+        let half = batches.values().map(|cost: &BatchCost| cost.count).sum::<u64>().div_ceil(2);
+        let mut seen = 0;
+        let median = batches.iter().find(|(_, cost)| {
+            seen += cost.count;
+            seen >= half
+        });
+        Some((*median?.0, *batches.keys().next_back()?))
+    }
+}
+
+impl Repository {
+    /// Every version of every model of the repositories. Reads their folders.
+    pub fn overview(&self) -> Vec<VersionOverview> {
+        let rows = self.index();
+        let models = self.0.models.read();
+        rows.into_iter().map(|row| overview(models.get(&row.model), row)).collect()
+    }
+}
+
+fn overview(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
+    let blank = VersionOverview { index, ready: None, usage: Usage::default(), state_bytes: 0, counted: None };
+    let (Some(entry), Some(version)) = (entry, blank.index.version) else { return blank };
+    let ready = match entry.status.as_ref().map(|status| &status.availability) {
+        Some(Availability::Ready(versions)) => versions.iter().find(|ready| ready.version == version).cloned(),
+        _ => None,
+    };
+    let Some(model) = &entry.model else { return VersionOverview { ready, ..blank } };
+    let (usage, state_bytes) = model.usage_of(version);
+    let loads = model.loads();
+    let counted = loads.iter().find(|load| load.version == version).map(|load| {
+        let metrics = &load.metrics;
+        let ended = metrics.sequences_ended();
+        let ended = Why::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));
+        Counted {
+            statistics: metrics.statistics(),
+            queue_p99: metrics.quantile(Phase::Queue, 0.99),
+            total: metrics.quantile(Phase::Total, 0.5).zip(metrics.quantile(Phase::Total, 0.99)),
+            ended: ended.collect(),
+        }
+    });
+    VersionOverview { ready, usage, state_bytes, counted, ..blank }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_median_batch_is_the_one_in_the_middle() {
+        let of = |batches: &[(u32, u64)]| {
+            let cost = |(rows, count): &(u32, u64)| (*rows, BatchCost { count: *count, ..BatchCost::default() });
+            let batches: BTreeMap<u32, BatchCost> = batches.iter().map(cost).collect();
+            let statistics = Statistics { batches, ..Statistics::default() };
+            Counted { statistics, queue_p99: None, total: None, ended: Vec::new() }.batches()
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(4, 1)]), Some((4, 4)));
+        assert_eq!(of(&[(1, 5), (2, 4), (32, 1)]), Some((1, 32)));
+        assert_eq!(of(&[(1, 4), (2, 5), (32, 1)]), Some((2, 32)));
+    }
+}

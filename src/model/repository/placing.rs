@@ -1,0 +1,112 @@
+//! Puts the instances of a model where they run. One that asks for a GPU gets one or is refused, with everything that is missing said at once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::Graph;
+use crate::config::model::Draft;
+use crate::config::model::place::{Auto, Gpus};
+use crate::config::model::settings::Processor;
+use crate::device::{Device, Host, Pool};
+use crate::error::LoadError;
+use crate::model::execute::Placement;
+use crate::telemetry::{GpuMetrics, GpuReading};
+
+use super::facade::Repository;
+
+impl Repository {
+    /// Brings the gauges of the GPUs in use up to date.
+    pub(super) fn observe_gpus(&self) {
+        for (gpu, devices) in self.0.gpus.lock().values_mut() {
+            devices.retain(|device| device.strong_count() > 0);
+            let reading = devices.iter().find_map(|device| device.upgrade()?.reading()).unwrap_or_default();
+            gpu.set(&GpuReading {
+                total_bytes: reading.total_bytes,
+                used_bytes: reading.total_bytes.saturating_sub(reading.free_bytes),
+                utilization: reading.utilization,
+                watts: reading.watts,
+                watts_at_most: reading.watts_at_most,
+                joules: reading.joules,
+            });
+        }
+    }
+
+    /// Notes that an instance runs on this GPU.
+    fn note(&self, ordinal: u16, device: &Arc<dyn Device>) -> Result<GpuMetrics, String> {
+        let there = self.0.options.accelerators.usable().map_err(|e| e.0)?;
+        let uuid = there.into_iter().find(|gpu| gpu.ordinal == ordinal).map(|gpu| gpu.uuid).unwrap_or_default();
+        let mut in_use = self.0.gpus.lock();
+        let (gpu, devices) = in_use.entry(ordinal).or_insert_with(|| (self.0.metrics.gpu(&uuid), Vec::new()));
+        devices.push(Arc::downgrade(device));
+        Ok(gpu.clone())
+    }
+
+    /// Puts the model's instances on GPUs, as far as it wants any.
+    pub(in crate::model) fn place(&self, draft: &mut Draft) -> Result<Auto, Vec<LoadError>> {
+        let gpus = match draft.may_use_gpus() {
+            true => self.gpus(draft.needs_gpus()),
+            false => Err(String::new()),
+        };
+        let auto = draft.place(&gpus).map_err(|faults| faults.into_iter().map(LoadError::from).collect::<Vec<_>>())?;
+        // Where nothing was installed for GPUs, nobody expects one.
+        let expected = self.0.backend.is_for_accelerators().is_ok();
+        Ok(if expected { auto } else { Auto::NotAsked })
+    }
+
+    /// The GPUs that can be used. Unless one is `needed`, no driver is asked before the backend has what it needs for one.
+    fn gpus(&self, needed: bool) -> Gpus {
+        let backend = &self.0.backend;
+        let installed = backend.is_for_accelerators().map_err(|e| e.0);
+        if !needed {
+            installed.clone()?;
+        }
+        let there = match (self.0.options.accelerators.usable().map_err(|e| e.0), installed) {
+            (Ok(there), Ok(())) => there,
+            (Err(one), Err(other)) => return Err(format!("{one}; {other}")),
+            (Err(why), Ok(())) | (Ok(_), Err(why)) => return Err(why),
+        };
+        let there: Vec<u16> = there.iter().map(|gpu| gpu.ordinal).collect();
+        if let Some(first) = there.first() {
+            backend.try_accelerator(*first).map_err(|e| e.0)?;
+        }
+        Ok(there)
+    }
+
+    /// A placement for each instance. On the CPU all share one graph; on GPUs each has its own, in an order of work of its own.
+    pub(super) fn placements(&self, file: &Path, processors: &[Processor]) -> Result<Vec<Placement>, Vec<LoadError>> {
+        let mut on_cpu: Option<Arc<dyn Graph>> = None;
+        let mut placements = Vec::with_capacity(processors.len());
+        for processor in processors {
+            let placement = match processor {
+                Processor::Gpu(ordinal) => self.gpu_placement(file, *ordinal),
+                Processor::Cpu => self.cpu_placement(file, &mut on_cpu),
+            };
+            placements.push(placement.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
+        }
+        Ok(placements)
+    }
+
+    fn cpu_placement(&self, file: &Path, shared: &mut Option<Arc<dyn Graph>>) -> Result<Placement, String> {
+        let graph = match shared {
+            Some(graph) => Arc::clone(graph),
+            None => {
+                let graph = self.0.backend.load(file, &self.0.options.load).map_err(|e| e.0)?;
+                Arc::clone(shared.insert(graph))
+            }
+        };
+        let (pool, budget, chunk_cache) = (self.0.pool.clone(), self.0.budget.clone(), self.0.chunk_cache.clone());
+        Ok(Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None })
+    }
+
+    fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
+        let device = self.0.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
+        let graph = self.0.backend.load_on(file, &self.0.options.load, &device).map_err(|e| e.0)?;
+        let pool = match device.staging() {
+            Some(staging) => Pool::over(staging, self.0.options.reply_pool),
+            None => self.0.pool.clone(),
+        };
+        let gpu = Some(self.note(ordinal, &device)?);
+        let (budget, chunk_cache) = (self.0.budget.clone(), self.0.chunk_cache.clone());
+        Ok(Placement { graph, device, pool, budget, chunk_cache, gpu })
+    }
+}

@@ -1,0 +1,265 @@
+//! A request held against its model's configuration, before it is queued. Whatever is wrong is said here, and nothing is touched.
+
+use sequor_core::{DataType, Dims, Id, Shape, Traits};
+
+use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
+use crate::error::Invalid;
+use crate::scheduling::key_interner::KeyInterner;
+use crate::tensor::{Named, Tensor, rows};
+
+use super::features;
+use super::message::InferRequest;
+
+/// The longest text a correlation id may be.
+const ID_LIMIT: usize = 128;
+
+/// A request that can be run, in the order of the settings.
+#[derive(Debug)]
+pub(in crate::model) struct Accepted {
+    /// `None` for an optional input that was left out. Shapes are the graph's.
+    pub(in crate::model) inputs: Vec<Option<Tensor>>,
+    /// The outputs wanted, by their place in the settings.
+    pub(in crate::model) outputs: Vec<usize>,
+    /// Rows of the batch; 1 where the model does not batch.
+    pub(in crate::model) rows: u64,
+    pub(in crate::model) traits: Traits,
+}
+
+/// Checks a request in the order in which Triton does.
+pub(in crate::model) fn accept(
+    settings: &ModelSettings,
+    request: &mut InferRequest,
+    texts: &KeyInterner,
+) -> Result<Accepted, Invalid> {
+    let mut accepted = check(settings, request)?;
+    if !settings.features.is_empty() {
+        features::fill(&mut accepted.traits, settings, request, &accepted.inputs, texts);
+    }
+    Ok(accepted)
+}
+
+fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
+    let given = std::mem::take(&mut request.inputs);
+    if let Some(repeated) = repeated(&given.iter().map(|g| g.name.as_str())) {
+        return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
+    }
+    let outputs = outputs(settings, &request.outputs)?;
+    if let Some(empty) = end_without_inputs(settings, request, &given) {
+        return Ok(Accepted { outputs, ..empty });
+    }
+    check_count(settings, given.iter().map(|g| g.name.as_str()))?;
+    let batching = settings.max_batch_size > 0;
+    let rows = if batching { batch_size(&given)? } else { 1 };
+    for named in &given {
+        let Some(input) = settings.inputs.iter().find(|i| i.name == named.name) else {
+            return Err(Invalid::UnknownInput { input: named.name.clone() });
+        };
+        check_shape(input, named, batching)?;
+    }
+    if batching && rows > u64::from(settings.max_batch_size) {
+        return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
+    }
+    let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
+    for named in given {
+        let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
+            return Err(Invalid::UnknownInput { input: named.name });
+        };
+        let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
+        *place = Some(take_input(input, named, batching)?);
+    }
+    check_id(settings, &request.sequence.id)?;
+    let stateful = matches!(settings.scheduling, Scheduling::Sequence(_));
+    if stateful && rows != 1 {
+        return Err(Invalid::SequenceBatch);
+    }
+    let traits = traits(settings, &inputs, rows);
+    Ok(Accepted { inputs, outputs, rows, traits })
+}
+
+/// An END that only ends: no inputs, where the model allows that.
+fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[Named]) -> Option<Accepted> {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
+    let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
+    let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, traits: Traits::default() };
+    (only_ends && !settings.inputs.is_empty()).then_some(nothing)
+}
+
+fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, Invalid> {
+    if wanted.is_empty() {
+        return Ok((0..settings.outputs.len()).collect());
+    }
+    let find = |name: &String| {
+        let at = settings.outputs.iter().position(|o| o.name == *name);
+        at.ok_or_else(|| Invalid::UnknownOutput { output: name.clone() })
+    };
+    let mut places = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        let place = find(name)?;
+        // An output that is requested twice is answered once.
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// Checks the names of a request's inputs, so that a surface can refuse them before it reads their data.
+pub(in crate::model) fn check_names(settings: &ModelSettings, names: &[&str]) -> Result<(), Invalid> {
+    if let Some(repeated) = repeated(&names.iter().copied()) {
+        return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
+    }
+    check_count(settings, names.iter().copied())
+}
+
+/// The first name that occurs twice.
+fn repeated<'a>(names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
+    let mut later = names.clone().enumerate().skip(1);
+    later.find(|(at, name)| names.clone().take(*at).any(|earlier| earlier == *name)).map(|(_, name)| name)
+}
+
+fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str> + Clone) -> Result<(), Invalid> {
+    let all = settings.inputs.len();
+    let required = settings.inputs.iter().filter(|i| !i.optional).count();
+    let is_missing = |input: &&Input| !input.optional && !given.clone().any(|name| name == input.name);
+    let count = given.clone().count();
+    if (required..=all).contains(&count) {
+        let unknown = given.clone().find(|name| !settings.inputs.iter().any(|i| i.name == *name));
+        if let Some(unknown) = unknown {
+            return Err(Invalid::UnknownInput { input: unknown.to_owned() });
+        }
+        if !settings.inputs.iter().any(|input| is_missing(&input)) {
+            return Ok(());
+        }
+    }
+    let mut missing: Vec<String> = settings.inputs.iter().filter(is_missing).map(|i| i.name.clone()).collect();
+    let mut got: Vec<String> = given.map(str::to_owned).collect();
+    missing.sort_unstable();
+    got.sort_unstable();
+    Err(Invalid::InputCount { required, all, got, missing })
+}
+
+/// The first dimension, on which all inputs must agree.
+fn batch_size(given: &[Named]) -> Result<u64, Invalid> {
+    let mut size = None;
+    for named in given {
+        let Some(first) = named.tensor.shape.0.first().copied() else {
+            return Err(Invalid::NoBatchDim { input: named.name.clone() });
+        };
+        if *size.get_or_insert(first) != first {
+            return Err(Invalid::BatchSizes { input: named.name.clone() });
+        }
+    }
+    Ok(size.unwrap_or(1))
+}
+
+fn check_shape(input: &Input, named: &Named, batching: bool) -> Result<(), Invalid> {
+    let Named { name, tensor } = named;
+    if tensor.dtype != input.dtype {
+        return Err(Invalid::DataType { input: name.clone(), got: tensor.dtype, want: input.dtype });
+    }
+    if !fits(&input.dims, row_of(&tensor.shape, batching)) {
+        let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
+        return Err(Invalid::Shape { input: name.clone(), want, got: tensor.shape.clone(), batching });
+    }
+    Ok(())
+}
+
+/// Checks the bytes of an input whose shape fits, and gives it the graph's shape.
+fn take_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, Invalid> {
+    let Named { name, mut tensor } = named;
+    check_size(&name, &tensor, batching)?;
+    if let Some(to) = &input.reshape {
+        let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
+        let shape = reshaped(&input.dims, to, &row).unwrap_or(row);
+        tensor.shape = match tensor.shape.0.first() {
+            Some(rows) if batching => shape.with(0, *rows),
+            _ => shape,
+        };
+    }
+    Ok(tensor)
+}
+
+/// The dimensions of a row.
+fn row_of(shape: &Shape, batching: bool) -> &[u64] {
+    shape.0.get(usize::from(batching)..).unwrap_or_default()
+}
+
+/// Whether a row of this shape is what is declared.
+fn fits(dims: &Dims, row: &[u64]) -> bool {
+    dims.rank() == row.len() && dims.0.iter().zip(row).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
+}
+
+fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
+    let got = tensor.data.len() as u64;
+    let input = || name.to_owned();
+    let Some(size) = tensor.dtype.size() else { return check_texts(input(), &tensor.shape, &tensor.data) };
+    let bytes = |shape: &Shape| shape.elements().and_then(|n| n.checked_mul(size as u64));
+    match bytes(&tensor.shape) {
+        // A batch of no rows has no bytes; Triton calls that a mismatch with one row.
+        Some(0) if batching && tensor.shape.0.first() == Some(&0) => {
+            let want = bytes(&tensor.shape.without(0)).unwrap_or(u64::MAX);
+            Err(Invalid::ByteSize { input: input(), want, got })
+        }
+        Some(want) if want == got => Ok(()),
+        want => Err(Invalid::ByteSize { input: input(), want: want.unwrap_or(u64::MAX), got }),
+    }
+}
+
+/// BYTES must parse exactly: as many elements as the shape says, and nothing left.
+fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid> {
+    let mut texts = rows::Texts(data);
+    let got = texts.by_ref().count() as u64;
+    let left = texts.0;
+    let want = shape.elements().unwrap_or(u64::MAX);
+    if !left.is_empty() {
+        return match left.split_first_chunk::<4>() {
+            None => Err(Invalid::StringLength { input }),
+            Some((length, rest)) => {
+                let want = u64::from(u32::from_le_bytes(*length));
+                Err(Invalid::StringData { input, want, left: rest.len() as u64 })
+            }
+        };
+    }
+    if got == want { Ok(()) } else { Err(Invalid::StringCount { input, want, got }) }
+}
+
+/// The id must be of the kind that the model's CORRID control takes.
+fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return Ok(()) };
+    if let Id::Str(text) = id
+        && text.len() > ID_LIMIT
+    {
+        return Err(Invalid::IdTooLong { limit: ID_LIMIT });
+    }
+    for control in &sequence.controls {
+        let ControlKind::CorrelationId(want) = control.kind else { continue };
+        let got = match id {
+            Id::Str(_) => DataType::Bytes,
+            Id::Int(_) => DataType::Uint64,
+            Id::None => continue,
+        };
+        if (got == DataType::Bytes) != (want == DataType::Bytes) {
+            return Err(Invalid::IdType { control: control.input.clone(), got, want });
+        }
+    }
+    Ok(())
+}
+
+/// What scheduling is told: the class of the shapes that must agree, and the size.
+fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Traits {
+    let mut class = 0;
+    for (input, tensor) in settings.inputs.iter().zip(inputs) {
+        class = match tensor {
+            Some(tensor) if is_open(&input.dims) => tensor.shape.without(0).class(class),
+            Some(_) if input.optional => Shape::of(&[1]).class(class),
+            None => Shape::of(&[0]).class(class),
+            _ => class,
+        };
+    }
+    let bytes = inputs.iter().flatten().map(|t| t.data.len() as u64).sum();
+    Traits { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..Traits::default() }
+}
+
+fn is_open(dims: &Dims) -> bool {
+    dims.0.iter().any(|dim| dim.fixed().is_none())
+}

@@ -1,0 +1,351 @@
+//! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back.
+//! Under the lock: no I/O, no payload is read, no log, nobody is woken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use sequor_core::{
+    Event, Id, Instance, Load, NoId, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
+};
+use tokio::sync::oneshot;
+
+use crate::error::{Failure, NotServed};
+use crate::model::load::{LoadKey, LoadKeys, Loaded, record};
+use crate::model::request::{InferRequest, intake};
+use crate::model::runtime::{AtomicU64, Clock, Mutex, Tick, Timer};
+use crate::recording::Recorder;
+use crate::state::ChunkCache;
+use crate::state::budget::{Budget, Ticket};
+
+use super::batch::FinishedBatch;
+use super::inline;
+use super::job::{Job, Reply};
+use super::table::{Actions, Import, SequenceChange, Step, Table};
+use super::wakeups::WakeBatch;
+
+/// A model name: every load of it, and every request to it.
+#[derive(Debug)]
+pub(in crate::model) struct Model {
+    pub(in crate::model) name: String,
+    pub(in crate::model) table: Mutex<Table>,
+    load_keys: LoadKeys,
+    /// The loads that are there, newest last. Read without the lock.
+    loads: ArcSwap<Vec<Arc<Loaded>>>,
+    clock: Clock,
+    timer: Timer,
+    budget: Budget,
+    chunk_cache: ChunkCache,
+    /// The soonest time the timer knows of, in the clock's nanoseconds.
+    armed: AtomicU64,
+    /// Ids for sequences whose START came without one.
+    fresh_ids: AtomicU64,
+    /// Where requests that are through are written down.
+    recorder: Option<Recorder>,
+}
+
+impl Model {
+    pub(in crate::model) fn new(
+        name: String,
+        clock: Clock,
+        timer: Timer,
+        (budget, chunk_cache): (Budget, ChunkCache),
+        first_id: u64,
+        recorder: Option<Recorder>,
+    ) -> Model {
+        Model {
+            name,
+            recorder,
+            table: Mutex::default(),
+            load_keys: LoadKeys::default(),
+            loads: ArcSwap::default(),
+            clock,
+            timer,
+            budget,
+            chunk_cache,
+            armed: AtomicU64::new(Time::NEVER.0),
+            fresh_ids: AtomicU64::new(first_id),
+        }
+    }
+
+    pub(in crate::model) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(in crate::model) fn loads(&self) -> arc_swap::Guard<Arc<Vec<Arc<Loaded>>>> {
+        self.loads.load()
+    }
+
+    /// The load that serves this version, or the server's choice of one.
+    pub(in crate::model) fn load_for(&self, version: Option<u64>) -> Option<Arc<Loaded>> {
+        let loads = self.loads();
+        let fits = loads.iter().filter(|l| version.is_none_or(|v| v == l.version));
+        // A retired one serves the sequences that live on it, and tells others what became of it. Of equals the last, which is the newest, wins.
+        fits.max_by_key(|l| (!l.is_retired(), l.version)).cloned()
+    }
+
+    pub(in crate::model) fn usage(&self, load: Load) -> Usage {
+        self.table.lock().core.usage(load)
+    }
+
+    /// Reserves the key of a load that is about to be made. Dropping the key makes its place free again.
+    pub(in crate::model) fn reserve_load(&self) -> LoadKey {
+        self.load_keys.reserve()
+    }
+
+    /// Takes a load into service.
+    pub(in crate::model) fn add(self: &Arc<Self>, load: &Arc<Loaded>) {
+        let spec = load.spec();
+        if let Some(recorder) = &self.recorder {
+            recorder.load(record::load(load, &spec));
+        }
+        self.loads.rcu(|loads| loads.iter().cloned().chain([Arc::clone(load)]).collect::<Vec<_>>());
+        self.apply(Event::Loaded(load.key, spec));
+    }
+
+    /// Takes a load out of service: no new sequences; what is live at `until` is ended.
+    pub(in crate::model) fn retire(self: &Arc<Self>, load: Load, until: Time) {
+        if let Some(load) = self.loads().iter().find(|l| l.key == load) {
+            load.retire();
+        }
+        self.apply(Event::Retire { load, until });
+    }
+
+    /// A thread of a retired load ends; with the last of them the load is forgotten.
+    pub(in crate::model) fn forget(&self, load: Load) {
+        if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
+            return;
+        }
+        self.loads.rcu(|loads| loads.iter().filter(|l| l.key != load).cloned().collect::<Vec<_>>());
+    }
+
+    // === a request ===
+
+    /// Checks a request and puts it in its queue. Where its answer comes, and what it is called until then.
+    pub(in crate::model) fn submit(
+        self: &Arc<Self>,
+        mut request: InferRequest,
+        version: Option<u64>,
+    ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
+        let Some(mut load) = self.load_for(version) else {
+            return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
+        };
+        if self.loads().len() > 1 {
+            let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
+            load = route.and_then(|key| self.loads().iter().find(|l| l.key == key).cloned()).unwrap_or(load);
+        }
+        let accepted = intake::accept(&load.settings, &mut request, &load.texts)
+            .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
+        let (reply, receiver) = oneshot::channel();
+        let now = self.now();
+        let submit = self.event(&load, &request, version, accepted.traits, now);
+        let mut job = Job::new(load, request, accepted, now, reply);
+        if submit.fresh_id != 0 {
+            (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
+        }
+        let req = self.enqueue(job, submit, now)?;
+        Ok((receiver, req))
+    }
+
+    /// State memory for the sequence that this request starts. One that lives here begins anew in the memory it has.
+    fn ticket(&self, table: &Table, load: &Loaded, submit: &Submit) -> Result<Option<Ticket>, Failure> {
+        let bytes = load.state_bytes();
+        if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
+            return Ok(None);
+        }
+        self.budget.take(bytes).map(Some).map_err(|no_room| Failure::StateMemory {
+            model: self.name.clone(),
+            id: submit.id.clone(),
+            wanted: no_room.wanted,
+            used: no_room.used,
+            limit: no_room.limit,
+        })
+    }
+
+    fn event(&self, load: &Loaded, request: &InferRequest, version: Option<u64>, traits: Traits, now: Time) -> Submit {
+        use crate::config::model::settings::Scheduling;
+        let sequence = match &load.settings.scheduling {
+            Scheduling::Sequence(sequence) => Some(sequence),
+            _ => None,
+        };
+        let deadline = request.timeout.map(|t| now + t);
+        let wait = sequence.and_then(|s| s.backlog_timeout).map(|t| now + t).filter(|_| request.sequence.start);
+        let step = &request.sequence;
+        let dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
+        let makes_id = sequence.is_some() && step.id == Id::None && step.start && dialect.no_id == NoId::Assign;
+        Submit {
+            // Set when the request is put into its table.
+            req: Req::new(0, std::num::NonZeroU32::MIN),
+            id: step.id.clone(),
+            fresh_id: if makes_id { self.fresh_ids.fetch_add(1, Ordering::Relaxed) } else { 0 },
+            start: step.start,
+            end: step.end,
+            adopt: None,
+            step: step.step,
+            version,
+            dialect,
+            deadline,
+            backlog_until: deadline.into_iter().chain(wait).min(),
+            queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
+            idle: step.idle,
+            priority: request.priority,
+            traits,
+            origin: 0,
+        }
+    }
+
+    fn enqueue(self: &Arc<Self>, mut job: Job, submit: Submit, now: Time) -> Result<Req, Failure> {
+        let mut table = self.table.lock();
+        job.ticket = self.ticket(&table, &job.load, &submit)?;
+        job.load.metrics.queued();
+        let req = table.submit(now, Box::new(job), submit);
+        let actions = self.settle(&mut table);
+        drop(table);
+        // A sequence that starts may leave less room for freed memory.
+        self.chunk_cache.trim();
+        self.act(actions, now);
+        Ok(req)
+    }
+
+    pub(in crate::model) fn cancel(self: &Arc<Self>, req: Req) {
+        self.apply(Event::Cancel(req));
+    }
+
+    pub(in crate::model) fn apply(self: &Arc<Self>, event: Event) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        table.apply(now, event);
+        let actions = self.settle(&mut table);
+        drop(table);
+        self.act(actions, now);
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    pub(super) fn settle(&self, table: &mut Table) -> Actions {
+        let mut actions = table.settle();
+        self.address(&mut actions);
+        actions
+    }
+
+    // === for operators ===
+
+    /// A portion of the live sequences, and where the next one begins.
+    pub(in crate::model) fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+        self.table.lock().core.seen(from, most)
+    }
+
+    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone)> {
+        self.table.lock().core.ended(most)
+    }
+
+    // === a sequence's state ===
+
+    /// Where the state of this sequence lies.
+    pub(in crate::model) fn state_of(&self, id: &Id, version: Option<u64>) -> Option<(Seq, Option<StateAt>)> {
+        let table = self.table.lock();
+        table.core.find(id, version).map(|seq| (seq, table.core.state_of(seq)))
+    }
+
+    /// Where the state of this very sequence lies, if it is still there.
+    pub(in crate::model) fn state_now(&self, seq: Seq) -> Option<StateAt> {
+        self.table.lock().core.state_of(seq)
+    }
+
+    /// Keeps a state for the next step of a sequence. False if that lives here.
+    pub(super) fn adopt(&self, id: Id, import: Import) -> bool {
+        self.table.lock().import(id, import)
+    }
+
+    pub(in crate::model) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    // === an instance ===
+
+    pub(in crate::model) fn next(self: &Arc<Self>, who: Instance, now: Time) -> Step {
+        let mut table = self.table.lock();
+        let step = table.next(now, who);
+        let actions = self.settle(&mut table);
+        drop(table);
+        self.act(actions, now);
+        step
+    }
+
+    /// Takes the answer to a question, and the next step, in one lock section.
+    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: Said) -> Step {
+        let now = self.now();
+        let mut table = self.table.lock();
+        let step = table.answer(now, who, round, said);
+        let actions = self.settle(&mut table);
+        drop(table);
+        self.act(actions, now);
+        step
+    }
+
+    /// Gives a batch's requests back and takes the next step, in one lock section.
+    pub(in crate::model) fn complete(self: &Arc<Self>, who: Instance, finished: FinishedBatch, now: Time) -> Step {
+        let mut table = self.table.lock();
+        table.give_back(now, finished);
+        let step = table.next(now, who);
+        let actions = self.settle(&mut table);
+        drop(table);
+        self.act(actions, now);
+        step
+    }
+
+    /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
+    pub(in crate::model) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        table.give_back(now, finished);
+        let actions = self.settle(&mut table);
+        drop(table);
+        self.act(actions, now);
+    }
+
+    // === after the lock ===
+
+    pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+        for instance in actions.wake {
+            if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
+                inline::wake(load, instance.n, now);
+            }
+        }
+        let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);
+        for job in actions.released {
+            job.release(now, self.recorder.as_ref());
+        }
+        drop(wakeups);
+        for (job, refusal, ended) in actions.refused {
+            job.refuse(refusal, ended, now, self.recorder.as_ref());
+        }
+        for (load, change) in actions.sequences {
+            match change {
+                SequenceChange::Started => load.metrics.sequence_started(),
+                SequenceChange::Ended(why) => load.metrics.sequence_ended(why),
+                SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
+            }
+        }
+        for (load, whom, what) in actions.policies {
+            self.tell_policy(load, whom, what);
+        }
+        if let Some(due) = actions.due {
+            self.arm(due);
+        }
+    }
+
+    /// Tells the timer of a deadline, if it is sooner than what it knows.
+    fn arm(self: &Arc<Self>, due: Time) {
+        if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
+            let this = Arc::downgrade(self);
+            self.timer.arm(due, this);
+        }
+    }
+}
+
+impl Tick for Model {
+    fn tick(self: Arc<Self>) {
+        self.armed.store(Time::NEVER.0, Ordering::Release);
+        self.apply(Event::Tick);
+    }
+}

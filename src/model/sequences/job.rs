@@ -1,0 +1,174 @@
+//! A request on its way through the server: what it brought, who waits for it, and what its run has left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{Id, RealRow, Refusal, Seq, Time};
+use tokio::sync::oneshot;
+
+use crate::error::Failure;
+use crate::model::execute::Work;
+use crate::model::load::{Facts, Loaded};
+use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
+use crate::recording::Recorder;
+use crate::recording::trace::refusal_reason;
+use crate::state::budget::Ticket;
+use crate::telemetry::FailureReason;
+use crate::tensor::{Named, Tensor};
+
+/// What a request is answered with.
+pub(super) type Reply = Result<InferAnswer, Failure>;
+
+/// Lives in the driver's table, under the core's lock but for the time of its run.
+#[derive(Debug)]
+pub(in crate::model) struct Job {
+    pub(in crate::model) load: Arc<Loaded>,
+    /// The client's mark.
+    pub(in crate::model) mark: String,
+    pub(in crate::model) id: Id,
+    pub(in crate::model) inputs: Vec<Option<Tensor>>,
+    /// The outputs wanted, by their place in the settings.
+    pub(in crate::model) outputs: Vec<usize>,
+    pub(in crate::model) rows: u64,
+    pub(in crate::model) arrived: Time,
+    /// When its batch was taken.
+    pub(in crate::model) taken: Time,
+    /// State memory for the sequence it starts.
+    pub(in crate::model) ticket: Option<Ticket>,
+    /// Known once it runs.
+    pub(in crate::model) seq: Option<Seq>,
+    /// Whether the server made the sequence's id; then the answer carries it.
+    pub(super) made_id: bool,
+    /// Whether the client counts its steps.
+    pub(in crate::model) counted: bool,
+    /// The state its sequence goes on from, if that was kept elsewhere.
+    pub(in crate::model) snapshot: Option<Bytes>,
+    /// What a recording tells of it.
+    pub(in crate::model) facts: Facts,
+    /// What its run has left.
+    pub(in crate::model) answer: Option<Result<Vec<Tensor>, Failure>>,
+    /// The answer is that of an earlier request of the same step.
+    pub(super) replayed: bool,
+    pub(in crate::model) reply: oneshot::Sender<Reply>,
+}
+
+impl Job {
+    /// A request that was accepted, on its way to its queue.
+    pub(in crate::model) fn new(
+        load: Arc<Loaded>,
+        request: InferRequest,
+        accepted: Accepted,
+        now: Time,
+        reply: oneshot::Sender<Reply>,
+    ) -> Job {
+        Job {
+            load,
+            facts: Facts::of(&request, &accepted.traits),
+            counted: request.sequence.step.is_some(),
+            mark: request.id,
+            id: request.sequence.id,
+            made_id: false,
+            inputs: accepted.inputs,
+            outputs: accepted.outputs,
+            rows: accepted.rows,
+            arrived: now,
+            taken: now,
+            ticket: None,
+            seq: None,
+            snapshot: None,
+            answer: None,
+            replayed: false,
+            reply,
+        }
+    }
+
+    /// What its row needs to run.
+    pub(in crate::model) fn work(&mut self, row: &RealRow) -> Work {
+        Work {
+            inputs: std::mem::take(&mut self.inputs),
+            rows: self.rows,
+            start: row.start,
+            end: row.end,
+            id: self.id.clone(),
+            slot: row.seat.map(|(_, slot)| slot.ix),
+        }
+    }
+
+    /// Counts, records and sends what the run has left.
+    pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
+        let total = now - self.arrived;
+        match &self.answer {
+            Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
+            _ => self.load.metrics.failed(FailureReason::Backend, total),
+        }
+        if let Some(recorder) = recorder {
+            let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
+            self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
+        }
+        self.send();
+    }
+
+    fn send(self) {
+        let answer = match self.answer {
+            Some(Ok(tensors)) => Ok(tensors),
+            Some(Err(failure)) => Err(failure),
+            None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
+        };
+        let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
+        let made_id = match &self.id {
+            Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
+            _ => None,
+        };
+        let parameters = replayed.into_iter().chain(made_id).collect();
+        let answer = answer.map(|tensors| {
+            let mut tensors: Vec<Option<Tensor>> = tensors.into_iter().map(Some).collect();
+            let mut outputs = Vec::with_capacity(self.outputs.len());
+            for n in &self.outputs {
+                let tensor = tensors.get_mut(*n).and_then(Option::take);
+                let name = self.load.settings.outputs.get(*n).map(|o| o.name.clone());
+                outputs.extend(name.zip(tensor).map(|(name, tensor)| Named { name, tensor }));
+            }
+            let (model, version) = (self.load.settings.name.clone(), self.load.version);
+            InferAnswer { model, version, id: self.mark, outputs, parameters }
+        });
+        // Nobody may be listening any more; that is no fault.
+        let _ = self.reply.send(answer);
+    }
+
+    fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
+        recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
+    }
+
+    /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
+    pub(in crate::model) fn refuse(self, refusal: Refusal, ended: bool, now: Time, recorder: Option<&Recorder>) {
+        self.load.metrics.dequeued(1);
+        if let Some(reason) = failure_reason(&refusal) {
+            self.load.metrics.failed(reason, now - self.arrived);
+        }
+        if let Some(recorder) = recorder {
+            self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
+        }
+        let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
+        let _ = self.reply.send(Err(refused));
+    }
+}
+
+/// An id as clients send it: a signed integer where it fits.
+fn integer(id: u64) -> Parameter {
+    i64::try_from(id).map_or(Parameter::Uint(id), Parameter::Int)
+}
+
+/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
+fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
+    match refusal {
+        Refusal::Cancelled => Some(FailureReason::Canceled),
+        Refusal::QueueTimeout { .. }
+        | Refusal::BacklogTimeout { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::BacklogFull { .. }
+        | Refusal::Policy(_) => Some(FailureReason::Rejected),
+        Refusal::Ended(_) | Refusal::Failed(_) => Some(FailureReason::Other),
+        _ => None,
+    }
+}

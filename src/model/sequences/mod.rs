@@ -1,0 +1,32 @@
+//! The sequences and requests of one model name: a core and the table of its requests under one lock.
+//!
+//! - `driver`: the lock, and what is done after it is released. `table`: what the lock guards. `batch`: what an instance gets and gives back.
+//! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
+//! - `inline`: leaves a step to a connection's thread. `wakeups`: wakes connections together.
+//! - `plugin_driver`: the model as its plug-ins reach it.
+//! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted.
+//!
+//! Nothing here runs a graph. Under the lock there is no I/O, payload or log.
+
+mod batch;
+mod driver;
+mod inline;
+mod job;
+mod job_place;
+mod pending;
+mod plugin_driver;
+mod state_transfer;
+mod table;
+mod usage;
+mod wakeups;
+
+pub use inline::InlineScope;
+pub use pending::Pending;
+pub use state_transfer::TransferError;
+pub use usage::VersionStatistics;
+pub use wakeups::wake;
+
+pub(in crate::model) use batch::{FinishedBatch, TakenBatch};
+pub(in crate::model) use driver::Model;
+pub(in crate::model) use job::Job;
+pub(in crate::model) use table::Step;

@@ -1,0 +1,76 @@
+//! A sequence's state, out as a file and in again.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use bytes::Bytes;
+use sequor_core::Id;
+
+use crate::model::load::{Loaded, STEP, SnapshotRequest};
+use crate::state::budget::NoRoom;
+use crate::state::{SnapshotError, check_snapshot};
+
+use super::driver::Model;
+use super::table::Import;
+
+/// Why a state does not go out or in. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    #[error("sequence {id} of model '{model}' does not live here")]
+    Unknown { model: String, id: Id },
+    #[error("sequence {id} of model '{model}' lives here; end it before a state is given to it")]
+    Live { model: String, id: Id },
+    #[error("sequence {id} of model '{model}' has no state yet: its first request has not run")]
+    NoState { model: String, id: Id },
+    /// It ended while its state was asked for, or its model was unloaded.
+    #[error("sequence {id} of model '{model}' has just ended")]
+    Gone { model: String, id: Id },
+    #[error("{what} is not state of model '{model}': {why}")]
+    Other { model: String, what: &'static str, why: String },
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
+
+/// Keys of a snapshot's header.
+const MODEL: &str = "sequor.model";
+const VERSION: &str = "sequor.version";
+
+impl Model {
+    /// The state of a live sequence as a file.
+    pub(in crate::model) fn export(self: &Arc<Self>, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
+        let (model, id) = (self.name.clone(), id.clone());
+        let Some((seq, at)) = self.state_of(&id, version) else { return Err(TransferError::Unknown { model, id }) };
+        let Some(at) = at else { return Err(TransferError::NoState { model, id }) };
+        let load = self.loads().iter().find(|l| l.key == at.instance.load).cloned();
+        let Some(load) = load else { return Err(TransferError::Gone { model, id }) };
+        let header = [(MODEL, model.clone()), (VERSION, load.version.to_string())];
+        let header = header.map(|(key, value)| (key.to_owned(), value)).into();
+        let (reply, answer) = sync_channel(1);
+        let mailbox = load.mail.get(usize::from(at.instance.n));
+        let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
+        load.wake(at.instance.n);
+        match answer.recv() {
+            Ok(Some(snapshot)) if posted => Ok(snapshot?),
+            _ => Err(TransferError::Gone { model, id }),
+        }
+    }
+
+    /// Keeps a state for the next step of a sequence that does not live here.
+    pub(in crate::model) fn import(&self, load: &Loaded, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
+        let model = self.name.clone();
+        let header = check_snapshot(&load.states, &file)?;
+        let other = |why: String| TransferError::Other { model: model.clone(), what: "the snapshot", why };
+        if let Some(of) = header.get(MODEL).filter(|of| **of != model) {
+            return Err(other(format!("it is of model '{of}'")));
+        }
+        let step = match header.get(STEP) {
+            None => 0,
+            Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
+        };
+        let ticket = self.budget().take(load.state_bytes())?;
+        let import = Import { step, snapshot: Bytes::from(file), ticket };
+        if self.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model, id }) }
+    }
+}

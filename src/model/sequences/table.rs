@@ -1,0 +1,319 @@
+//! What one model's lock guards: the core, the requests, and what live sequences hold. Turns effects into what is to be done without the lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sequor_core::{
+    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Preparation, Refusal, Req, Round, Row, Said,
+    Seq, Slab, SlotOp, Submit, Time, Why,
+};
+
+use crate::model::load::Loaded;
+use crate::scheduling::SchedulerBinding;
+use crate::state::budget::Ticket;
+use crate::tensor::Tensor;
+
+use super::batch::{FinishedBatch, TakenBatch};
+use super::job::Job;
+use super::job_place::JobPlace;
+
+/// What a request is refused with whose load names a preparation, while no processor is there to do it.
+const NO_PROCESSOR: u32 = 1;
+/// The same for a state that is to be made durable, while there is no tier to keep it.
+const NO_TIER: u32 = 2;
+
+#[derive(Debug, Default)]
+pub(in crate::model) struct Table {
+    pub(in crate::model) core: Core,
+    jobs: Slab<Req, JobPlace>,
+    /// What live sequences hold, by the index of their key.
+    live: Vec<Option<Live>>,
+    /// States that wait for the next step of a sequence that does not live here.
+    imports: HashMap<Id, Import>,
+    effects: Vec<Effect>,
+    actions: Actions,
+}
+
+/// A live sequence: its load, its state memory, and its last answer where the client counts its steps.
+#[derive(Debug)]
+struct Live {
+    load: Arc<Loaded>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    ticket: Option<Ticket>,
+    kept: Option<Vec<Tensor>>,
+}
+
+/// A state that was given to the server.
+#[derive(Debug)]
+pub(super) struct Import {
+    /// The step it is as of.
+    pub(in crate::model) step: u64,
+    pub(in crate::model) snapshot: Bytes,
+    pub(in crate::model) ticket: Ticket,
+}
+
+/// What happened to a sequence, for the metrics.
+#[derive(Debug)]
+pub(super) enum SequenceChange {
+    Started,
+    Ended(Why),
+    Slotted(Duration),
+}
+
+/// What a load's external policy is told, or what is counted of it.
+#[derive(Debug)]
+pub(super) enum PolicyNotice {
+    /// What happened, from this serial number on, and whether some before it were dropped.
+    News(u64, Vec<Observed>, bool),
+    Fallback,
+    Stale(u32),
+}
+
+/// What is to be done after the lock is given back.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    /// And whether the request's sequence ended with it.
+    pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
+    #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
+    pub(super) released: Vec<Box<Job>>,
+    pub(in crate::model) wake: Vec<Instance>,
+    pub(in crate::model) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
+    /// For whoever decides for a load: who that is, is said once all is known.
+    pub(in crate::model) policies: Vec<(Load, Option<Arc<SchedulerBinding>>, PolicyNotice)>,
+    /// When something is due next.
+    pub(in crate::model) due: Option<Time>,
+}
+
+/// What whoever is the instance does next.
+#[derive(Debug)]
+pub(in crate::model) enum Step {
+    Run(TakenBatch),
+    /// A question to the load's external policy.
+    Ask(Box<Round>),
+    Tidy(Vec<SlotOp>),
+    Sleep(Option<Time>),
+    Gone,
+}
+
+impl Table {
+    pub(in crate::model) fn apply(&mut self, now: Time, event: Event) {
+        self.core.apply(now, event, &mut self.effects);
+        self.take_effects(now);
+    }
+
+    /// Enters a request and puts it in its queue.
+    pub(in crate::model) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
+        if self.imports.is_empty() {
+            // As nearly always: nothing to look up.
+        } else if submit.start {
+            self.imports.remove(&submit.id);
+        } else if let Some(import) = self.imports.remove(&submit.id) {
+            submit.adopt = Some(import.step);
+            (job.snapshot, job.ticket) = (Some(import.snapshot), Some(import.ticket));
+        }
+        let req = self.jobs.insert(JobPlace::Queued(job));
+        submit.req = req;
+        self.apply(now, Event::Submit(submit));
+        req
+    }
+
+    /// Whether a sequence of this id lives on this load, with memory of its own.
+    pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: Load) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
+        live.is_some_and(|live| live.load.key == load && live.ticket.is_some())
+    }
+
+    /// Keeps a state for the next step of this sequence, which must not live here.
+    pub(super) fn import(&mut self, id: Id, import: Import) -> bool {
+        let free = self.core.find(&id, None).is_none();
+        if free {
+            self.imports.insert(id, import);
+        }
+        free
+    }
+
+    /// Takes back a batch that is over, with its requests.
+    pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
+        let FinishedBatch { batch, jobs, rows } = finished;
+        for (req, job) in jobs {
+            if let Some(place) = self.jobs.get_mut(req) {
+                *place = JobPlace::Queued(job);
+            }
+        }
+        self.apply(now, Event::Ran { batch: batch.id, rows });
+    }
+
+    pub(in crate::model) fn next(&mut self, now: Time, who: Instance) -> Step {
+        if let Some(round) = self.core.consult(now, who.load) {
+            return Step::Ask(round);
+        }
+        let next = self.core.next(now, who, &mut self.effects);
+        self.step(now, who, next)
+    }
+
+    /// Takes the answer to a question, and says what its instance does next.
+    pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: Said) -> Step {
+        let planned = matches!(said, Said::Plan(_));
+        let next = self.core.answer(now, round, said, &mut self.effects);
+        // After an admission a batch comes first, whatever else is to be decided: where sequences come and go faster than somebody answers
+        // who of them gets a slot, nothing would ever run.
+        let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
+        self.step(now, who, next)
+    }
+
+    fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
+        // Before requests are lent: what the effects say of a request is noted in it.
+        self.take_effects(now);
+        match next {
+            Next::Run(batch) => Step::Run(self.lend(now, batch)),
+            Next::Tidy(ops) => Step::Tidy(ops),
+            // An admission question may have come up while it was awake: nobody else is woken for that.
+            Next::Sleep(until) => self.core.consult(now, who.load).map_or(Step::Sleep(until), Step::Ask),
+            Next::Ask(round) => Step::Ask(round),
+            Next::Gone => Step::Gone,
+        }
+    }
+
+    /// What is to be done now that the lock is about to be given back.
+    pub(super) fn settle(&mut self) -> Actions {
+        Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
+    }
+
+    fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
+        let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
+        let lend = |row: &Row| match row {
+            Row::Pad => None,
+            Row::Real(real) => {
+                let mut job = self.jobs.get_mut(real.req)?.lend()?;
+                job.taken = now;
+                job.facts.batch = mates;
+                job.seq = real.seat.map(|(seq, _)| seq);
+                Some((real.req, job))
+            }
+        };
+        let jobs = batch.rows.iter().map(lend).collect();
+        TakenBatch { batch, jobs }
+    }
+
+    /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
+    fn take_effects(&mut self, now: Time) {
+        while !self.effects.is_empty() {
+            for event in self.take_some_effects() {
+                self.core.apply(now, event, &mut self.effects);
+            }
+        }
+    }
+
+    fn take_some_effects(&mut self) -> Vec<Event> {
+        let mut answers = Vec::new();
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Refuse { req, refusal, ended } => {
+                    let job = self.jobs.remove(req).and_then(JobPlace::into_job);
+                    self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
+                }
+                Effect::Release(req) => self.release(req),
+                Effect::Replay(req, seq) => self.replay(req, seq),
+                Effect::Wake(instance) => self.actions.wake.push(instance),
+                Effect::Note(note) => self.take_note(note),
+                Effect::Tell(load) => {
+                    let (first, news, lost) = self.core.observed(load);
+                    self.actions.policies.push((load, None, PolicyNotice::News(first, news, lost)));
+                }
+                // The threads of the load find the question before their next step.
+                Effect::Consult(_) => {}
+                Effect::Prepare(req, _) => {
+                    self.set_place(req, JobPlace::Preparing);
+                    let refusal = Refusal::Failed(NO_PROCESSOR);
+                    answers.push(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }));
+                }
+                Effect::Post(req, _) => {
+                    self.set_place(req, JobPlace::Posting);
+                    answers.push(Event::Posted(req));
+                }
+                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
+            }
+        }
+        self.effects = effects;
+        answers
+    }
+
+    fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
+        if let Some(of) = self.jobs.get_mut(req) {
+            of.set(place);
+        }
+    }
+
+    fn release(&mut self, req: Req) {
+        let Some(job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        if let (true, Some(Ok(tensors))) = (job.counted, &job.answer)
+            && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
+        {
+            live.kept = Some(tensors.clone());
+        }
+        self.actions.released.push(job);
+    }
+
+    /// Answers a repeated step with the answer that was kept of it.
+    fn replay(&mut self, req: Req, seq: Seq) {
+        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        match self.live_mut(seq).and_then(|live| live.kept.clone()) {
+            Some(kept) => {
+                job.answer = Some(Ok(kept));
+                job.replayed = true;
+                self.actions.released.push(job);
+            }
+            None => self.actions.refused.push((job, Refusal::StepGone { want: 0 }, false)),
+        }
+    }
+
+    fn take_note(&mut self, note: Note) {
+        let change = match note {
+            // It begins anew, in the memory it has.
+            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
+                live.kept = None;
+                (Arc::clone(&live.load), SequenceChange::Ended(why))
+            }),
+            Note::Started(seq, _) if self.live_mut(seq).is_some() => {
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Started))
+            }
+            Note::Started(seq, req) => {
+                let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+                let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
+                self.put(seq, Some(Live { load: Arc::clone(&load), ticket, kept: None }));
+                Some((load, SequenceChange::Started))
+            }
+            Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, SequenceChange::Ended(why))),
+            Note::Slotted(seq, _, _, waited) => {
+                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
+            }
+            Note::Fallback(load) => {
+                self.actions.policies.push((load, None, PolicyNotice::Fallback));
+                None
+            }
+            Note::Stale(load, n) => {
+                self.actions.policies.push((load, None, PolicyNotice::Stale(n)));
+                None
+            }
+            // Whoever asked has checked the answer too, and knows more of it.
+            Note::Fault(..) => None,
+        };
+        self.actions.sequences.extend(change);
+    }
+
+    fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
+        self.live.get_mut(seq.ix as usize)?.as_mut()
+    }
+
+    fn put(&mut self, seq: Seq, live: Option<Live>) -> Option<Live> {
+        let ix = seq.ix as usize;
+        if self.live.len() <= ix {
+            self.live.resize_with(ix + 1, || None);
+        }
+        std::mem::replace(self.live.get_mut(ix)?, live)
+    }
+}
