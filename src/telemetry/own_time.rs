@@ -2,62 +2,187 @@
 //!
 //! On a busy machine the system may take the processor from a thread for milliseconds in the middle of a step of some microseconds. The step is
 //! not slow for that. Time that the work spends waiting by its own choice (for a lock, a disk, another thread) counts.
+//!
+//! Work that is short by the wall clock costs no system call: only longer work is looked at, with the thread's counters. What they were before
+//! the work is known from a reading that is at most [`LATEST`] old. If that leaves open what happened in the work and what before it, the
+//! least that is certain counts, and for [`CLOSE_LOOK`] every piece of work of this thread begins with a reading of its own.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 use super::inline_gate::SLOW;
+
+/// The age of a reading that work may begin with.
+const LATEST: Duration = Duration::from_millis(10);
+/// How long a thread reads its counters before every piece of work after one of them was in doubt.
+const CLOSE_LOOK: Duration = Duration::from_secs(10);
+/// Work that took longer by the wall clock counts whole, even if it is in doubt: the system seldom runs other threads for so long.
+const DOUBT: Duration = Duration::from_millis(20);
+
+thread_local! {
+    static LAST: Cell<Option<ThreadUsage>> = const { Cell::new(None) };
+    static CLOSE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
 
 /// A measurement that has begun on this thread and must end on it.
 #[derive(Debug)]
 pub struct OwnTime {
     began: Instant,
-    usage: Option<Usage>,
+    before: Option<ThreadUsage>,
+}
+
+/// What the system has counted of this thread.
+#[derive(Debug, Clone, Copy)]
+struct ThreadUsage {
+    at: Instant,
+    /// CPU time, in user code and in the system.
+    cpu: Duration,
+    /// How often it gave up its processor to wait.
+    waits: i64,
+    /// How often the system ran another thread in its place.
+    preemptions: i64,
+}
+
+/// How long work took, as far as two readings tell.
+#[derive(Debug, PartialEq, Eq)]
+enum Own {
+    Certain(Duration),
+    AtLeast(Duration),
 }
 
 impl OwnTime {
     pub fn begin() -> OwnTime {
-        OwnTime { usage: getrusage(UsageWho::RUSAGE_THREAD).ok(), began: Instant::now() }
+        let began = Instant::now();
+        let is_recent = |last: &ThreadUsage| began.saturating_duration_since(last.at) < LATEST;
+        let last = LAST.get().filter(is_recent).filter(|_| CLOSE_UNTIL.get().is_none_or(|until| began >= until));
+        let before = last.or_else(|| {
+            let reading = ThreadUsage::now(began);
+            LAST.set(reading);
+            reading
+        });
+        OwnTime { began, before }
     }
 
-    /// The time since then. A run that is short by the wall clock needs no closer look.
+    /// The time since then.
     pub fn elapsed(&self) -> Duration {
-        let wall = self.began.elapsed();
+        let now = Instant::now();
+        let wall = now - self.began;
         if wall <= SLOW {
             return wall;
         }
-        let (Some(before), Ok(now)) = (&self.usage, getrusage(UsageWho::RUSAGE_THREAD)) else { return wall };
-        if now.voluntary_context_switches() != before.voluntary_context_switches() {
-            return wall;
+        let after = ThreadUsage::now(now);
+        LAST.set(after);
+        let (Some(before), Some(after)) = (&self.before, &after) else { return wall };
+        match own(wall, self.began.saturating_duration_since(before.at), before, after) {
+            Own::Certain(own) => own,
+            Own::AtLeast(_) if wall > DOUBT => wall,
+            Own::AtLeast(own) => {
+                CLOSE_UNTIL.set(Some(now + CLOSE_LOOK));
+                own
+            }
         }
-        wall.min(cpu(&now).saturating_sub(cpu(before)))
     }
 }
 
-/// CPU time of the thread, in user code and in the system.
-fn cpu(usage: &Usage) -> Duration {
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+impl ThreadUsage {
+    fn now(at: Instant) -> Option<ThreadUsage> {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+        let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        Some(ThreadUsage {
+            at,
+            cpu: Duration::from_micros(u64::try_from(micros).unwrap_or(0)),
+            waits: usage.voluntary_context_switches(),
+            preemptions: usage.involuntary_context_switches(),
+        })
+    }
+}
+
+/// The thread's own part of work that took `wall` and began `lead` after the reading before it.
+fn own(wall: Duration, lead: Duration, before: &ThreadUsage, after: &ThreadUsage) -> Own {
+    if after.preemptions == before.preemptions {
+        return Own::Certain(wall);
+    }
+    let (waited, cpu) = (after.waits != before.waits, after.cpu.saturating_sub(before.cpu));
+    match (lead.is_zero(), waited) {
+        (true, true) => Own::Certain(wall),
+        (true, false) => Own::Certain(wall.min(cpu)),
+        // Even all of it is short.
+        (false, false) if cpu <= SLOW => Own::Certain(wall.min(cpu)),
+        (false, _) => match wall.min(cpu.saturating_sub(lead)) {
+            least if least > SLOW => Own::Certain(least),
+            least => Own::AtLeast(least),
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// In a thread of its own, whose first work begins with a reading.
+    fn on_a_thread(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| scope.spawn(test).join()).unwrap();
+    }
+
+    fn cpu() -> Duration {
+        ThreadUsage::now(Instant::now()).unwrap().cpu
+    }
+
     #[test]
     fn waiting_by_choice_counts() {
-        let time = OwnTime::begin();
-        std::thread::sleep(2 * SLOW);
-        assert!(time.elapsed() >= 2 * SLOW);
+        on_a_thread(|| {
+            let time = OwnTime::begin();
+            std::thread::sleep(2 * SLOW);
+            assert!(time.elapsed() >= 2 * SLOW);
+        });
     }
 
     #[test]
     fn computing_counts() {
-        let time = OwnTime::begin();
-        let began = cpu(&getrusage(UsageWho::RUSAGE_THREAD).unwrap());
-        while cpu(&getrusage(UsageWho::RUSAGE_THREAD).unwrap()) - began < 3 * SLOW {}
-        assert!(time.elapsed() >= 2 * SLOW);
+        on_a_thread(|| {
+            let time = OwnTime::begin();
+            let began = cpu();
+            while cpu() - began < 3 * SLOW {}
+            assert!(time.elapsed() >= 2 * SLOW);
+        });
+    }
+
+    #[test]
+    fn short_work_reads_no_counters_after_the_first() {
+        on_a_thread(|| {
+            let first = OwnTime::begin().before.unwrap().at;
+            let later = OwnTime::begin();
+            // Where this thread lost its processor for so long there is a new reading.
+            assert!(later.before.unwrap().at == first || later.began - first >= LATEST);
+            CLOSE_UNTIL.set(Some(Instant::now() + CLOSE_LOOK));
+            let close = OwnTime::begin();
+            assert_eq!(close.before.unwrap().at, close.began);
+        });
+    }
+
+    #[test]
+    fn readings_tell_waiting_and_computing_from_being_preempted() {
+        let ms = Duration::from_millis;
+        let at = Instant::now();
+        let before = ThreadUsage { at, cpu: ms(7), waits: 3, preemptions: 5 };
+        let after = |cpu: u64, waits: i64, preemptions: i64| ThreadUsage {
+            at,
+            cpu: ms(7 + cpu),
+            waits: 3 + waits,
+            preemptions: 5 + preemptions,
+        };
+        let fresh = |after: ThreadUsage| own(ms(4), Duration::ZERO, &before, &after);
+        assert_eq!(fresh(after(0, 0, 0)), Own::Certain(ms(4)), "its processor was never another's");
+        assert_eq!(fresh(after(1, 0, 1)), Own::Certain(ms(1)), "the rest was another's");
+        assert_eq!(fresh(after(0, 1, 1)), Own::Certain(ms(4)), "it waited");
+        let stale = |after: ThreadUsage| own(ms(4), ms(8), &before, &after);
+        assert_eq!(stale(after(5, 2, 0)), Own::Certain(ms(4)), "not preempted since long before");
+        assert_eq!(stale(after(1, 0, 1)), Own::Certain(ms(1)), "even all of it is short");
+        assert_eq!(stale(after(11, 0, 1)), Own::Certain(ms(3)), "no more than 8 of them can be from before");
+        assert_eq!(stale(after(5, 0, 1)), Own::AtLeast(ms(0)));
+        assert_eq!(stale(after(1, 1, 1)), Own::AtLeast(ms(0)), "it may have waited before");
     }
 }
