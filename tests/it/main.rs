@@ -30,6 +30,7 @@ mod pages;
 mod papers;
 mod perf;
 mod plugins;
+mod proxies;
 mod python;
 mod reference;
 mod sequences;

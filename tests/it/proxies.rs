@@ -1,0 +1,93 @@
+//! Two servers behind a proxy that hashes the sequence id: every step reaches the server that has its sequence. The proxy is Envoy, as PyPI
+//! carries it; the configuration is the one of the examples.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::python;
+use crate::server::{Server, get, root};
+
+/// After this long a proxy hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Starts Envoy with the configuration of the examples, its ports replaced: those it listens on (HTTP, gRPC), and those of the two servers.
+fn envoy(listen: [u16; 2], servers: &[Server; 2]) -> Proxy {
+    let mut config = fs::read_to_string(root().join("examples/proxy/envoy.yaml")).unwrap();
+    let [first, second] = servers;
+    let ports = [
+        (9000, listen[0]),
+        (9001, listen[1]),
+        (8000, first.http.port()),
+        (8001, first.grpc.port()),
+        (8100, second.http.port()),
+        (8101, second.grpc.port()),
+    ];
+    for (n, (example, _)) in ports.iter().enumerate() {
+        let of_example = format!("port_value: {example} ");
+        assert_eq!(config.matches(&of_example).count(), 1, "{of_example}");
+        config = config.replace(&of_example, &format!("port_value: <{n}> "));
+    }
+    for (n, (_, port)) in ports.iter().enumerate() {
+        config = config.replace(&format!("<{n}>"), &port.to_string());
+    }
+    let program = python::prepared("SEQUOR_PYTHON").with_file_name("envoy");
+    let arguments = ["--config-yaml", &config, "--use-dynamic-base-id", "--log-level", "error", "--concurrency", "1"];
+    let mut proxy = Proxy(Command::new(program).args(arguments).stdin(Stdio::null()).spawn().unwrap());
+    let begun = Instant::now();
+    for port in listen {
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(proxy.0.try_wait().unwrap().is_none(), "Envoy ended");
+            assert!(begun.elapsed() < HANGS, "Envoy does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    proxy
+}
+
+/// Requests that a server has answered.
+fn answered(metrics: SocketAddr) -> u64 {
+    let (_, page) = get(metrics, "/metrics");
+    let counts = page.lines().filter(|line| line.starts_with("nv_inference_request_success{"));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
+}
+
+#[test]
+fn a_proxy_that_hashes_the_id_sends_all_steps_of_a_sequence_to_one_server() {
+    let servers = [Server::of_models(), Server::of_models()];
+    let [http, grpc] = [free_port(), free_port()];
+    let _proxy = envoy([http, grpc], &servers);
+    let addresses = [grpc, http].map(|port| format!("127.0.0.1:{port}"));
+    let printed = python::run(&root().join("examples/proxy/client.py"), &addresses);
+    let expected = ["grpc", "http"].map(|api| format!("{api}: 120 of 120 sums right, no step refused\n"));
+    assert_eq!(printed, expected.concat());
+    let counts = servers.each_ref().map(|server| answered(server.metrics));
+    assert_eq!(counts.iter().sum::<u64>(), 240, "{counts:?}");
+    assert!(counts.iter().all(|n| *n > 0), "one server had nothing to do: {counts:?}");
+}
+
+#[test]
+fn live_sequences_behind_a_proxy_go_on_while_their_server_drains() {
+    let servers = [Server::of_models(), Server::of_models()];
+    let [http, grpc] = [free_port(), free_port()];
+    let _proxy = envoy([http, grpc], &servers);
+    let script = root().join("tests/python/drain_behind_proxy.py");
+    let printed = python::run(&script, &[format!("127.0.0.1:{grpc}"), servers[0].process.pid().to_string()]);
+    assert_eq!(printed, "144 of 144 sums right, one server drained after step 2\n");
+    let [drained, _] = servers;
+    assert_eq!(drained.process.ended().code, Some(0));
+}
