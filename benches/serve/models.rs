@@ -46,7 +46,9 @@ pub(crate) fn guided(repository: &Path, plugin: &str) {
     let config = include_str!("../models/oldest.pbtxt").replace("name: \"oldest\"", "name: \"guided\"");
     std::fs::create_dir_all(model.join("1")).expect("a folder");
     std::fs::write(model.join("config.pbtxt"), config).expect("a file");
-    std::fs::write(model.join("sequor.toml"), format!("[plugins.scheduler]\nuse = \"{plugin}\"\n")).expect("a file");
+    let feature = "[[feature]]\nname = \"tenant\"\nfrom = \"parameter\"\nkey = \"tenant\"\ntype = \"key\"\ndefault = \"anonymous\"\n";
+    let settings = format!("{feature}[plugins.scheduler]\nuse = \"{plugin}\"\n");
+    std::fs::write(model.join("sequor.toml"), settings).expect("a file");
     std::fs::copy(root("models/accumulator_fp32/1/model.onnx"), model.join("1/model.onnx")).expect("a graph");
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn figures(options: &Options, before: &Path, after: Option<PathBuf>) 
     println!("\nCPU time of the server, us a request; before: {}; after: {}", before.display(), after.display());
     println!("model     clients   before   before    after   before/before   after/before");
     let mut ratios = [Vec::new(), Vec::new()];
-    for (model, clients) in CELLS.into_iter().filter(|(model, _)| *model != "guided" || is_guided) {
+    let wanted = |model: &str| options.wants(model) && (model != "guided" || is_guided);
+    for (model, clients) in CELLS.into_iter().filter(|(model, _)| wanted(model)) {
         let cell = Cell { model, streaming: false, clients, sequences: model != "identity" };
         let turns = runtime.block_on(costs(options, &cell, &servers.each_ref()));
         let [first, again, now] = [0, 1, 2].map(|n| geometric(turns.iter().map(|turn| turn[n])));
