@@ -83,11 +83,11 @@ pub(super) fn tail(repository: &Repository, addresses: Addresses, tls: bool, too
     );
     let curl = http.map(|a| format!("   or: curl localhost:{}/v2", a.port())).unwrap_or_default();
     let program = std::env::args().next().unwrap_or_else(|| "sequor".to_owned());
-    format!(
-        "{listens}\nready in {} with {good} of {} models.   try: {program} demo{curl}",
-        seconds(took),
-        statuses.len()
-    )
+    let next = match statuses.len() {
+        0 => format!("No model is loaded: {program} model load NAME, or start with --load-model='*' or NAME"),
+        _ => format!("  try: {program} demo{curl}"),
+    };
+    format!("{listens}\nready in {} with {good} of {} models. {next}", seconds(took), statuses.len())
 }
 
 fn seconds(span: Duration) -> String {

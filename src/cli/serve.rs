@@ -72,7 +72,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     say(report::models(&repository).trim_end());
     say(&report::tail(&repository, running.addresses, settings.tls.is_some(), began.elapsed()));
     if settings.exit_on_error && !repository.complete() {
-        return Err(Failed::Failed("a model did not load, and exit_on_error is set".to_owned()));
+        return Err(Failed::Failed(unloaded(&repository)));
     }
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
     systemd::ready();
@@ -80,6 +80,17 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
     Ok(())
+}
+
+/// Why a server with `exit_on_error` ends after its start.
+fn unloaded(repository: &Repository) -> String {
+    let names: Vec<String> = repository
+        .statuses()
+        .into_iter()
+        .filter(|status| !matches!(status.availability, Availability::Ready(_)))
+        .map(|status| status.name)
+        .collect();
+    format!("exit_on_error is set, and these models did not load: {}", names.join(", "))
 }
 
 /// Which system shared memory clients may register, for the log.

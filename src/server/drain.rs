@@ -103,7 +103,11 @@ pub(super) async fn run(
         // What was cut ends at its next step; a task that never gets there does not hold the server up.
         let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
-    tracing::info!(?drained, seconds = begun.elapsed().as_secs_f64(), "stopped");
+    let seconds = begun.elapsed().as_secs_f64();
+    match api.metrics().live_sequences() {
+        0 => tracing::info!(?drained, seconds, "stopped"),
+        lost_sequences => tracing::warn!(?drained, seconds, lost_sequences, "stopped, live sequences are lost"),
+    }
     drained
 }
 

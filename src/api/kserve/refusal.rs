@@ -82,7 +82,7 @@ fn control(what: &Control) -> Status {
     match what {
         Control::NotExplicit => {
             let text = "explicit model load / unload is not allowed if polling is enabled \
-                        (model.control_mode of this server is not \"explicit\")";
+                        (model.control_mode of this server is not \"explicit\"; start it with --model-control-mode=explicit)";
             Status::new(Code::Unavailable, "not_explicit", text)
         }
         Control::Absent { model } => Status::new(

@@ -45,7 +45,10 @@ fn invalid_cases() -> Vec<(&'static str, Invalid)> {
         ("id-type", Invalid::IdType { control: "CORRID".to_owned(), got: DataType::Bytes, want: DataType::Uint64 }),
         ("id-too-long", Invalid::IdTooLong { limit: 128 }),
         ("no-data", Invalid::NoData { input: input() }),
-        ("malformed", Invalid::Malformed("any sentence of a surface".to_owned())),
+        (
+            "malformed",
+            Invalid::Malformed("failed to parse the request JSON buffer: expected value at line 1 column 1".to_owned()),
+        ),
     ]
 }
 
@@ -128,7 +131,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });
-    all.insert("internal", Failure::Internal("this is our fault".to_owned()));
+    all.insert("internal", Failure::Internal("a batch came back without an answer for one of its requests".to_owned()));
     all
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::dry_run::{Compared, Ran};
+use super::rows::RowCosts;
 use crate::cli::plugin::check::Good as GoodPlugin;
 use crate::config::fault::code;
 use crate::config::units::human;
@@ -150,7 +151,7 @@ fn sentence(ran: &Ran) -> String {
         Compared::Different { .. } => "a batch changes the answer".to_owned(),
     };
     let s = if ran.samples == 1 { "" } else { "s" };
-    let rows = ran.rows.as_ref().map(|rows| format!("; {}", rows.sentence())).unwrap_or_default();
+    let rows = ran.rows.as_ref().and_then(RowCosts::sentence).map(|text| format!("; {text}")).unwrap_or_default();
     format!("dry run: {} sample{s}, {how}{rows}", ran.samples)
 }
 

@@ -36,12 +36,16 @@ impl RowCosts {
         RowCosts { padding_us, moving_us, set, cheaper }
     }
 
-    pub(super) fn sentence(&self) -> String {
+    /// `None` for a model so small that neither can be measured.
+    pub(super) fn sentence(&self) -> Option<String> {
         let RowCosts { padding_us, moving_us, set, cheaper } = self;
+        if padding_us.max(*moving_us) < 0.05 {
+            return None;
+        }
         let is_set = if set == cheaper { ", as set" } else { "" };
-        format!(
+        Some(format!(
             "a padding row takes {padding_us:.1} us, moving a row's state {moving_us:.1} us: rows = \"{cheaper}\" is cheaper{is_set}"
-        )
+        ))
     }
 }
 
@@ -117,9 +121,11 @@ mod tests {
         assert_eq!(of(&[(1, 10_000)]), None, "nothing to compare");
         let costs = RowCosts::new(10.0, 2.5, "fixed");
         assert_eq!(
-            costs.sentence(),
+            costs.sentence().unwrap(),
             "a padding row takes 10.0 us, moving a row's state 2.5 us: rows = \"compact\" is cheaper"
         );
-        assert!(RowCosts::new(1.0, 2.5, "fixed").sentence().ends_with("rows = \"fixed\" is cheaper, as set"));
+        let sentence = RowCosts::new(1.0, 2.5, "fixed").sentence().unwrap();
+        assert!(sentence.ends_with("rows = \"fixed\" is cheaper, as set"));
+        assert_eq!(RowCosts::new(0.04, 0.0, "fixed").sentence(), None);
     }
 }

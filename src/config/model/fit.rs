@@ -65,7 +65,9 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
         .map(|p| format!("\"{}\"", p.name))
         .collect();
     let provides = graph.inputs.len();
-    if expects != provides || !missing.is_empty() {
+    // Where one name stands for another, the sentence about that name says it better.
+    let has_unknown = sources.keys().any(|name| graph.input(name).is_none());
+    if expects != provides || (!missing.is_empty() && !has_unknown) {
         let mut what = format!(
             "unable to load model '{}', configuration expects {expects} inputs, model provides {provides}",
             config.name
@@ -203,7 +205,10 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
         None => no_output(report, graph, &format!("{field}.output_name"), "state", &state.output_name),
         Some(port) => {
             check_type(report, field, "state", port, state.data_type);
-            check_state_dims(report, field, &label, "gives", port, state);
+            // Its axis is that of the input; without one there is nothing to compare.
+            if graph.input(&state.input_name).is_some() {
+                check_state_dims(report, field, &label, "gives", port, state);
+            }
         }
     }
 }
@@ -226,7 +231,17 @@ fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &st
     }
     let elsewhere = axis.and_then(|_| (0..port.dims.rank()).find(|other| fits_at(*other)));
     let Some(other) = elsewhere else {
-        let what = format!("{label}: model {verb} {}, config says dims {said}", drawn(&port.dims, axis));
+        let open = |axis: &usize| port.dims.0.get(*axis) == Some(&Dim::Any);
+        let batch =
+            axis.map(|axis| Some(axis).filter(open).or_else(|| (0..port.dims.rank()).find(open)).unwrap_or(axis));
+        let mut what = format!("{label}: model {verb} {}, config says dims {said}", drawn(&port.dims, batch));
+        if let Some(other) = batch.filter(|other| Some(*other) != axis) {
+            let rest = Dims(port.dims.0.iter().enumerate().filter(|(n, _)| *n != other).map(|(_, d)| *d).collect());
+            what.push_str(&format!(
+                " (the batch seems to be on axis {other}: then dims are {rest}, and sequor.toml says [state.{}] batch_axis = {other})",
+                bare(name)
+            ));
+        }
         return report.fault(&format!("{field}.dims"), code::STATE_DIMS, what);
     };
     let what = format!(

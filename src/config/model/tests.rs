@@ -134,6 +134,24 @@ fn an_input_that_nobody_gives_is_told() {
 }
 
 #[test]
+fn a_mistyped_state_input_is_the_only_fault() {
+    let toml = "[input.sr]\nconstant = 16000\n";
+    let mistyped = VAD.replace("input_name: \"state\"", "input_name: \"stat\"");
+    let faults = faults(&mistyped, toml, &vad_graph());
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].contains("the model has no such input"), "{faults:#?}");
+}
+
+#[test]
+fn dims_without_an_axis_of_the_state_say_where_the_batch_may_be() {
+    let toml = "[input.sr]\nconstant = 16000\n";
+    let faults = faults(&VAD.replace("dims: [ 2, 128 ]", "dims: [ 128 ]"), toml, &vad_graph());
+    let hint = "model takes [2,N,128], config says dims [128] (the batch seems to be on axis 1: then dims are [2,128], and sequor.toml \
+                says [state.state] batch_axis = 1)";
+    assert!(faults.iter().any(|fault| fault.contains(hint)), "{faults:#?}");
+}
+
+#[test]
 fn names_types_and_dims_must_be_the_graphs() {
     let config = r#"
 max_batch_size: 4
