@@ -41,9 +41,8 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     [backlog]\n\
     timeout = \"1s\"        # refuse a START that finds no slot within 1 s\n\
     ```\n\n\
-    * **When a change takes effect.** Sequor reads the file when it loads the model. Load the model again with `sequor model load NAME`,\n  \
-    with KServe's load request, or with `model.control_mode = \"poll\"`. New sequences follow the new file; live ones finish under the\n  \
-    old one.\n\
+    * **When a change takes effect.** Sequor reads the file when it loads the model. How a running server loads a model again depends on its\n  \
+    control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
     * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n\n\
     This page is generated from `src/config/model/sequor_toml/reference.rs`.\n";
@@ -109,7 +108,10 @@ pub(crate) fn refusals() -> BTreeMap<String, Vec<(String, u16, String)>> {
     for entry in entries.into_values() {
         by_reason.entry(entry.reason).or_default().push((entry.code, entry.http, entry.text));
     }
-    by_reason.values_mut().for_each(|entries| entries.sort());
+    by_reason.values_mut().for_each(|entries| {
+        entries.sort();
+        entries.dedup();
+    });
     by_reason
 }
 
