@@ -11,6 +11,7 @@ mod demo;
 mod environment;
 mod equip;
 mod failed;
+mod heaps;
 mod launch;
 mod plugin;
 mod remote;

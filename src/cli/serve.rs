@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, equip, launch, report, variable};
+use super::{Failed, equip, heaps, launch, report, variable};
 use crate::config::Fault;
 use crate::config::server::file::{ControlMode, LogFormat as Format};
 use crate::config::server::settings::SharedMemory;
@@ -65,6 +65,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     }
     load(&repository, settings).await?;
     crate::device::trim();
+    tokio::spawn(heaps::give_back());
     drop(loading);
     if mode == ControlMode::Poll {
         tokio::spawn(crate::server::poll::run(repository.clone(), settings.model.poll.0));

@@ -37,7 +37,7 @@ pub use moves::{BufferSlice, Moves, Scratch, StridedLayout};
 pub use owned::Owned;
 pub use pool::{Pool, Pooled};
 pub use span::{Span, SpanMut};
-pub use trim::{trim, trim_heaps};
+pub use trim::{trim, trim_heaps, trim_thread};
 pub use unfinished::Unfinished;
 
 /// Where memory lies.

@@ -13,10 +13,15 @@ pub fn trim() {
     unmap_code();
 }
 
-/// Gives back free memory of the allocators: of this thread, of threads that have ended, and of the C library.
-pub fn trim_heaps() {
+/// Gives back free memory that this thread has allocated, or that lies in no thread's heap.
+pub fn trim_thread() {
     // SAFETY: takes nothing but free memory.
     unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
+/// Gives back free memory of the allocators: of this thread, of threads that have ended, and of the C library.
+pub fn trim_heaps() {
+    trim_thread();
     // The runtime's own, which is the C library's.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes nothing but free memory.

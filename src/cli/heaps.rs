@@ -1,0 +1,139 @@
+//! Returns the memory to the system that requests took.
+//!
+//! The allocator keeps what a thread frees until that thread allocates again, and the threads of an idle server do not. While the process holds
+//! more memory than it held when it was idle, every socket thread gives its free memory back every few seconds.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep};
+
+use crate::device::trim_thread;
+
+/// Time between two rounds, and after a round that returned next to nothing.
+const PAUSE: Duration = Duration::from_secs(5);
+const LONG_PAUSE: Duration = Duration::from_secs(10);
+/// Memory above the idle level that is not worth a round.
+const SLACK: u64 = 4 << 20;
+/// A round that returns less than this returned next to nothing.
+const LITTLE: u64 = 1 << 20;
+/// Maximum time for the threads to come to a round. A thread that is busy all the time allocates all the time, and needs no round.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Gives memory back for as long as the server runs. To be started while the server is idle.
+pub(super) async fn give_back() {
+    let Some(idle) = anonymous() else { return };
+    let mut level = Level::new(idle);
+    let mut number = 0;
+    loop {
+        sleep(level.pause).await;
+        let Some(before) = anonymous() else { return };
+        if level.is_exceeded(before) {
+            number += 1;
+            round(number).await;
+            level.returned(before, anonymous().unwrap_or(before));
+        }
+    }
+}
+
+/// What the process holds when it is idle, as far as is known.
+#[derive(Debug)]
+struct Level {
+    idle: u64,
+    pause: Duration,
+}
+
+impl Level {
+    fn new(idle: u64) -> Level {
+        Level { idle, pause: PAUSE }
+    }
+
+    /// Whether free memory may be among so many bytes.
+    fn is_exceeded(&mut self, bytes: u64) -> bool {
+        self.idle = self.idle.min(bytes);
+        let exceeded = bytes > self.idle + SLACK;
+        if !exceeded {
+            self.pause = PAUSE;
+        }
+        exceeded
+    }
+
+    /// A round has taken the process from so many bytes to so many.
+    fn returned(&mut self, before: u64, after: u64) {
+        self.idle = self.idle.min(after);
+        self.pause = if before.saturating_sub(after) < LITTLE { LONG_PAUSE } else { PAUSE };
+    }
+}
+
+thread_local! {
+    /// The last round that this thread took part in.
+    static TOOK_PART: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Has every socket thread give back its free memory, and returns how many did not come to it in time.
+async fn round(number: u64) -> usize {
+    let threads = Handle::current().metrics().num_workers();
+    let (missing, deadline) = (Arc::new(AtomicUsize::new(threads)), Instant::now() + ROUND);
+    let mut tasks = JoinSet::new();
+    for _ in 0..threads {
+        let missing = Arc::clone(&missing);
+        tasks.spawn(async move {
+            // A thread that took part leaves the task to another one.
+            while missing.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+                if TOOK_PART.replace(number) != number {
+                    missing.fetch_sub(1, Ordering::Relaxed);
+                    trim_thread();
+                    return;
+                }
+                yield_now().await;
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+    missing.load(Ordering::Relaxed)
+}
+
+/// Bytes of the process in memory, without pages of files. `None` where the system does not tell.
+fn anonymous() -> Option<u64> {
+    let text = fs_err::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn memory_above_the_idle_level_is_returned_until_none_is_left() {
+        let mut level = Level::new(50 * MIB);
+        assert!(!level.is_exceeded(54 * MIB));
+        assert!(level.is_exceeded(300 * MIB));
+        // It is in use, and later it is not.
+        level.returned(300 * MIB, 300 * MIB);
+        assert_eq!(level.pause, LONG_PAUSE);
+        assert!(level.is_exceeded(300 * MIB));
+        level.returned(300 * MIB, 52 * MIB);
+        assert_eq!(level.pause, PAUSE);
+        assert!(!level.is_exceeded(52 * MIB));
+        // The idle level may fall later.
+        assert!(!level.is_exceeded(40 * MIB));
+        assert!(level.is_exceeded(50 * MIB));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn every_thread_takes_part_in_a_round() {
+        // A busy machine may leave a thread out of one round.
+        for number in 1.. {
+            if round(number).await == 0 {
+                return;
+            }
+        }
+    }
+}
