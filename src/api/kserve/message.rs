@@ -6,7 +6,7 @@ use prost::Message as _;
 use tonic::metadata::MetadataMap;
 
 use super::response_format::ResponseFormat;
-use super::scan::{Scanned, scan};
+use super::scan::{self, Scanned, scan};
 use super::{SEQUENCE_HEADER, decode};
 use crate::api::intake::{Call, Decoded};
 use crate::api::order::INLINE_BYTES;
@@ -47,7 +47,7 @@ impl CallMetadata {
     }
 }
 
-/// A message that was scanned and not decoded yet.
+/// A message that is not decoded yet.
 #[derive(Debug)]
 pub(super) struct ScannedMessage {
     message: Bytes,
@@ -56,6 +56,8 @@ pub(super) struct ScannedMessage {
     unpacked: u64,
     shared: u64,
     is_well_formed: bool,
+    /// A message that takes long to scan is scanned where it is decoded.
+    is_scanned: bool,
     permit: Result<QueuedBytesPermit, Status>,
 }
 
@@ -68,8 +70,17 @@ pub(super) struct ReadMessage {
 }
 
 impl ScannedMessage {
-    /// Scans a message. `permit` is what counts its bytes if it was unpacked, or why it could not be.
+    /// Scans a message if that is short. `permit` is what counts its bytes if it was unpacked, or why it could not be.
     pub(super) fn new(api: &Api, message: Bytes, permit: Result<QueuedBytesPermit, Status>) -> ScannedMessage {
+        if permit.is_err() || !scan::is_long(&message) {
+            return ScannedMessage::scan(api, message, permit);
+        }
+        let [model, version, mark] = [(); 3].map(|()| String::new());
+        let call = Call { surface: Surface::KserveGrpc, model, version, mark };
+        ScannedMessage { message, call, unpacked: 0, shared: 0, is_well_formed: false, is_scanned: false, permit }
+    }
+
+    fn scan(api: &Api, message: Bytes, permit: Result<QueuedBytesPermit, Status>) -> ScannedMessage {
         let Scanned { model, version, id, unpacked, shared, is_well_formed, refused, .. } =
             scan(&message, &api.limits());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -77,16 +88,19 @@ impl ScannedMessage {
         let call = Call { surface: Surface::KserveGrpc, model: text(model), version: text(version), mark: text(id) };
         let permit = refused.map_or(permit, Err);
         let is_well_formed = is_well_formed && is_text;
-        ScannedMessage { call, unpacked, shared, is_well_formed, permit, message }
+        ScannedMessage { call, unpacked, shared, is_well_formed, is_scanned: true, permit, message }
     }
 
     /// Whether decoding takes longer than a connection's task may.
     pub(super) fn is_long(&self) -> bool {
-        self.permit.is_ok() && self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64
+        self.permit.is_ok() && (!self.is_scanned || self.unpacked.saturating_add(self.shared) > INLINE_BYTES as u64)
     }
 
     /// Decodes the message. An error is that of bytes that are no message.
     pub(super) fn decode(self, api: &Api, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
+        if !self.is_scanned {
+            return ScannedMessage::scan(api, self.message, self.permit).decode(api, metadata);
+        }
         let ScannedMessage { message, call, unpacked, is_well_formed, permit, .. } = self;
         let refused = |call, status| ReadMessage { call, request: Err(status), form: ResponseFormat::default() };
         let mut permit = match permit {

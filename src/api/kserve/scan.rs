@@ -3,6 +3,7 @@
 //!
 //! The scan allocates nothing. Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
 
+use crate::api::order::INLINE_BYTES;
 use crate::api::{Code, Limits, Status};
 
 /// Memory of an input, an output or a parameter beside its texts.
@@ -29,6 +30,20 @@ pub(crate) struct Scanned<'m> {
     raw: usize,
     outputs: usize,
     parameters: usize,
+}
+
+/// Whether scanning takes longer than a connection's task may. Raw contents are passed over and take no time.
+pub(crate) fn is_long(message: &[u8]) -> bool {
+    let (mut fields, mut raw) = (Fields(message), 0);
+    while let Some(field) = fields.next() {
+        if let Field { number: 7, value: Value::Bytes(contents) } = field {
+            raw += contents.len();
+        }
+        if message.len() - fields.0.len() - raw > INLINE_BYTES {
+            return true;
+        }
+    }
+    false
 }
 
 /// Scans a message.

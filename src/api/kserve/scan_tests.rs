@@ -104,3 +104,18 @@ fn bytes_that_are_no_message_end_the_scan() {
     }
     assert!(scan(&[], &limits()).is_well_formed);
 }
+
+#[test]
+fn a_message_is_long_to_scan_by_all_that_is_not_raw() {
+    let name = [0x0a, 1, b'm'];
+    let raw = |length: usize| {
+        let message = ModelInferRequest { raw_input_contents: vec![vec![0; length].into()], ..Default::default() };
+        message.encode_to_vec()
+    };
+    assert!(!is_long(&raw(4 * INLINE_BYTES)));
+    assert!(!is_long(&name.repeat(INLINE_BYTES / 3)));
+    assert!(is_long(&name.repeat(INLINE_BYTES / 3 + 1)));
+    assert!(is_long(&[raw(INLINE_BYTES), name.repeat(INLINE_BYTES / 3 + 1)].concat()));
+    let text = ModelInferRequest { id: "x".repeat(INLINE_BYTES), ..Default::default() };
+    assert!(is_long(&text.encode_to_vec()));
+}
