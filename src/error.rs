@@ -21,6 +21,9 @@ pub enum Failure {
     /// A new sequence's state does not fit into the memory of the device it would run on; those that live are not affected.
     #[error("{wanted} bytes of state wanted, and {place} has no room for them")]
     DeviceMemory { model: String, id: Id, place: String, wanted: u64 },
+    /// The client has as many live sequences as one client may have.
+    #[error("{limit} live sequences of one client")]
+    PeerSequences { model: String, id: Id, limit: u64 },
     #[error("not done: {0:?}")]
     Control(Control),
     /// The model's own run failed; its text.

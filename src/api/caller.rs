@@ -1,6 +1,6 @@
 //! The client that calls, as far as the server knows it before a surface reads the request.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A client, by name and address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,4 +13,30 @@ pub struct Caller {
 impl Caller {
     /// The name of every client of a listener that asks for neither key nor certificate.
     pub const LOCAL: &str = "local";
+
+    /// The network that the address stands for.
+    pub(crate) fn network(&self) -> IpAddr {
+        network(self.address.ip())
+    }
+}
+
+/// The network that an address stands for: a host with IPv6 has a whole /64 network of addresses.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_of_ipv6_is_its_network() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::"));
+        assert_ne!(of("2001:db8:1:3::"), of("2001:db8:1:2::"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
 }

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
+use super::peers::Peer;
 use super::{Caller, Code, ConnectionOrder, Status};
 
 /// The caller, trace parent and deadline of a request. Its headers stay in the request; checks see them in a [`RequestHead`].
@@ -22,6 +23,8 @@ pub struct RequestContext {
     pub deadline: Option<Deadline>,
     /// The order of the requests of its connection.
     pub(crate) order: ConnectionOrder,
+    /// What its client holds. The dispatcher sets it once the checks have named the caller.
+    pub(crate) peer: Peer,
 }
 
 /// The instant after which the client has no use for an answer.
@@ -51,7 +54,13 @@ impl RequestContext {
     pub fn new(caller: &Arc<Caller>, order: &ConnectionOrder, headers: &HeaderMap) -> RequestContext {
         let deadline = timeout(headers).map(|allowed| Deadline { at: Instant::now() + allowed, allowed });
         let (caller, order) = (Arc::clone(caller), order.clone());
-        RequestContext { caller, trace_parent: headers.get("traceparent").cloned(), deadline, order }
+        RequestContext {
+            caller,
+            trace_parent: headers.get("traceparent").cloned(),
+            deadline,
+            order,
+            peer: Peer::default(),
+        }
     }
 
     /// The context that the dispatcher put into a request.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::kserve::refusal;
 use super::kserve::settings::Traces;
 use super::kserve::shared_memory::Regions;
+use super::peers::{Peer, PeerLimits, PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::{Code, Deadline, Status};
 use crate::config::server::settings::SharedMemory;
@@ -35,6 +36,8 @@ pub struct Limits {
     pub inputs: usize,
     pub outputs: usize,
     pub parameters: usize,
+    /// What one client may hold.
+    pub per_peer: PeerLimits,
 }
 
 impl Default for Limits {
@@ -47,6 +50,7 @@ impl Default for Limits {
             inputs: 1000,
             outputs: 1000,
             parameters: 1000,
+            per_peer: PeerLimits::default(),
         }
     }
 }
@@ -74,6 +78,7 @@ struct Shared {
     metrics: Metrics,
     limits: Limits,
     queued: QueuedBytes,
+    peers: Peers,
     phase: watch::Sender<Phase>,
     traces: Traces,
     regions: Regions,
@@ -89,7 +94,8 @@ impl Api {
         let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
         let (queued, regions) =
             (QueuedBytes::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request, allowed));
-        Api(Arc::new(Shared { repository, metrics, limits, queued, phase, traces, regions }))
+        let peers = Peers::new(limits.per_peer, &metrics);
+        Api(Arc::new(Shared { repository, metrics, limits, queued, peers, phase, traces, regions }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -107,6 +113,11 @@ impl Api {
     /// The bytes of requests that wait, or have not arrived in whole.
     pub(crate) fn queued(&self) -> &QueuedBytes {
         &self.0.queued
+    }
+
+    /// What each client holds.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.0.peers
     }
 
     pub(crate) fn regions(&self) -> &Regions {
@@ -146,10 +157,10 @@ impl Api {
         names.iter().filter_map(|name| Some((name.clone(), get(name)?.to_owned()))).collect()
     }
 
-    /// Admits a request now, in the order of the calls; the answer is to be awaited. What a client got wrong is told by the answer too.
-    pub(crate) fn begin(&self, call: Call, request: Result<Decoded, Status>) -> Underway {
+    /// Admits a request of this peer now, in the order of the calls; the answer is to be awaited. It also carries what the client got wrong.
+    pub(crate) fn begin(&self, peer: &Peer, call: Call, request: Result<Decoded, Status>) -> Underway {
         let flight = Flight::of(&self.0.metrics);
-        let admitted = request.and_then(|decoded| self.admit(decoded));
+        let admitted = request.and_then(|decoded| self.admit(peer, decoded));
         let (pending, held, refused) = match admitted {
             Ok((pending, held)) => (Some(pending), Some(held), None),
             Err(status) => (None, None, Some(status)),
@@ -157,18 +168,20 @@ impl Api {
         Underway { api: self.clone(), call, pending, refused, held, flight }
     }
 
-    /// A permit of no bytes yet, against `limits.queued`.
-    pub(crate) fn queued_permit(&self) -> QueuedBytesPermit {
-        self.0.queued.permit()
+    /// A permit of no bytes yet, against `limits.queued` and the peer's own maximum.
+    pub(crate) fn queued_permit(&self, peer: &Peer) -> QueuedBytesPermit {
+        self.0.queued.permit(peer)
     }
 
-    fn admit(&self, decoded: Decoded) -> Result<(Pending, QueuedBytesPermit), Status> {
+    fn admit(&self, peer: &Peer, decoded: Decoded) -> Result<(Pending, Held), Status> {
         let Decoded { model, request, mut permit } = decoded;
         self.check_room(&request)?;
+        let in_flight = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let mark = request.id.clone();
-        let pending = model.submit(request).map_err(|failure| refusal::status(&failure, &mark))?;
-        Ok((pending, permit))
+        let owner = peer.owner();
+        let pending = model.submit_of(request, owner.as_ref()).map_err(|failure| refusal::status(&failure, &mark))?;
+        Ok((pending, (permit, in_flight)))
     }
 
     fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
@@ -201,6 +214,9 @@ pub(crate) struct Decoded {
     pub(crate) permit: QueuedBytesPermit,
 }
 
+/// What a request counts, until it is answered.
+type Held = (QueuedBytesPermit, PeerRequest);
+
 /// What is known of a request whether or not it could be decoded.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -220,7 +236,7 @@ pub struct Underway {
     pending: Option<Pending>,
     refused: Option<Status>,
     #[allow(dead_code, reason = "only its drop matters")]
-    held: Option<QueuedBytesPermit>,
+    held: Option<Held>,
     #[allow(dead_code, reason = "only its drop matters")]
     flight: Flight,
 }

@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
-//! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls.
+//! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`body_error`]: why a body was given up while it arrived.
 //! - [`connection_spawner`]: tasks within a connection · [`order`]: the order of its requests · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
@@ -22,6 +22,7 @@ pub mod health;
 pub mod intake;
 pub mod kserve;
 pub mod order;
+pub(crate) mod peers;
 pub(crate) mod queued;
 pub mod status;
 pub mod upgrades;
@@ -33,5 +34,6 @@ pub use connection_spawner::ConnectionSpawner;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use intake::{Api, Limits, Phase};
 pub use order::ConnectionOrder;
+pub use peers::PeerLimits;
 pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::peers::Peer;
 use super::{Code, Status};
 use crate::config::units::human;
 use crate::telemetry::kinds::Gauge;
@@ -23,6 +24,8 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct QueuedBytesPermit {
     queued: QueuedBytes,
+    /// The client, whose own maximum they count against as well.
+    peer: Peer,
     bytes: u64,
 }
 
@@ -32,9 +35,9 @@ impl QueuedBytes {
         QueuedBytes(Arc::new(Inner { used: AtomicU64::new(0), limit, shown }))
     }
 
-    /// A permit of no bytes yet.
-    pub(crate) fn permit(&self) -> QueuedBytesPermit {
-        QueuedBytesPermit { queued: self.clone(), bytes: 0 }
+    /// A permit of no bytes yet, for a request of this peer.
+    pub(crate) fn permit(&self, peer: &Peer) -> QueuedBytesPermit {
+        QueuedBytesPermit { queued: self.clone(), peer: peer.clone(), bytes: 0 }
     }
 
     /// Counts these bytes too, or returns how many there are already. No bytes always fit.
@@ -56,14 +59,18 @@ impl QueuedBytesPermit {
     /// A permit of a server without a limit.
     #[cfg(test)]
     pub(crate) fn unlimited() -> QueuedBytesPermit {
-        QueuedBytes::new(u64::MAX, Gauge::default()).permit()
+        QueuedBytes::new(u64::MAX, Gauge::default()).permit(&Peer::default())
     }
 
     /// Counts more bytes for the request before memory is taken for them, or refuses the request.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Status> {
         let limit = self.queued.0.limit;
         let needed = self.bytes.saturating_add(bytes);
-        self.queued.add(bytes).map_err(|used| refused(needed, used.saturating_sub(self.bytes), limit))?;
+        self.peer.add_queued(bytes, self.bytes)?;
+        if let Err(used) = self.queued.add(bytes) {
+            self.peer.remove_queued(bytes);
+            return Err(refused(needed, used.saturating_sub(self.bytes), limit));
+        }
         self.bytes += bytes;
         Ok(())
     }
@@ -73,7 +80,9 @@ impl QueuedBytesPermit {
         if let Some(more) = bytes.checked_sub(self.bytes) {
             return self.grow(more);
         }
-        self.queued.remove(self.bytes - bytes);
+        let less = self.bytes - bytes;
+        self.queued.remove(less);
+        self.peer.remove_queued(less);
         self.bytes = bytes;
         Ok(())
     }
@@ -91,6 +100,7 @@ fn refused(bytes: u64, used: u64, limit: u64) -> Status {
 impl Drop for QueuedBytesPermit {
     fn drop(&mut self) {
         self.queued.remove(self.bytes);
+        self.peer.remove_queued(self.bytes);
     }
 }
 
@@ -103,7 +113,7 @@ mod tests {
     use super::*;
 
     fn permit(queued: &QueuedBytes, bytes: u64) -> Result<QueuedBytesPermit, Code> {
-        let mut permit = queued.permit();
+        let mut permit = queued.permit(&Peer::default());
         permit.grow(bytes).map(|()| permit).map_err(|status| status.code)
     }
 

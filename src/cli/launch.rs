@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sequor_core::Hold;
 
@@ -22,6 +23,9 @@ use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
 const REPLY_POOL: usize = 64 << 20;
+
+/// How long a thread that decodes large requests waits for another one.
+const DECODER_REST: Duration = Duration::from_secs(3);
 
 /// Binds the ports, before anything that takes time.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
@@ -112,6 +116,11 @@ pub(super) fn server_options(
             inputs: settings.limits.inputs as usize,
             outputs: settings.limits.outputs as usize,
             parameters: settings.limits.parameters as usize,
+            per_peer: api::PeerLimits {
+                sequences: settings.limits.sequences_per_peer.map(u64::from),
+                in_flight: settings.limits.in_flight_per_peer.map(u64::from),
+                queued: settings.limits.queued_per_peer,
+            },
         },
         connections: connections(&settings.connections),
         shared_memory: settings.shared_memory.clone(),
@@ -180,6 +189,8 @@ pub(super) fn small_pages() {
 
 /// The runtime for sockets.
 pub(super) fn sockets() -> Result<tokio::runtime::Runtime, Failed> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sequor-socket").build();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // The memory of a thread that ended goes back to the system.
+    let built = builder.enable_all().thread_name("sequor-socket").thread_keep_alive(DECODER_REST).build();
     built.map_err(|e| Failed::Failed(format!("no threads for sockets: {e}")))
 }

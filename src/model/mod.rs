@@ -38,7 +38,7 @@ pub use repository::{
 };
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
-pub use sequences::{InlineScope, Pending, TransferError, VersionStatistics, wake};
+pub use sequences::{InlineScope, Pending, SequenceOwner, TransferError, VersionStatistics, wake};
 
 pub use crate::tensor::rows::Texts;
 pub use crate::tensor::{Named, Tensor};

@@ -102,7 +102,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
 }
 
 /// Answers the requests of a connection, whatever carries it.
-async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: Serving)
+pub(super) async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: Serving)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -120,6 +120,7 @@ where
     let activity = Activity::default();
     let mut idle = IdleTimer::new(options.idle, activity.clone());
     let handle = ConnectionHandle {
+        peer: dispatcher.peer(&caller),
         caller,
         spawner: spawner.clone(),
         order: ConnectionOrder::default(),
@@ -230,6 +231,7 @@ mod tests {
     use tower::{Service, ServiceExt};
 
     use super::*;
+    use crate::api::peers::Peers;
     use crate::server::local;
     use crate::server::request_body::BodyLimits;
     use crate::telemetry::kinds::Gauge;
@@ -242,7 +244,13 @@ mod tests {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
         let serving = Serving {
-            dispatcher: Dispatcher::new(None, app, Vec::new(), BodyLimits { queued: None, stall: HOUR }),
+            dispatcher: Dispatcher::new(
+                None,
+                app,
+                Vec::new(),
+                BodyLimits { queued: None, stall: HOUR },
+                Peers::default(),
+            ),
             keepalive: Duration::ZERO,
             tls: None,
             shutdown,

@@ -23,6 +23,7 @@ use super::request_body::{BodyLimits, Kind, RequestBody};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
+use crate::api::peers::{Peer, Peers};
 use crate::api::status::is_grpc;
 use crate::api::{Caller, Check, ConnectionOrder, ConnectionSpawner, RequestContext, RequestHead, Status, Upgrades};
 
@@ -37,12 +38,15 @@ pub(crate) struct Dispatcher {
     router: Router,
     checks: Arc<[Arc<dyn Check>]>,
     bodies: BodyLimits,
+    peers: Peers,
 }
 
 /// What requests need of their connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
+    /// What that caller holds.
+    pub(crate) peer: Peer,
     pub(crate) spawner: ConnectionSpawner,
     pub(crate) order: ConnectionOrder,
     pub(crate) shutdown: Shutdown,
@@ -58,9 +62,15 @@ impl Dispatcher {
         router: Router,
         checks: Vec<Arc<dyn Check>>,
         bodies: BodyLimits,
+        peers: Peers,
     ) -> Dispatcher {
         // Makes the router ready once instead of for every connection.
-        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
+        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies, peers }
+    }
+
+    /// What a caller holds on this listener.
+    pub(crate) fn peer(&self, caller: &Caller) -> Peer {
+        self.peers.find(caller)
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
@@ -70,23 +80,29 @@ impl Dispatcher {
         };
         let path = request.uri().path();
         let kind = kind(path, request.headers());
+        let receive = |kind| {
+            let (bodies, peer) = (self.bodies.clone(), context.peer.clone());
+            move |body| RequestBody::new(body, kind, bodies, peer)
+        };
         match (&self.infer, path) {
             (Some(service), INFER) => {
-                let request = request.map(|body| RequestBody::new(body, Kind::Message, self.bodies.clone()));
+                let request = request.map(receive(Kind::Message));
                 return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
             }
             (Some(service), STREAM_INFER) => {
                 let spawner = connection.spawner.clone();
-                let request = request.map(|body| RequestBody::new(body, Kind::Messages, self.bodies.clone()));
-                return self.respond(connection, Answer::Infer(Box::pin(service.clone().stream(spawner, request))));
+                let request = request.map(receive(Kind::Messages));
+                let answer = service.clone().stream(context, spawner, request);
+                return self.respond(connection, Answer::Infer(Box::pin(answer)));
             }
             _ => {}
         }
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(connection.upgrades());
         }
+        let receive = receive(kind);
         request.extensions_mut().insert(context);
-        let request = request.map(|body| RequestBody::new(body, kind, self.bodies.clone()));
+        let request = request.map(receive);
         self.respond(connection, Answer::Router(Box::pin(self.router.clone().call(request))))
     }
 
@@ -98,6 +114,10 @@ impl Dispatcher {
         let mut context = RequestContext::new(&connection.caller, &connection.order, request.headers());
         let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };
         self.checks.iter().try_for_each(|check| check.check(&mut context, &head))?;
+        context.peer = match Arc::ptr_eq(&context.caller, &connection.caller) {
+            true => connection.peer.clone(),
+            false => self.peers.find(&context.caller),
+        };
         Ok(context)
     }
 }

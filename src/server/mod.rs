@@ -7,6 +7,7 @@
 //! - [`connection_limit`], [`descriptors`]: how many connections there may be · `first_bytes`, `request_body`: what must arrive in time.
 //! - `dispatcher`: the one way of every request: its context, the checks of the listener, where it goes.
 //! - [`tls`]: certificates · [`keys`]: the keys of operators · `guard`: who may call what is for operators · `origin`: what web pages may call · `changed`: files that are read again.
+//! - [`StreamServer`]: the same for clients over byte streams of the caller's own.
 //! - [`drain`]: the phases of going out, and the signals that ask for it · `shutdown`: what connections learn of it.
 //! - [`poll`]: looks at the model repository again and again · [`systemd`]: reports to a service manager.
 
@@ -20,6 +21,7 @@ pub mod drain;
 mod first_bytes;
 mod guard;
 pub mod holder;
+mod in_memory;
 pub mod keys;
 pub mod listeners;
 mod origin;
@@ -43,6 +45,7 @@ use tokio::task::JoinHandle;
 
 pub use connection_limit::ConnectionOptions;
 pub use drain::{DrainOptions, Drained, Stop};
+pub use in_memory::StreamServer;
 pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
 pub use tls::{Tls, TlsFiles};
@@ -50,6 +53,7 @@ pub use tls::{Tls, TlsFiles};
 use self::dispatcher::Dispatcher;
 use crate::api::admin::{self, Admin};
 use crate::api::kserve::infer::InferService;
+use crate::api::peers::Peers;
 use crate::api::{self, Api, Check};
 use crate::config::server::settings::SharedMemory;
 use crate::model::Repository;
@@ -137,14 +141,12 @@ pub fn start(
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
     // Operators are served whatever clients have queued.
     let bodies = BodyLimits { queued: None, stall: connections.body };
-    let checks_of = |check: Arc<dyn Check>| [checks.clone(), vec![check]].concat();
-    let for_operators = Dispatcher::new(None, for_operators, checks_of(Arc::new(guard)), bodies.clone());
-    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies.clone());
-    let bodies = BodyLimits { queued: Some(api.queued().clone()), ..bodies };
-    let origins = checks_of(Arc::new(OriginCheck { allowed: allowed_origins }));
-    let clients = Dispatcher::new(Some(InferService::new(&api)), app(&api), origins, bodies);
+    let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
+    let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone(), Peers::default());
+    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies, Peers::default());
     let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
     let reserved = || limit(connections.reserved, connections.reserved);
+    let dispatcher = clients(&api, checks, allowed_origins, connections.body);
     let plain = Serving {
         dispatcher: scrapes,
         keepalive,
@@ -154,8 +156,7 @@ pub fn start(
         limit: reserved(),
         metrics: api.metrics().clone(),
     };
-    let public =
-        Serving { dispatcher: clients, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
+    let public = Serving { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
     let operators = Serving { dispatcher: for_operators, limit: reserved(), ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
@@ -165,6 +166,13 @@ pub fn start(
     }
     let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
     Running { addresses, drained }
+}
+
+/// What clients call, with the checks of every listener and that of web pages.
+fn clients(api: &Api, mut checks: Vec<Arc<dyn Check>>, allowed_origins: Vec<String>, stall: Duration) -> Dispatcher {
+    checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
+    let bodies = BodyLimits { queued: Some(api.queued().clone()), stall };
+    Dispatcher::new(Some(InferService::new(api)), app(api), checks, bodies, api.peers().clone())
 }
 
 /// Everything that clients call: the same on every port but that of the metrics.
@@ -198,6 +206,7 @@ fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
 fn metrics_app(api: Api) -> Router {
     let scrape = move || {
         api.repository().observe();
+        api.peers().observe();
         let text = api.metrics().encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text) }
     };

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
+use crate::api::peers::Peer;
 use crate::api::queued::{QueuedBytes, QueuedBytesPermit};
 use crate::api::{BodyError, Code, Status};
 use crate::config::units::Span;
@@ -45,13 +46,14 @@ pub(super) struct RequestBody<B = Incoming> {
     kind: Kind,
     framing: Framing,
     limits: BodyLimits,
+    peer: Peer,
     permit: Option<QueuedBytesPermit>,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> RequestBody<B> {
-    pub(super) fn new(inner: B, kind: Kind, limits: BodyLimits) -> RequestBody<B> {
-        RequestBody { inner, kind, framing: Framing::default(), limits, permit: None, stalled: None }
+    pub(super) fn new(inner: B, kind: Kind, limits: BodyLimits, peer: Peer) -> RequestBody<B> {
+        RequestBody { inner, kind, framing: Framing::default(), limits, peer, permit: None, stalled: None }
     }
 
     /// Counts bytes that have arrived. `ended` is whether they are the last.
@@ -62,7 +64,7 @@ impl<B> RequestBody<B> {
         };
         match &self.limits.queued {
             Some(queued) if unfinished > 0 && !ended => {
-                self.permit.get_or_insert_with(|| queued.permit()).resize(unfinished)
+                self.permit.get_or_insert_with(|| queued.permit(&self.peer)).resize(unfinished)
             }
             _ => {
                 self.permit = None;
@@ -204,7 +206,7 @@ mod tests {
         let (sender, frames) = tokio::sync::mpsc::channel(8);
         let shown = Gauge::default();
         let limits = BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), stall: STALL };
-        (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits))
+        (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits, Peer::default()))
     }
 
     async fn send(sender: &Sender, bytes: &[u8]) {

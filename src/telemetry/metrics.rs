@@ -12,6 +12,7 @@ use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
 use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels};
+use super::peer_limit::PeerLimit;
 use super::plugins::PluginMetrics;
 
 /// What a scrape's answer is called.
@@ -112,6 +113,22 @@ impl Metrics {
     /// The server closed a connection.
     pub fn connection_closed(&self, reason: ConnectionClosed) {
         if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Shows how many clients are known, and the most that one of them holds, in the order of [`PeerLimit::ALL`].
+    pub fn set_peers(&self, count: usize, most: [u64; 3]) {
+        let peers = &self.0.families.peers;
+        peers.count.set(i64::try_from(count).unwrap_or(i64::MAX));
+        for (gauge, most) in peers.most.iter().zip(most) {
+            gauge.set(i64::try_from(most).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// A request was refused because its client is at a maximum of one client.
+    pub fn peer_refused(&self, limit: PeerLimit) {
+        if let Some(counter) = self.0.families.peers.refused.get(limit as usize) {
             counter.add(1);
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins.
-//! - [`ConnectionClosed`]: why the server closes connections.
+//! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
 //! - [`log`]: where log lines go, and how they look.
@@ -18,6 +18,7 @@ pub mod log;
 pub mod metrics;
 mod names;
 mod own_time;
+mod peer_limit;
 pub mod plugins;
 
 pub use connection_closed::ConnectionClosed;
@@ -28,4 +29,5 @@ pub use handles::{
 pub use inline_gate::InlineGate;
 pub use metrics::Metrics;
 pub use own_time::OwnTime;
+pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};

@@ -13,6 +13,7 @@ use sequor_core::Why;
 use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, Phase, StepPath, ended_reason};
 use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
+use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
 
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -40,6 +41,7 @@ pub(super) struct Families {
     pub(super) queued: Gauge,
     pub(super) connections: Gauge,
     pub(super) connections_closed: [Counter; 5],
+    pub(super) peers: PeerFamilies,
 }
 
 #[derive(Debug, Clone)]
@@ -51,6 +53,15 @@ pub(super) struct Plugins {
     reloads: Family<Counter>,
     memory: Family<Gauge>,
     counters: Family<Amount>,
+}
+
+/// What single clients hold, where one client has a maximum.
+#[derive(Debug)]
+pub(super) struct PeerFamilies {
+    pub(super) count: Gauge,
+    /// The most that one client holds, by limit.
+    pub(super) most: [Gauge; 3],
+    pub(super) refused: [Counter; 3],
 }
 
 #[derive(Debug)]
@@ -95,6 +106,38 @@ fn connections_closed(registry: &mut Registry) -> [Counter; 5] {
     let help = "Connections that the server closed: the setting under [connections] whose limit they met";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
     ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![("reason", reason.name().to_owned())]))
+}
+
+impl PeerFamilies {
+    fn register(r: &mut Registry) -> PeerFamilies {
+        let refused = family(
+            r,
+            "sequor_peer_refused_total",
+            "Requests refused because one client was at a maximum of one client",
+            Counter::default as fn() -> Counter,
+        );
+        PeerFamilies {
+            count: gauge_alone(
+                r,
+                "sequor_peers",
+                "Clients that are connected or hold something, if one client has a maximum",
+            ),
+            most: PeerLimit::ALL.map(|limit| match limit {
+                PeerLimit::Sequences => {
+                    gauge_alone(r, "sequor_peer_most_sequences", "Live sequences of the client that has the most")
+                }
+                PeerLimit::InFlight => {
+                    gauge_alone(r, "sequor_peer_most_in_flight", "Requests in flight of the client that has the most")
+                }
+                PeerLimit::Queued => gauge_alone(
+                    r,
+                    "sequor_peer_most_queued_bytes",
+                    "Queued request bytes of the client that has the most",
+                ),
+            }),
+            refused: PeerLimit::ALL.map(|limit| refused.get_or_create_owned(&vec![("limit", limit.name().to_owned())])),
+        }
+    }
 }
 
 impl Triton {
@@ -175,6 +218,7 @@ impl Families {
             ),
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),
+            peers: PeerFamilies::register(r),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A server in this process: models of the test's own making, ports of the system's choice.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use sequor_proto::{InferParameter, ModelInferRequest, ModelInferResponse};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
@@ -173,15 +173,33 @@ pub(crate) async fn exchange(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    exchange_on(TcpStream::connect(address).await.unwrap(), verb_and_path, headers, body).await
+}
+
+/// A connection from this address of this machine.
+pub(crate) async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Sends a request over HTTP as the only one of a connection.
+pub(crate) async fn exchange_on(
+    mut stream: TcpStream,
+    verb_and_path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
     let mut head = format!("{verb_and_path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
     for (key, value) in headers {
         head += &format!("{key}: {value}\r\n");
     }
     head += &format!("content-length: {}\r\n\r\n", body.len());
-    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    // A server that refuses a body may close the connection before it has read the whole body.
+    let sent = stream.write_all(&[head.as_bytes(), body].concat()).await;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    let read = stream.read_to_end(&mut answer).await;
+    assert!(!answer.is_empty(), "{sent:?} {read:?}");
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();

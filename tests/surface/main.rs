@@ -15,6 +15,7 @@ mod limits;
 mod memory;
 mod order;
 mod pages;
+mod peers;
 mod python;
 mod settings;
 mod sockets;

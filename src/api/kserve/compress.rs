@@ -184,7 +184,7 @@ mod tests {
 
     async fn inflate(packing: Packing, packed: Bytes, limit: usize, room: u64) -> Result<(Bytes, i64), Code> {
         let shown = Gauge::default();
-        let permit = QueuedBytes::new(room, shown.clone()).permit();
+        let permit = QueuedBytes::new(room, shown.clone()).permit(&crate::api::peers::Peer::default());
         let inflated = packing.inflate(packed, limit, permit).await.map_err(|error| error.status(limit).code);
         let counted = shown.get();
         let outcome = inflated.map(|(bytes, _permit)| (bytes, counted));

@@ -18,6 +18,7 @@ use tonic_prost::ProstEncoder;
 
 use super::compress::{InflateError, Packing};
 use crate::api::order::{ConnectionOrder, Turn};
+use crate::api::peers::Peer;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Api, Status};
 
@@ -89,6 +90,7 @@ impl UnpackedQueue {
 /// the call is one of many that keep an order.
 pub(super) fn unpack<B>(
     api: &Api,
+    peer: &Peer,
     order: Option<ConnectionOrder>,
     request: Request<B>,
 ) -> (Request<Body>, UnpackedQueue)
@@ -102,6 +104,7 @@ where
     parts.headers.remove(ENCODING);
     let state = Unpacking {
         api: api.clone(),
+        peer: peer.clone(),
         packing,
         order,
         body,
@@ -120,6 +123,7 @@ fn packing(headers: &HeaderMap) -> Option<Packing> {
 
 struct Unpacking {
     api: Api,
+    peer: Peer,
     packing: Packing,
     order: Option<ConnectionOrder>,
     body: Body,
@@ -187,7 +191,7 @@ impl Unpacking {
             Some(order) => Some(order.turn().await),
             None => None,
         };
-        let permit = self.api.queued_permit();
+        let permit = self.api.queued_permit(&self.peer);
         let limit = self.api.limits().request;
         let (message, permit) = match is_packed {
             false => (message, Ok(permit)),

@@ -119,7 +119,7 @@ async fn infer(
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
     };
-    let underway = api.begin(call, request);
+    let underway = api.begin(&context.peer, call, request);
     drop(turn);
     let answer = underway.until(context.deadline).await?;
     let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
@@ -157,7 +157,7 @@ async fn read(
     let limit = api.limits().request;
     let body = collect(body, limit).await?;
     let turn = context.order.turn().await;
-    let permit = api.queued_permit();
+    let permit = api.queued_permit(&context.peer);
     let (body, permit) = match packing {
         None => (body, permit),
         Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit))?,

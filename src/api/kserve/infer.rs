@@ -18,6 +18,7 @@ use super::reply_queue::{self, Replies};
 use super::stream::Pump;
 use super::{ECHOED, encode};
 use crate::api::order::off_task;
+use crate::api::peers::Peer;
 use crate::api::{Api, ConnectionSpawner, RequestContext};
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
@@ -41,20 +42,25 @@ impl InferService {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let (request, unpacked) = frames::unpack(&self.api, Some(context.order.clone()), request);
+        let (request, unpacked) = frames::unpack(&self.api, &context.peer, Some(context.order.clone()), request);
         let mut grpc = self.grpc::<ModelInferResponse>();
         grpc.unary(InferCall { api: self.api, context, unpacked }, request).await
     }
 
     /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
-    pub async fn stream<B>(self, spawner: ConnectionSpawner, request: http::Request<B>) -> http::Response<Body>
+    pub async fn stream<B>(
+        self,
+        context: RequestContext,
+        spawner: ConnectionSpawner,
+        request: http::Request<B>,
+    ) -> http::Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let (request, unpacked) = frames::unpack(&self.api, None, request);
+        let (request, unpacked) = frames::unpack(&self.api, &context.peer, None, request);
         let mut grpc = self.grpc::<ModelStreamInferResponse>();
-        grpc.streaming(StreamCall { api: self.api, spawner, unpacked }, request).await
+        grpc.streaming(StreamCall { api: self.api, peer: context.peer, spawner, unpacked }, request).await
     }
 
     /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
@@ -95,7 +101,7 @@ async fn infer(
     let (metadata, _, message) = request.into_parts();
     let (permit, turn) = match unpacked {
         Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(api.queued_permit()), None),
+        None => (Ok(api.queued_permit(&context.peer)), None),
     };
     let turn = match turn {
         Some(turn) => turn,
@@ -111,7 +117,7 @@ async fn infer(
         }
     };
     let ReadMessage { call, request, form } = read;
-    let underway = api.begin(call, request);
+    let underway = api.begin(&context.peer, call, request);
     drop(turn);
     let answer = underway.until(context.deadline).await?;
     Ok(echo(&metadata, encode::answer(answer, &form)?))
@@ -120,6 +126,7 @@ async fn infer(
 /// A stream that is about to begin.
 struct StreamCall {
     api: Api,
+    peer: Peer,
     spawner: ConnectionSpawner,
     unpacked: UnpackedQueue,
 }
@@ -133,7 +140,8 @@ impl StreamingService<Bytes> for StreamCall {
         let (metadata, _, messages) = request.into_parts();
         let (sender, replies) = reply_queue::reply_queue();
         let call_metadata = CallMetadata::of(&self.api, &metadata);
-        self.spawner.spawn(Pump::new(self.api.clone(), call_metadata, messages, self.unpacked.clone(), sender));
+        let (api, peer) = (self.api.clone(), self.peer.clone());
+        self.spawner.spawn(Pump::new(api, peer, call_metadata, messages, self.unpacked.clone(), sender));
         Box::pin(std::future::ready(Ok(echo(&metadata, replies))))
     }
 }

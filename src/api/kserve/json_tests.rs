@@ -203,7 +203,8 @@ fn a_parameter_that_is_an_array_is_refused_where_it_begins() {
 #[test]
 fn data_is_counted_before_it_is_read() {
     let shown = crate::telemetry::kinds::Gauge::default();
-    let mut permit = crate::api::queued::QueuedBytes::new(1000, shown.clone()).permit();
+    let mut permit =
+        crate::api::queued::QueuedBytes::new(1000, shown.clone()).permit(&crate::api::peers::Peer::default());
     let text = |count: usize| {
         let data = vec!["0"; count].join(",");
         format!(r#"{{"inputs":[{{"name":"x","shape":[{count}],"datatype":"FP64","data":[{data}]}}]}}"#)

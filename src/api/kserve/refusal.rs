@@ -16,6 +16,9 @@ use crate::telemetry::ended_reason;
 /// When to come back to a house that is full.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// The reason of a request that a maximum of one client refuses.
+pub(crate) const PEER_LIMIT: &str = "peer_limit";
+
 pub(super) const BAD_INPUT: &str = "bad_input";
 
 /// The reason of a request for a model or version that is not there, or not ready.
@@ -42,6 +45,14 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
                  live sequences are not affected"
             );
             Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
+        }
+        Failure::PeerSequences { model, id, limit } => {
+            let text = format!(
+                "sequence {id} of model '{model}' cannot start: this client has {limit} live sequences, the maximum of one client \
+                 (limits.sequences_per_peer); retry after {}",
+                span(RETRY_AFTER)
+            );
+            Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
         }
         Failure::Control(what) => control(what),
         Failure::Run(text) => Status::new(Code::Internal, "run_failed", text),

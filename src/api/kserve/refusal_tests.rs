@@ -132,6 +132,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });
     all.insert("internal", Failure::Internal("a batch came back without an answer for one of its requests".to_owned()));
+    all.insert("peer-sequences", Failure::PeerSequences { model: model(), id: Id::Int(7), limit: 100 });
     all
 }
 

@@ -27,7 +27,8 @@ use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::{Call, Decoded, Underway};
-use crate::api::{Api, Code, Phase, Status, Upgrades};
+use crate::api::peers::Peer;
+use crate::api::{Api, Code, Phase, RequestContext, Status, Upgrades};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
@@ -37,6 +38,7 @@ pub(super) async fn open(
     State(api): State<Api>,
     Path(named): Path<Named>,
     headers: HeaderMap,
+    context: RequestContext,
     upgrades: Result<Extension<Upgrades>, ExtensionRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Status> {
@@ -47,7 +49,7 @@ pub(super) async fn open(
     let told = api.headers(|name| headers.get(name)?.to_str().ok());
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
     let (waiting, decoding, largest) = (VecDeque::new(), None, None);
-    let talk = Talk { api, keepalive, named, sequence, headers: told, waiting, decoding, largest };
+    let talk = Talk { api, peer: context.peer, keepalive, named, sequence, headers: told, waiting, decoding, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -59,6 +61,7 @@ pub(super) async fn open(
 
 struct Talk {
     api: Api,
+    peer: Peer,
     /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
     keepalive: Duration,
     named: Named,
@@ -169,7 +172,7 @@ impl Talk {
     fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
         let (named, sequence, headers) = (self.named.clone(), self.sequence.clone(), self.headers.clone());
         let request = BodyRequest { named, sequence, headers, json_length, body };
-        let (api, permit, is_long) = (self.api.clone(), self.api.queued_permit(), request.is_long());
+        let (api, permit, is_long) = (self.api.clone(), self.api.queued_permit(&self.peer), request.is_long());
         let decode = move || {
             let mark = mark(request.json());
             let model = api.find(&request.named.model, &request.named.version);
@@ -190,7 +193,7 @@ impl Talk {
             Ok((decoded, form)) => (Ok(decoded), form),
             Err(status) => (Err(status), ResponseFormat::default()),
         };
-        self.waiting.push_back((self.api.begin(call, request), form));
+        self.waiting.push_back((self.api.begin(&self.peer, call, request), form));
     }
 }
 

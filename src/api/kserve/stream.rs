@@ -18,6 +18,7 @@ use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
 use crate::api::intake::Underway;
+use crate::api::peers::Peer;
 use crate::api::{Api, Code, Phase, Status};
 
 /// What an answer is taken to need before the first one is seen.
@@ -30,6 +31,7 @@ const TURN: usize = 64;
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
     api: Api,
+    peer: Peer,
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
     messages: Option<S>,
@@ -52,6 +54,7 @@ where
 {
     pub(super) fn new(
         api: Api,
+        peer: Peer,
         metadata: CallMetadata,
         messages: S,
         unpacked: UnpackedQueue,
@@ -65,7 +68,7 @@ where
         });
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
         let (decoding, largest, end) = (None, None, None);
-        Pump { api, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
+        Pump { api, peer, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
@@ -124,7 +127,7 @@ where
     fn decode(&mut self, message: Bytes) {
         let permit = match self.unpacked.pop() {
             Some(Unpacked { permit, .. }) => permit,
-            None => Ok(self.api.queued_permit()),
+            None => Ok(self.api.queued_permit(&self.peer)),
         };
         let scanned = ScannedMessage::new(&self.api, message, permit);
         if scanned.is_long() {
@@ -138,7 +141,9 @@ where
     /// Admits a request. Bytes that are no message end the stream behind what was admitted.
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
-            Ok(ReadMessage { call, request, form }) => self.waiting.push_back((self.api.begin(call, request), form)),
+            Ok(ReadMessage { call, request, form }) => {
+                self.waiting.push_back((self.api.begin(&self.peer, call, request), form));
+            }
             Err(status) => (self.messages, self.end) = (None, Some(status)),
         }
     }

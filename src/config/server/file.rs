@@ -136,6 +136,10 @@ pub struct Limits {
     pub inputs: u32,
     pub outputs: u32,
     pub parameters: u32,
+    /// Of one client; without them one client has no maximum of its own.
+    pub sequences_per_peer: Option<u32>,
+    pub in_flight_per_peer: Option<u32>,
+    pub queued_per_peer: Option<Size>,
 }
 
 /// What one client may do with connections.
@@ -328,6 +332,9 @@ impl Default for Limits {
             inputs: 1000,
             outputs: 1000,
             parameters: 1000,
+            sequences_per_peer: None,
+            in_flight_per_peer: None,
+            queued_per_peer: None,
         }
     }
 }

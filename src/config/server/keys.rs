@@ -157,6 +157,17 @@ pub const KEYS: &[Key] = &[
         "Maximum parameters of one request, those of its inputs and outputs included",
     ),
     key(
+        "limits.sequences_per_peer",
+        Kind::Number,
+        "Maximum live sequences of one client, all models together; no maximum if not given",
+    ),
+    key("limits.in_flight_per_peer", Kind::Number, "Maximum requests in flight of one client; no maximum if not given"),
+    key(
+        "limits.queued_per_peer",
+        Kind::Size,
+        "Maximum bytes of inputs of one client's requests in flight; no maximum if not given",
+    ),
+    key(
         "shared_memory.allow",
         Kind::Choice(&["off", "prefix", "on"]),
         "Whether clients may register system shared memory; if not given, on where HTTP and gRPC listen on loopback, otherwise off",

@@ -64,6 +64,10 @@ pub struct Limits {
     pub inputs: u32,
     pub outputs: u32,
     pub parameters: u32,
+    /// Of one client; `None` is no limit.
+    pub sequences_per_peer: Option<u32>,
+    pub in_flight_per_peer: Option<u32>,
+    pub queued_per_peer: Option<u64>,
 }
 
 /// Which objects of system shared memory clients may register.
@@ -139,14 +143,8 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
     }
-    if said.limits.queued.0 < said.limits.request.0 {
-        let key = if layers.origin("limits.queued") == Origin::Default { "limits.request" } else { "limits.queued" };
-        let (queued, request) = (said.limits.queued, said.limits.request);
-        let what = format!(
-            "limits.queued ({queued}) must be at least limits.request ({request}), or such a request never fits"
-        );
-        faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
-    }
+    faults.extend(small_queue("limits.queued", Some(said.limits.queued), said, layers));
+    faults.extend(small_queue("limits.queued_per_peer", said.limits.queued_per_peer, said, layers));
     let zeros = [
         ("limits.request", said.limits.request.0 == 0),
         ("limits.in_flight", said.limits.in_flight == 0),
@@ -163,6 +161,8 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         ("limits.inputs", said.limits.inputs == 0),
         ("limits.outputs", said.limits.outputs == 0),
         ("limits.parameters", said.limits.parameters == 0),
+        ("limits.sequences_per_peer", said.limits.sequences_per_peer == Some(0)),
+        ("limits.in_flight_per_peer", said.limits.in_flight_per_peer == Some(0)),
         ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
         ("plugins.max_candidates", said.plugins.max_candidates == 0),
         ("plugins.time", said.plugins.time.0.is_zero()),
@@ -181,6 +181,17 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
         faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
     }
     faults
+}
+
+/// A maximum of queued bytes that the largest request does not fit.
+fn small_queue(path: &'static str, queued: Option<Size>, said: &File, layers: &Layers) -> Option<Fault> {
+    let (queued, request) = (queued?, said.limits.request);
+    if queued >= request {
+        return None;
+    }
+    let key = if layers.origin(path) == Origin::Default { "limits.request" } else { path };
+    let what = format!("{path} ({queued}) must be at least limits.request ({request}), or such a request never fits");
+    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
 }
 
 /// An operators' listener that anybody could reach.
@@ -254,6 +265,9 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
             inputs: limits.inputs,
             outputs: limits.outputs,
             parameters: limits.parameters,
+            sequences_per_peer: limits.sequences_per_peer,
+            in_flight_per_peer: limits.in_flight_per_peer,
+            queued_per_peer: limits.queued_per_peer.map(|size| size.0),
         },
         connections: said.connections,
         shared_memory,

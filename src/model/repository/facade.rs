@@ -21,7 +21,7 @@ use crate::model::execute::placement;
 use crate::model::load::{Loaded, Metadata};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Timer, Upkeep, sync};
-use crate::model::sequences::{Model, Pending, TransferError, VersionStatistics};
+use crate::model::sequences::{Model, Pending, SequenceOwner, TransferError, VersionStatistics};
 use crate::recording::Recorder;
 use crate::scheduling::Registry;
 use crate::state::ChunkCache;
@@ -399,7 +399,12 @@ impl Served {
     }
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
-        let (answer, req) = self.model.submit(request, self.version)?;
+        self.submit_of(request, None)
+    }
+
+    /// Submits a request of a client whose live sequences are counted.
+    pub fn submit_of(&self, request: InferRequest, owner: Option<&Arc<dyn SequenceOwner>>) -> Result<Pending, Failure> {
+        let (answer, req) = self.model.submit(request, self.version, owner)?;
         Ok(Pending::new(answer, Arc::clone(&self.model), req))
     }
 

@@ -21,6 +21,7 @@ use crate::state::budget::{Budget, Ticket};
 use super::batch::FinishedBatch;
 use super::inline;
 use super::job::{Job, Reply};
+use super::owner::{SequenceOwner, SequencePermit};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
 use super::wakeups::WakeBatch;
 
@@ -126,6 +127,7 @@ impl Model {
         self: &Arc<Self>,
         mut request: InferRequest,
         version: Option<u64>,
+        owner: Option<&Arc<dyn SequenceOwner>>,
     ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
@@ -143,7 +145,7 @@ impl Model {
         if submit.fresh_id != 0 {
             (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
         }
-        let req = self.enqueue(job, submit, now)?;
+        let req = self.enqueue(job, submit, owner, now)?;
         Ok((receiver, req))
     }
 
@@ -159,6 +161,28 @@ impl Model {
             wanted: no_room.wanted,
             used: no_room.used,
             limit: no_room.limit,
+        })
+    }
+
+    /// Counts the sequence that this request starts for its owner.
+    fn permit(
+        &self,
+        table: &Table,
+        load: &Loaded,
+        submit: &Submit,
+        owner: Option<&Arc<dyn SequenceOwner>>,
+    ) -> Result<Option<SequencePermit>, Failure> {
+        use crate::config::model::settings::Scheduling;
+        let is_sequence = matches!(load.settings.scheduling, Scheduling::Sequence(_));
+        let starts = is_sequence && (submit.start || table.has_import(&submit.id));
+        let Some(owner) = owner.filter(|_| starts) else { return Ok(None) };
+        if table.is_owned(&submit.id, submit.version, owner) {
+            return Ok(Some(SequencePermit::instead(owner)));
+        }
+        SequencePermit::try_new(owner).map(Some).map_err(|limit| Failure::PeerSequences {
+            model: self.name.clone(),
+            id: submit.id.clone(),
+            limit,
         })
     }
 
@@ -194,8 +218,15 @@ impl Model {
         }
     }
 
-    fn enqueue(self: &Arc<Self>, mut job: Job, submit: Submit, now: Time) -> Result<Req, Failure> {
+    fn enqueue(
+        self: &Arc<Self>,
+        mut job: Job,
+        submit: Submit,
+        owner: Option<&Arc<dyn SequenceOwner>>,
+        now: Time,
+    ) -> Result<Req, Failure> {
         let mut table = self.table.lock();
+        job.permit = self.permit(&table, &job.load, &submit, owner)?;
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);

@@ -17,6 +17,8 @@ use crate::state::budget::Ticket;
 use crate::telemetry::FailureReason;
 use crate::tensor::{Named, Tensor};
 
+use super::owner::SequencePermit;
+
 /// What a request is answered with.
 pub(super) type Reply = Result<InferAnswer, Failure>;
 
@@ -36,6 +38,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model) taken: Time,
     /// State memory for the sequence it starts.
     pub(in crate::model) ticket: Option<Ticket>,
+    /// Counts the sequence it starts for the client that owns it.
+    pub(super) permit: Option<SequencePermit>,
     /// Known once it runs.
     pub(in crate::model) seq: Option<Seq>,
     /// Whether the server made the sequence's id; then the answer carries it.
@@ -75,6 +79,7 @@ impl Job {
             arrived: now,
             taken: now,
             ticket: None,
+            permit: None,
             seq: None,
             snapshot: None,
             answer: None,

@@ -2,6 +2,7 @@
 //!
 //! - `driver`: the lock, and what is done after it is released. `table`: what the lock guards. `batch`: what an instance gets and gives back.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
+//! - `owner`: counts the live sequences of one client.
 //! - `inline`: leaves a step to a connection's thread. `wakeups`: wakes connections together.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted.
@@ -13,6 +14,7 @@ mod driver;
 mod inline;
 mod job;
 mod job_place;
+mod owner;
 mod pending;
 mod plugin_driver;
 mod state_transfer;
@@ -21,6 +23,7 @@ mod usage;
 mod wakeups;
 
 pub use inline::InlineScope;
+pub use owner::SequenceOwner;
 pub use pending::Pending;
 pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;

@@ -18,6 +18,7 @@ use crate::tensor::Tensor;
 use super::batch::{FinishedBatch, TakenBatch};
 use super::job::Job;
 use super::job_place::JobPlace;
+use super::owner::{SequenceOwner, SequencePermit};
 
 /// What a request is refused with whose load names a preparation, while no processor is there to do it.
 const NO_PROCESSOR: u32 = 1;
@@ -36,12 +37,13 @@ pub(in crate::model) struct Table {
     actions: Actions,
 }
 
-/// A live sequence: its load, its state memory, and its last answer where the client counts its steps.
+/// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
 #[derive(Debug)]
 struct Live {
     load: Arc<Loaded>,
     #[allow(dead_code, reason = "only its drop matters")]
     ticket: Option<Ticket>,
+    permit: Option<SequencePermit>,
     kept: Option<Vec<Tensor>>,
 }
 
@@ -124,6 +126,18 @@ impl Table {
         let seq = self.core.find(id, version);
         let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
         live.is_some_and(|live| live.load.key == load && live.ticket.is_some())
+    }
+
+    /// Whether a sequence of this id lives, and this client started it.
+    pub(super) fn is_owned(&self, id: &Id, version: Option<u64>, owner: &Arc<dyn SequenceOwner>) -> bool {
+        let seq = self.core.find(id, version);
+        let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
+        live.and_then(|live| live.permit.as_ref()).is_some_and(|permit| permit.is_of(owner))
+    }
+
+    /// Whether the next step of this id begins a sequence with a state that was given to the server.
+    pub(super) fn has_import(&self, id: &Id) -> bool {
+        !self.imports.is_empty() && self.imports.contains_key(id)
     }
 
     /// Keeps a state for the next step of this sequence, which must not live here.
@@ -278,13 +292,20 @@ impl Table {
                 live.kept = None;
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
-            Note::Started(seq, _) if self.live_mut(seq).is_some() => {
-                self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Started))
+            Note::Started(seq, req) if self.live_mut(seq).is_some() => {
+                let permit = self.jobs.get_mut(req).and_then(JobPlace::job_mut).and_then(|job| job.permit.take());
+                self.live_mut(seq).map(|live| {
+                    // It belongs to the client that started it last.
+                    if permit.is_some() {
+                        live.permit = permit;
+                    }
+                    (Arc::clone(&live.load), SequenceChange::Started)
+                })
             }
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
-                let (load, ticket) = (Arc::clone(&job.load), job.ticket.take());
-                self.put(seq, Some(Live { load: Arc::clone(&load), ticket, kept: None }));
+                let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
+                self.put(seq, Some(Live { load: Arc::clone(&load), ticket, permit, kept: None }));
                 Some((load, SequenceChange::Started))
             }
             Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, SequenceChange::Ended(why))),

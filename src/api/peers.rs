@@ -1,0 +1,276 @@
+//! What one client holds: its live sequences, its requests in flight, and the bytes of requests that wait, against the maxima of one peer.
+//!
+//! A peer is the name of a key or certificate where the client has one, otherwise its address (of IPv6 the /64 network). Without a maximum
+//! nothing is counted, and nothing is looked up.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::kserve::refusal::{PEER_LIMIT, RETRY_AFTER, span};
+use super::{Caller, Code, Status};
+use crate::config::units::human;
+use crate::model::SequenceOwner;
+use crate::telemetry::{Metrics, PeerLimit};
+
+/// The maxima of one peer; `None` is no maximum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Live sequences, all models together.
+    pub sequences: Option<u64>,
+    /// Requests in flight.
+    pub in_flight: Option<u64>,
+    /// Bytes of requests that wait, or have not arrived in whole.
+    pub queued: Option<u64>,
+}
+
+/// The peers that are connected or hold something. Clones share them; the default counts nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peers(Option<Arc<Accounts>>);
+
+/// One peer. Clones share its account; the default has no maximum.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer(Option<Arc<Account>>);
+
+/// A request in flight, counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PeerRequest(Peer);
+
+#[derive(Debug)]
+struct Accounts {
+    limits: PeerLimits,
+    metrics: Metrics,
+    by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum PeerKey {
+    Name(String),
+    Network(IpAddr),
+}
+
+/// What one peer holds. It is forgotten with the last connection, request and sequence of the peer.
+#[derive(Debug)]
+struct Account {
+    key: PeerKey,
+    accounts: Arc<Accounts>,
+    sequences: AtomicU64,
+    in_flight: AtomicU64,
+    queued: AtomicU64,
+}
+
+impl Peers {
+    pub(crate) fn new(limits: PeerLimits, metrics: &Metrics) -> Peers {
+        let metrics = metrics.clone();
+        let is_limited = limits != PeerLimits::default();
+        Peers(is_limited.then(|| Arc::new(Accounts { limits, metrics, by_key: Mutex::default() })))
+    }
+
+    pub(crate) fn find(&self, caller: &Caller) -> Peer {
+        let Some(accounts) = &self.0 else { return Peer(None) };
+        let key = match caller.name.as_str() {
+            Caller::LOCAL => PeerKey::Network(caller.network()),
+            name => PeerKey::Name(name.to_owned()),
+        };
+        let mut by_key = accounts.by_key.lock();
+        if let Some(account) = by_key.get(&key).and_then(Weak::upgrade) {
+            return Peer(Some(account));
+        }
+        let account = Arc::new(Account {
+            key: key.clone(),
+            accounts: Arc::clone(accounts),
+            sequences: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+        });
+        by_key.insert(key, Arc::downgrade(&account));
+        Peer(Some(account))
+    }
+
+    /// Shows how many peers there are, and the most that one of them holds.
+    pub(crate) fn observe(&self) {
+        let Some(accounts) = &self.0 else { return };
+        // An account that is dropped takes the lock, so none may be dropped under it.
+        let all: Vec<Arc<Account>> = accounts.by_key.lock().values().filter_map(Weak::upgrade).collect();
+        let most = |of: fn(&Account) -> &AtomicU64| all.iter().map(|one| of(one).load(Ordering::Relaxed)).max();
+        let held = [most(|one| &one.sequences), most(|one| &one.in_flight), most(|one| &one.queued)];
+        accounts.metrics.set_peers(all.len(), held.map(Option::unwrap_or_default));
+    }
+}
+
+impl Peer {
+    /// Counts a request in flight, or refuses it.
+    pub(crate) fn request(&self) -> Result<PeerRequest, Status> {
+        let Some(account) = &self.0 else { return Ok(PeerRequest(Peer(None))) };
+        account.add(&account.in_flight, 1, account.limits().in_flight).map_err(|_| {
+            account.refuse(PeerLimit::InFlight);
+            let limit = account.limits().in_flight.unwrap_or_default();
+            refused(&format!(
+                "this client has {limit} requests in flight, the maximum of one client (limits.in_flight_per_peer)"
+            ))
+        })?;
+        Ok(PeerRequest(self.clone()))
+    }
+
+    /// Counts bytes of a request that holds `held` already, or refuses it. No bytes always fit.
+    pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), Status> {
+        let Some(account) = self.0.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
+        account.add(&account.queued, bytes, account.limits().queued).map_err(|used| {
+            account.refuse(PeerLimit::Queued);
+            let limit = account.limits().queued.unwrap_or_default();
+            let [needed, others, limit] =
+                [bytes.saturating_add(held), used.saturating_sub(held), limit].map(human);
+            refused(&format!(
+                "queued request bytes of this client {others} of {limit} (limits.queued_per_peer); this request needs {needed}"
+            ))
+        })
+    }
+
+    pub(super) fn remove_queued(&self, bytes: u64) {
+        if let Some(account) = &self.0 {
+            account.queued.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The owner of the sequences that this peer starts, where they are counted.
+    pub(super) fn owner(&self) -> Option<Arc<dyn SequenceOwner>> {
+        let account = self.0.as_ref()?;
+        Some(Arc::<Account>::clone(account))
+    }
+}
+
+impl Drop for PeerRequest {
+    fn drop(&mut self) {
+        if let Some(account) = &self.0.0 {
+            account.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Account {
+    fn limits(&self) -> PeerLimits {
+        self.accounts.limits
+    }
+
+    /// Counts so many more, or returns how many there are.
+    fn add(&self, count: &AtomicU64, more: u64, limit: Option<u64>) -> Result<(), u64> {
+        let limit = limit.unwrap_or(u64::MAX);
+        let sum = |used: u64| used.checked_add(more).filter(|sum| *sum <= limit);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).map(|_| ())
+    }
+
+    fn refuse(&self, limit: PeerLimit) {
+        let peer = match &self.key {
+            PeerKey::Name(name) => name.clone(),
+            PeerKey::Network(address) => address.to_string(),
+        };
+        tracing::debug!(peer, limit = limit.name(), "request refused: its client is at a maximum of one client");
+        self.accounts.metrics.peer_refused(limit);
+    }
+}
+
+impl SequenceOwner for Account {
+    fn try_add(&self) -> Result<(), u64> {
+        let limit = self.limits().sequences;
+        self.add(&self.sequences, 1, limit).map_err(|_| {
+            self.refuse(PeerLimit::Sequences);
+            limit.unwrap_or_default()
+        })
+    }
+
+    fn add(&self) {
+        self.sequences.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self) {
+        self.sequences.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let mut by_key = self.accounts.by_key.lock();
+        // A newer account of the same peer may stand there.
+        if by_key.get(&self.key).is_some_and(|account| account.strong_count() == 0) {
+            by_key.remove(&self.key);
+        }
+    }
+}
+
+fn refused(text: &str) -> Status {
+    let text = format!("{text}; retry after {}", span(RETRY_AFTER));
+    Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(limits: PeerLimits) -> Peers {
+        Peers::new(limits, &Metrics::new(false))
+    }
+
+    fn caller(name: &str, address: &str) -> Caller {
+        Caller { name: name.to_owned(), address: (address.parse::<IpAddr>().unwrap(), 1).into() }
+    }
+
+    fn from(peers: &Peers, address: &str) -> Peer {
+        peers.find(&caller(Caller::LOCAL, address))
+    }
+
+    fn accounts(peers: &Peers) -> usize {
+        peers.0.as_ref().map_or(0, |accounts| accounts.by_key.lock().len())
+    }
+
+    #[test]
+    fn requests_are_counted_by_network_or_name() {
+        let peers = peers(PeerLimits { in_flight: Some(2), ..PeerLimits::default() });
+        let (one, same, other) = (from(&peers, "2001:db8::1"), from(&peers, "2001:db8::2"), from(&peers, "10.0.0.1"));
+        let kept = (one.request().unwrap(), same.request().unwrap());
+        let refused = from(&peers, "2001:db8::3").request().unwrap_err();
+        assert_eq!((refused.code, refused.reason), (Code::Unavailable, PEER_LIMIT));
+        let named = peers.find(&caller("anna", "2001:db8::1"));
+        let more = (other.request().unwrap(), named.request().unwrap());
+        drop(kept);
+        assert!(one.request().is_ok());
+        drop((one, same, other, named));
+        assert_eq!(accounts(&peers), 2, "requests keep the account");
+        drop(more);
+        assert_eq!(accounts(&peers), 0);
+    }
+
+    #[test]
+    fn bytes_are_counted_and_given_back() {
+        let peers = peers(PeerLimits { queued: Some(10), ..PeerLimits::default() });
+        let (one, other) = (from(&peers, "127.0.0.1"), from(&peers, "127.0.0.2"));
+        one.add_queued(8, 0).unwrap();
+        let refused = one.add_queued(3, 8).unwrap_err();
+        assert!(refused.message.starts_with("queued request bytes of this client 0 B of 10 B"), "{}", refused.message);
+        assert!(one.add_queued(0, 8).is_ok() && other.add_queued(10, 0).is_ok());
+        one.remove_queued(8);
+        assert!(one.add_queued(10, 0).is_ok());
+    }
+
+    #[test]
+    fn sequences_are_counted_as_long_as_they_live() {
+        let peers = peers(PeerLimits { sequences: Some(1), ..PeerLimits::default() });
+        let owner = from(&peers, "127.0.0.1").owner().unwrap();
+        owner.try_add().unwrap();
+        assert_eq!(from(&peers, "127.0.0.1").owner().unwrap().try_add(), Err(1));
+        owner.remove();
+        assert_eq!(owner.try_add(), Ok(()));
+        drop(owner);
+        assert_eq!(accounts(&peers), 0);
+    }
+
+    #[test]
+    fn without_a_maximum_nothing_is_counted() {
+        let peers = peers(PeerLimits::default());
+        let peer = from(&peers, "127.0.0.1");
+        assert!(peers.0.is_none() && peer.0.is_none() && peer.owner().is_none());
+        assert!(peer.request().is_ok() && peer.add_queued(u64::MAX, 0).is_ok());
+    }
+}

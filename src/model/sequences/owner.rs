@@ -1,0 +1,44 @@
+//! The owner of a sequence: the client that started it, where live sequences are counted by client. Not here: who is one client, and how many
+//! live sequences it may have.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Counts the live sequences of one client.
+pub trait SequenceOwner: Debug + Send + Sync {
+    /// Counts one more, or returns the maximum that it would exceed.
+    fn try_add(&self) -> Result<(), u64>;
+
+    /// Counts one more without a look at the maximum.
+    fn add(&self);
+
+    fn remove(&self);
+}
+
+/// A live sequence, or a START on its way. Its owner counts it until this is dropped.
+#[derive(Debug)]
+pub(super) struct SequencePermit(Arc<dyn SequenceOwner>);
+
+impl SequencePermit {
+    /// A permit within the owner's maximum, which is the error.
+    pub(super) fn try_new(owner: &Arc<dyn SequenceOwner>) -> Result<SequencePermit, u64> {
+        owner.try_add()?;
+        Ok(SequencePermit(Arc::clone(owner)))
+    }
+
+    /// A permit for a sequence that takes the place of another one of this owner.
+    pub(super) fn instead(owner: &Arc<dyn SequenceOwner>) -> SequencePermit {
+        owner.add();
+        SequencePermit(Arc::clone(owner))
+    }
+
+    pub(super) fn is_of(&self, owner: &Arc<dyn SequenceOwner>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(owner))
+    }
+}
+
+impl Drop for SequencePermit {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}

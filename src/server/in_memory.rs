@@ -1,0 +1,50 @@
+//! Serves clients over byte streams of the caller's own, without ports and without a drain.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::connection::{Serving, talk};
+use super::connection_limit::ConnectionLimit;
+use super::shutdown::Shutdown;
+use super::{ServerOptions, clients};
+use crate::api::{Api, Caller};
+use crate::model::Repository;
+use crate::telemetry::Metrics;
+
+/// Serves what clients call on streams that the caller has accepted. Clones are the same server.
+#[derive(Debug, Clone)]
+pub struct StreamServer(Serving);
+
+impl StreamServer {
+    /// TLS, drain and the operators' part of the options have no effect.
+    pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
+        let ServerOptions { limits, shared_memory, connections, keepalive, allowed_origins, checks, .. } = options;
+        let api = Api::with_shared_memory(repository, metrics, limits, shared_memory);
+        StreamServer(Serving {
+            dispatcher: clients(&api, checks, allowed_origins, connections.body),
+            keepalive,
+            tls: None,
+            shutdown: Shutdown::default(),
+            options: connections,
+            limit: ConnectionLimit::new(connections.max, connections.per_peer, api.metrics().connections().clone()),
+            metrics: api.metrics().clone(),
+        })
+    }
+
+    /// Serves one client until either side ends the conversation. A client beyond the maximum of connections is not served.
+    pub async fn serve<S>(&self, stream: S, peer: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let serving = self.0.clone();
+        match serving.limit.admit(peer) {
+            Ok(permit) => {
+                let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
+                talk(stream, Arc::new(caller), Arc::new(permit), serving).await;
+            }
+            Err(reason) => serving.metrics.connection_closed(reason),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The limits of one client, as a label.
+
+/// What one client may hold no more of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerLimit {
+    Sequences,
+    InFlight,
+    Queued,
+}
+
+impl PeerLimit {
+    pub const ALL: [PeerLimit; 3] = [PeerLimit::Sequences, PeerLimit::InFlight, PeerLimit::Queued];
+
+    /// The first word of its setting.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PeerLimit::Sequences => "sequences",
+            PeerLimit::InFlight => "in_flight",
+            PeerLimit::Queued => "queued",
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What one client may hold: at its maximum it is refused over every surface, another client goes on, and everything is given back.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use sequor::api::{Caller, Check, Limits, PeerLimits, RequestContext, RequestHead, Status};
+use sequor::server::ServerOptions;
+use sequor_core::Id;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tonic::Streaming;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::house::{END, House, START, connect_from, exchange_on, request, step};
+
+const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+fn house(per_peer: PeerLimits) -> House {
+    let limits = Limits { per_peer, ..Limits::default() };
+    House::served(ServerOptions { limits, ..ServerOptions::default() })
+}
+
+/// A house with a model whose requests wait for seven others, which do not come.
+fn waiting_house(per_peer: PeerLimits) -> House {
+    let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
+    let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
+    House::with(Limits { per_peer, ..Limits::default() }, &[waits])
+}
+
+async fn channel(house: &House, from: IpAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{}", house.addresses.grpc.unwrap())).unwrap();
+    endpoint.local_address(Some(from)).connect().await.unwrap()
+}
+
+/// A client of one surface.
+enum Client {
+    Grpc(GrpcInferenceServiceClient<Channel>),
+    Stream(mpsc::Sender<ModelInferRequest>, Box<Streaming<ModelStreamInferResponse>>),
+    Http(IpAddr),
+    Socket(IpAddr),
+}
+
+const SURFACES: [&str; 4] = ["grpc", "stream", "http", "socket"];
+
+impl Client {
+    async fn new(house: &House, surface: &str, from: IpAddr) -> Client {
+        match surface {
+            "grpc" => Client::Grpc(GrpcInferenceServiceClient::new(channel(house, from).await)),
+            "stream" => {
+                let mut client = GrpcInferenceServiceClient::new(channel(house, from).await);
+                let (sender, receiver) = mpsc::channel(16);
+                let replies = client.model_stream_infer(ReceiverStream::new(receiver)).await.unwrap();
+                Client::Stream(sender, Box::new(replies.into_inner()))
+            }
+            "http" => Client::Http(from),
+            _ => Client::Socket(from),
+        }
+    }
+
+    /// The reason of a refusal.
+    async fn send(&mut self, house: &House, request: ModelInferRequest) -> Result<(), String> {
+        let http = house.addresses.http.unwrap();
+        match self {
+            Client::Grpc(client) => match client.model_infer(request).await {
+                Ok(_) => Ok(()),
+                Err(status) => {
+                    assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
+                    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
+                    Err(reason(&status))
+                }
+            },
+            Client::Stream(sender, replies) => {
+                sender.send(request).await.unwrap();
+                // A message that is refused while it arrives ends its stream.
+                let reply = match replies.next().await.unwrap() {
+                    Ok(reply) => reply,
+                    Err(status) => return Err(reason(&status)),
+                };
+                let parameters = reply.infer_response.unwrap().parameters;
+                match parameters.get("sequor_reason").and_then(|reason| reason.parameter_choice.clone()) {
+                    Some(ParameterChoice::StringParam(reason)) => Err(reason),
+                    _ => Ok(()),
+                }
+            }
+            Client::Http(from) => {
+                let path = format!("POST /v2/models/{}/infer", request.model_name);
+                let stream = connect_from(*from, http).await;
+                let answer = exchange_on(stream, &path, &[], to_json(&request).to_string().as_bytes()).await;
+                match answer.status {
+                    200 => Ok(()),
+                    503 => {
+                        assert!(answer.head.contains("retry-after: 1\r\n"), "{}", answer.head);
+                        Err(answer.json()["reason"].as_str().unwrap().to_owned())
+                    }
+                    other => panic!("{other}: {}", String::from_utf8_lossy(&answer.body)),
+                }
+            }
+            Client::Socket(from) => {
+                let mut socket = socket(house, *from, &request.model_name).await;
+                socket.send(Message::text(to_json(&request).to_string())).await.unwrap();
+                let answer = socket.next().await.unwrap().unwrap();
+                let answer: Value = serde_json::from_str(answer.to_text().unwrap()).unwrap();
+                answer["reason"].as_str().map_or(Ok(()), |reason| Err(reason.to_owned()))
+            }
+        }
+    }
+}
+
+fn reason(status: &tonic::Status) -> String {
+    status.metadata().get("sequor-reason").unwrap().to_str().unwrap().to_owned()
+}
+
+async fn socket(house: &House, from: IpAddr, model: &str) -> WebSocketStream<TcpStream> {
+    let address = house.addresses.http.unwrap();
+    let stream = connect_from(from, address).await;
+    let url = format!("ws://{address}/v2/models/{model}/stream");
+    tokio_tungstenite::client_async(url, stream).await.unwrap().0
+}
+
+/// The same request as JSON.
+fn to_json(request: &ModelInferRequest) -> Value {
+    let parameters: serde_json::Map<String, Value> = request
+        .parameters
+        .iter()
+        .map(|(key, value)| match value.parameter_choice.as_ref().unwrap() {
+            ParameterChoice::Int64Param(n) => (key.clone(), json!(n)),
+            ParameterChoice::BoolParam(flag) => (key.clone(), json!(flag)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let data: Vec<i32> =
+        request.raw_input_contents[0].as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+    let input = json!({ "name": "INPUT", "shape": [1, data.len()], "datatype": "INT32", "data": data });
+    json!({ "parameters": parameters, "inputs": [input] })
+}
+
+fn at_limit() -> Result<(), String> {
+    Err("peer_limit".to_owned())
+}
+
+/// The value of a series of the metrics.
+async fn scraped(house: &House, series: &str) -> u64 {
+    let address = house.addresses.metrics.unwrap();
+    let text = exchange_on(TcpStream::connect(address).await.unwrap(), "GET /metrics", &[], b"").await.body;
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
+    let house = house(PeerLimits { sequences: Some(2), ..PeerLimits::default() });
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        let mut other = Client::new(&house, surface, OTHER).await;
+        for id in [1, 2] {
+            assert_eq!(greedy.send(&house, step(id, "", 1, &[START])).await, Ok(()), "{surface}");
+        }
+        assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, at_limit(), "{surface}");
+        // Its own sequences go on, and may begin anew.
+        assert_eq!(greedy.send(&house, step(1, "", 1, &[])).await, Ok(()), "{surface}");
+        assert_eq!(greedy.send(&house, step(1, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(other.send(&house, step(4, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(scraped(&house, "sequor_peer_most_sequences").await, 2, "{surface}");
+        // A sequence belongs to the client that started it last.
+        assert_eq!(greedy.send(&house, step(4, "", 1, &[START])).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&house, step(2, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, Ok(()), "{surface}");
+        // What ends makes room.
+        for id in 1..=4 {
+            assert_eq!(greedy.send(&house, step(id, "", 1, &[END])).await, Ok(()), "{surface}");
+        }
+        house.until(|house| house.repository.live() == 0).await;
+        assert_eq!(scraped(&house, "sequor_peer_most_sequences").await, 0, "{surface}");
+    }
+    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"sequences\"}").await, 2 * SURFACES.len() as u64);
+    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"in_flight\"}").await, 0);
+    house.until(|house| house.metrics.connections().get() == 0).await;
+    assert_eq!(scraped(&house, "sequor_peers").await, 0);
+}
+
+#[tokio::test]
+async fn sequences_that_expire_are_dropped_or_fail_make_room() {
+    let hasty = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 20000 oldest");
+    let per_peer = PeerLimits { sequences: Some(1), ..PeerLimits::default() };
+    let models = [("hasty", &*hasty, "accumulate INT32")];
+    let house = House::with(Limits { per_peer, ..Limits::default() }, &models);
+    let mut client = Client::new(&house, "grpc", GREEDY).await;
+    let start = |model: &str, id| ModelInferRequest { model_name: model.to_owned(), ..step(id, "", 1, &[START]) };
+    assert_eq!(client.send(&house, start("hasty", 1)).await, Ok(()));
+    house.until(|house| house.repository.live() == 0).await;
+    assert_eq!(client.send(&house, start("sum", 2)).await, Ok(()));
+    assert_eq!(client.send(&house, start("hasty", 3)).await, at_limit());
+    assert!(house.repository.drop_sequence("sum", &Id::Int(2)).unwrap());
+    house.until(|house| house.repository.live() == 0).await;
+    assert_eq!(client.send(&house, start("sum", 4)).await, Ok(()));
+    assert_eq!(client.send(&house, step(4, "", 1, &[END])).await, Ok(()));
+    // A START that is refused for another reason counts nothing.
+    let mut wrong = start("sum", 5);
+    wrong.inputs[0].shape = vec![1, 2];
+    let Client::Grpc(grpc) = &mut client else { panic!() };
+    assert_eq!(grpc.model_infer(wrong).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+    assert_eq!(client.send(&house, start("sum", 6)).await, Ok(()));
+    // A client that goes away leaves its sequence behind, which counts until it ends.
+    drop(client);
+    house.until(|house| house.metrics.connections().get() == 0).await;
+    let mut again = Client::new(&house, "http", GREEDY).await;
+    assert_eq!(again.send(&house, start("sum", 7)).await, at_limit());
+    assert_eq!(again.send(&house, step(6, "", 1, &[END])).await, Ok(()));
+    assert_eq!(again.send(&house, start("sum", 7)).await, Ok(()));
+}
+
+/// So many requests of a client that wait.
+async fn waiting(house: &House, from: IpAddr, count: i64, values: &[i32]) -> Vec<JoinHandle<()>> {
+    let mut waiting = Vec::new();
+    for n in 1..=count {
+        let mut client = GrpcInferenceServiceClient::new(channel(house, from).await);
+        let request = request("waits", "", values);
+        waiting.push(tokio::spawn(async move { drop(client.model_infer(request).await) }));
+        house.until(|house| house.metrics.in_flight().get() == n).await;
+    }
+    waiting
+}
+
+#[tokio::test]
+async fn requests_in_flight_of_one_client_are_bounded_on_every_surface() {
+    let house = waiting_house(PeerLimits { in_flight: Some(2), ..PeerLimits::default() });
+    let kept = waiting(&house, GREEDY, 2, &[1]).await;
+    assert_eq!(scraped(&house, "sequor_peer_most_in_flight").await, 2);
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        let mut other = Client::new(&house, surface, OTHER).await;
+        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
+    }
+    // A client that goes away gives back what it held.
+    kept.iter().for_each(JoinHandle::abort);
+    house.until(|house| house.metrics.in_flight().get() == 0).await;
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
+    }
+    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"in_flight\"}").await, SURFACES.len() as u64);
+}
+
+#[tokio::test]
+async fn queued_bytes_of_one_client_are_bounded_on_every_surface() {
+    const LIMIT: u64 = 4 << 20;
+    let house = waiting_house(PeerLimits { queued: Some(LIMIT), ..PeerLimits::default() });
+    let large = vec![1; 300 << 10];
+    let kept = waiting(&house, GREEDY, 3, &large).await;
+    assert_eq!(scraped(&house, "sequor_peer_most_queued_bytes").await, 3 * (1200 << 10));
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        let mut other = Client::new(&house, surface, OTHER).await;
+        assert_eq!(greedy.send(&house, request("same", "", &large)).await, at_limit(), "{surface}");
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
+        assert_eq!(other.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+    }
+    kept.iter().for_each(JoinHandle::abort);
+    house.until(|house| house.metrics.queued().get() == 0).await;
+    // A body counts while it arrives, and no longer once its client has gone.
+    let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
+    let part = [head.as_bytes(), &vec![b' '; 3 << 20]].concat();
+    let mut open = connect_from(GREEDY, house.addresses.http.unwrap()).await;
+    open.write_all(&part).await.unwrap();
+    house.until(|house| house.metrics.queued().get() == 3 << 20).await;
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        let mut other = Client::new(&house, surface, OTHER).await;
+        assert_eq!(greedy.send(&house, request("same", "", &large)).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+    }
+    drop(open);
+    house.until(|house| house.metrics.queued().get() == 0).await;
+    for surface in SURFACES {
+        let mut greedy = Client::new(&house, surface, GREEDY).await;
+        assert_eq!(greedy.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+    }
+}
+
+/// Names callers by a header.
+#[derive(Debug)]
+struct ByHeader;
+
+impl Check for ByHeader {
+    fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status> {
+        if let Some(name) = head.headers.get("who").and_then(|name| name.to_str().ok()) {
+            let (name, address) = (name.to_owned(), context.caller.address);
+            context.caller = Arc::new(Caller { name, address });
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_name_is_its_name() {
+    let per_peer = PeerLimits { sequences: Some(1), ..PeerLimits::default() };
+    let limits = Limits { per_peer, ..Limits::default() };
+    let house = House::served(ServerOptions { limits, checks: vec![Arc::new(ByHeader)], ..ServerOptions::default() });
+    let start = async |from: IpAddr, who: &str, id: i64| {
+        let body = to_json(&step(id, "", 1, &[START])).to_string();
+        let stream = connect_from(from, house.addresses.http.unwrap()).await;
+        exchange_on(stream, "POST /v2/models/sum/infer", &[("who", who)], body.as_bytes()).await.status
+    };
+    assert_eq!((start(GREEDY, "anna", 1).await, start(OTHER, "anna", 2).await), (200, 503));
+    assert_eq!(start(GREEDY, "bert", 3).await, 200);
+}
