@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the mutations of `tests/fuzz.rs` for as long as one likes, all targets at the same time, from a seed that no run had
+//! `cargo xtask fuzz`: the mutations of `tests/fuzz` for as long as one likes, all targets at the same time, from a seed that no run had
 //! before.
 
 use std::process::Command;

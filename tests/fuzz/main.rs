@@ -1,7 +1,11 @@
 //! Mutations of a kept corpus (`fuzz/corpus`), given to what decodes the words of strangers: bodies of requests, raw tensors, protobuf,
-//! configurations. Mutation without coverage: see `fuzz/README.md`. No input may cause a panic or a fault of the server's own.
+//! configurations, and whole conversations (`conversations`) within a ceiling of memory (`memory`). Mutation without coverage: see
+//! `fuzz/README.md`. No input may cause a panic or a fault of the server's own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod conversations;
+mod memory;
 
 use std::fs;
 use std::io::Write as _;
@@ -136,10 +140,14 @@ fn mutate(chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
 /// Gives mutations to `judge`, as many as an ordinary run has or as long as `FUZZ_SECONDS` says.
 fn run(seeds: &[Vec<u8>], mut judge: impl FnMut(&mut Chance, Vec<u8>)) {
     assert!(!seeds.is_empty());
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let until = number("FUZZ_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
     let mut chance = Chance(number("FUZZ_SEED").unwrap_or(1));
     let mut count = 0;
@@ -163,6 +171,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 struct House {
     runtime: tokio::runtime::Runtime,
     repository: Repository,
+    metrics: Metrics,
     app: axum::Router,
     infer: InferService,
     _folder: tempfile::TempDir,
@@ -197,10 +206,10 @@ impl House {
         let repository = Repository::new(Arc::new(MockBackend::new()), Options::default(), metrics.clone()).unwrap();
         repository.load_all(folder.path()).unwrap();
         assert!(repository.ready(), "{:?}", repository.statuses());
-        let api = Api::new(repository.clone(), metrics, Limits { request: 1 << 20, ..Limits::default() });
+        let api = Api::new(repository.clone(), metrics.clone(), Limits { request: 1 << 20, ..Limits::default() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (app, infer) = (sequor::server::app(&api), InferService::new(&api));
-        House { runtime, repository, app, infer, _folder: folder }
+        House { runtime, repository, metrics, app, infer, _folder: folder }
     }
 
     /// What the dispatcher says of a request.
