@@ -33,6 +33,8 @@ mod plugins;
 mod proxies;
 mod python;
 mod reference;
+mod rejected;
+mod reloads;
 mod sequences;
 mod serve;
 mod server;

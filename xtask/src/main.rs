@@ -34,7 +34,7 @@ cargo xtask test                   everything that must hold: format, lints, mod
         [--fuzz SECONDS]           and the fuzz targets for so long, all at the same time
 cargo xtask prepare                gets what tests need and prints the environment in which `cargo nextest run` finds it
 cargo xtask fuzz [--seconds 60]    the fuzz targets alone
-cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 100 runs of perf_analyzer
+cargo xtask soak                   the load tests for minutes: 64 streams for 60 s, 10,000 reloads, 100 runs of perf_analyzer
 cargo xtask gpu-test               what only a machine with an NVIDIA GPU can show: its kernels and its models against the CPU
 cargo xtask gpu-bench [-- ARGS]    how fast that is (--batch N, --seconds N)
 cargo xtask gpu-pack FOLDER        both in one folder that runs where there is no Rust and no network: sh FOLDER/run.sh

@@ -6,9 +6,10 @@ use crate::phases::Phases;
 use crate::tally::{self, Tally};
 use crate::{guests, perf, process, runtime};
 
-/// Seconds of streams, and runs of Triton's load generator over streams.
+/// Seconds of streams, runs of Triton's load generator over streams, and loads of a model.
 const SECONDS: &str = "60";
 const RUNS: &str = "100";
+const RELOADS: &str = "10000";
 
 pub(crate) fn soak() -> Result<()> {
     let (mut phases, mut tally) = (Phases::new(), Tally::default());
@@ -23,6 +24,7 @@ pub(crate) fn soak() -> Result<()> {
     let soaked = [
         ("streams", "load::streams_of_every_habit_add_up_and_leave_nothing_behind"),
         ("swaps", "swap::"),
+        ("reloads", "reloads::"),
         ("hostile plug-ins", "hostile::"),
         ("perf_analyzer", "perf::streams_of_sequences_again_and_again"),
     ];
@@ -34,7 +36,8 @@ pub(crate) fn soak() -> Result<()> {
             command
                 .args(["--nocapture", "--test-threads", "1"])
                 .env("SEQUOR_SOAK", SECONDS)
-                .env("SEQUOR_SOAK_RUNS", RUNS);
+                .env("SEQUOR_SOAK_RUNS", RUNS)
+                .env("SEQUOR_SOAK_RELOADS", RELOADS);
             command.env("SEQUOR_GUESTS", guests::folder());
             tally::run(command.env("SEQUOR_PERF_ANALYZER", perf::program()), &mut tally)
         })?;

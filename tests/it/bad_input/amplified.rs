@@ -1,12 +1,9 @@
 //! Few bytes on the wire that ask for many in memory. Each is refused while memory stays within what the limits allow, a live sequence goes
 //! on, and the server answers that it is alive.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::Request;
 use bytes::Bytes;
@@ -23,42 +20,11 @@ use tower::{Service, ServiceExt};
 
 use super::House;
 use super::http::ask;
-use crate::server::get;
+use super::watch::Watch;
 
 /// What the server may take beyond what it has when idle: two requests, and all that may be queued.
 const REQUEST: u64 = 64 << 20;
 const QUEUED: u64 = 256 << 20;
-
-/// Asks all the time whether the server is alive.
-struct Beside {
-    stop: Arc<AtomicBool>,
-    asking: JoinHandle<(u32, Duration)>,
-}
-
-impl Beside {
-    fn new(address: SocketAddr) -> Beside {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let asking = std::thread::spawn(move || {
-            let (mut count, mut longest) = (0, Duration::ZERO);
-            while !stopped.load(Ordering::Relaxed) {
-                let asked = Instant::now();
-                assert_eq!(get(address, "/v2/health/live").0, 200);
-                longest = longest.max(asked.elapsed());
-                count += 1;
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            (count, longest)
-        });
-        Beside { stop, asking }
-    }
-
-    fn end(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let (count, longest) = self.asking.join().unwrap();
-        println!("alive: {count} answers beside it, the longest wait {longest:?}");
-    }
-}
 
 fn gzip(pieces: &[(&[u8], usize)]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
@@ -108,10 +74,9 @@ const INPUTS: &str = "the request has more than 1000 inputs (limits.inputs)";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_messages_over_grpc_do_not_become_large_ones() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let idle = house.memory("VmRSS:");
+    let watch = Watch::new(&house);
     let address = house.server.grpc;
     let mut channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let beside = Beside::new(house.server.http);
     // An input of no name, no shape and no type: two bytes.
     let ten_million = gzip(&[(&named("sum"), 1), (&[0x2a, 0], 10_000_000)]);
     let thirty_million = gzip(&[(&named("sum"), 1), (&[0x2a, 0], 30_000_000)]);
@@ -124,13 +89,6 @@ async fn small_messages_over_grpc_do_not_become_large_ones() {
     };
     let texts = InferTensorContents { bytes_contents: vec![vec![]; 20_000_000], ..Default::default() };
     let texts = one(texts).encode_to_vec();
-    println!(
-        "{} and {} bytes of gzip, {} and {} without",
-        ten_million.len(),
-        thirty_million.len(),
-        plain.len(),
-        texts.len()
-    );
     let cases: [(&str, &[u8], bool, i32, &str); 6] = [
         ("ten million inputs in gzip", &ten_million, true, INVALID, INPUTS),
         ("thirty million inputs in gzip", &thirty_million, true, INVALID, INPUTS),
@@ -142,18 +100,17 @@ async fn small_messages_over_grpc_do_not_become_large_ones() {
     let mut wrong = Vec::new();
     for (what, message, packed, number, text) in cases {
         let send = async |_| is_refused(&call(&mut channel, address, message, packed).await, number, text);
-        wrong.extend(house.check(what, "sum", send).await);
+        wrong.extend(watch.prove(&house, (what, message.len()), send).await);
     }
-    beside.end();
     drop(channel);
-    house.assert_within(&wrong, cases.len(), idle + 2 * REQUEST + QUEUED);
+    let limit = watch.idle() + 2 * REQUEST + QUEUED;
+    watch.end(house, &wrong, cases.len(), limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_bodies_over_http_do_not_become_large_ones() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let idle = house.memory("VmRSS:");
-    let beside = Beside::new(house.server.http);
+    let watch = Watch::new(&house);
     let bodies = [
         ("an array as a parameter", gzip(&[(br#"{"parameters":{"a":[0"#, 1), (b",0", 33_000_000)]), "must be a string"),
         ("many parameters", gzip(&[(br#"{"parameters":{"a":1"#, 1), (br#","a":1"#, 10_000_000)]), "limits.parameters"),
@@ -189,23 +146,22 @@ async fn small_bodies_over_http_do_not_become_large_ones() {
                 let said = ask(house.server.http, &sent, false)?.error()?;
                 if said.contains(text) { Ok(()) } else { Err(said) }
             };
-            wrong.extend(house.check(&format!("{what}, {} bytes, of {model}", body.len()), "sum", send).await);
+            wrong.extend(watch.prove(&house, (&format!("{what}, of {model}"), body.len()), send).await);
         }
     }
-    beside.end();
-    house.assert_within(&wrong, 2 * bodies.len(), idle + 2 * REQUEST + QUEUED);
+    let limit = watch.idle() + 2 * REQUEST + QUEUED;
+    watch.end(house, &wrong, 2 * bodies.len(), limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_memory_is_summed_before_it_is_read() {
     let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let idle = house.memory("VmRSS:");
+    let watch = Watch::new(&house);
     let key = format!("/sequor-amplified-{}", std::process::id());
     let path = format!("/dev/shm{key}");
     std::fs::File::create(&path).unwrap().set_len(REQUEST).unwrap();
     let region = SystemSharedMemoryRegisterRequest { name: "r".to_owned(), key, offset: 0, byte_size: REQUEST };
     house.client.clone().system_shared_memory_register(region).await.unwrap();
-    let beside = Beside::new(house.server.http);
     let value = |choice| InferParameter { parameter_choice: Some(choice) };
     let input = |name: &str| InferInputTensor {
         name: name.to_owned(),
@@ -237,11 +193,11 @@ async fn shared_memory_is_summed_before_it_is_read() {
             let refused = house.client.clone().model_infer(request.clone()).await.err().ok_or("was taken")?;
             is_refused(&(refused.code() as i32, refused.message().to_owned()), *number, text)
         };
-        wrong.extend(house.check(what, "sum", send).await);
+        wrong.extend(watch.prove(&house, (what, request.encoded_len()), send).await);
     }
-    beside.end();
     std::fs::remove_file(path).unwrap();
-    house.assert_within(&wrong, cases.len(), idle + REQUEST);
+    let limit = watch.idle() + REQUEST;
+    watch.end(house, &wrong, cases.len(), limit);
 }
 
 /// How much of this a server that stops reading can take: what the system keeps of a connection, both ways.
@@ -250,8 +206,7 @@ const PINGS: usize = 64 << 20;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
     let house = House::with(&[]).await;
-    let idle = house.memory("VmRSS:");
-    let beside = Beside::new(house.server.http);
+    let watch = Watch::new(&house);
     let send = async |_| {
         let mut stream = std::net::TcpStream::connect(house.server.http).map_err(|e| e.to_string())?;
         let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13";
@@ -273,7 +228,101 @@ async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
         println!("{sent} bytes of pings were taken before the server stopped reading");
         if sent > PINGS { Err(format!("{sent} bytes of pings were taken")) } else { Ok(()) }
     };
-    let wrong: Vec<String> = house.check("pings without end", "sum", send).await.into_iter().collect();
-    beside.end();
-    house.assert_within(&wrong, 1, idle + PINGS as u64);
+    let wrong: Vec<String> = watch.prove(&house, ("pings without end", 2 * PINGS), send).await.into_iter().collect();
+    let limit = watch.idle() + PINGS as u64;
+    watch.end(house, &wrong, 1, limit);
+}
+
+/// Bodies that are held open, each as long as a request may be but for its last byte.
+const BODIES: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_held_open_count_and_leave_nothing_behind() {
+    let house = House::with(&["--limits-queued", "256MiB"]).await;
+    let watch = Watch::new(&house);
+    let length = REQUEST as usize;
+    let head = format!("POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    let sent = [head.as_bytes(), &vec![b' '; length - 1]].concat();
+    let mut open = Vec::new();
+    let send = async |_| {
+        let mut refused = 0;
+        for _ in 0..BODIES {
+            let mut stream = std::net::TcpStream::connect(house.server.http).map_err(|e| e.to_string())?;
+            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            // A body that there is no room for is refused while it is sent.
+            let written = stream.write_all(&sent);
+            let mut answer = [0; 1024];
+            match stream.read(&mut answer) {
+                Ok(count) if answer[..count].starts_with(b"HTTP/1.1 503") => refused += 1,
+                Ok(0) | Err(_) if written.is_err() => refused += 1,
+                Err(_) => open.push(stream),
+                Ok(count) => return Err(String::from_utf8_lossy(&answer[..count]).into_owned()),
+            }
+        }
+        let fit = (QUEUED / REQUEST) as usize;
+        if open.len() <= fit && refused == BODIES - open.len() {
+            Ok(())
+        } else {
+            Err(format!("{} are open", open.len()))
+        }
+    };
+    let what = ("bodies held open", BODIES * sent.len());
+    let wrong: Vec<String> = watch.prove(&house, what, send).await.into_iter().collect();
+    drop(open);
+    let limit = watch.idle() + 2 * REQUEST + QUEUED;
+    watch.end(house, &wrong, 1, limit);
+}
+
+/// Streams that one connection asks for.
+const STREAMS: usize = 60_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_one_connection_take_little() {
+    let house = House::with(&[]).await;
+    let watch = Watch::new(&house);
+    // HEADERS of a call whose message never comes.
+    let block = {
+        let (path, kind) = (b"/inference.GRPCInferenceService/ModelInfer", b"application/grpc");
+        let mut block = vec![0x83, 0x86, 0x04, path.len() as u8];
+        block.extend_from_slice(path);
+        block.extend_from_slice(&[0x01, 1, b'x', 0x0f, 0x10, kind.len() as u8]);
+        block.extend_from_slice(kind);
+        block
+    };
+    let opened = (0..STREAMS as u32).flat_map(|n| {
+        let length = (block.len() as u32).to_be_bytes();
+        [&length[1..], &[1, 4], &(2 * n + 1).to_be_bytes(), &block].concat()
+    });
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    let bytes: Vec<u8> = preface.into_iter().chain(opened).collect();
+    let send = async |_| {
+        let mut stream = std::net::TcpStream::connect(house.server.grpc).map_err(|e| e.to_string())?;
+        let mut reader = stream.try_clone().map_err(|e| e.to_string())?;
+        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        reader.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // The server stops reading from a client that reads nothing, so what the server says is read and counted.
+        let refused = std::thread::spawn(move || {
+            let mut refused = 0;
+            let mut head = [0; 9];
+            while reader.read_exact(&mut head).is_ok() {
+                let mut rest = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+                if reader.read_exact(&mut rest).is_err() || head[3] == 7 {
+                    break;
+                }
+                refused += usize::from(head[3] == 3);
+                if refused == STREAMS - 1000 {
+                    break;
+                }
+            }
+            refused
+        });
+        let _ = stream.write_all(&bytes);
+        let refused = refused.join().unwrap();
+        println!("{refused} of {STREAMS} streams were refused, or the connection was closed");
+        Ok(())
+    };
+    let what = ("streams of one connection", bytes.len());
+    let wrong: Vec<String> = watch.prove(&house, what, send).await.into_iter().collect();
+    let limit = watch.idle() + REQUEST;
+    watch.end(house, &wrong, 1, limit);
 }

@@ -6,6 +6,7 @@ mod grpc;
 mod http;
 mod pieces;
 mod request;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fs;

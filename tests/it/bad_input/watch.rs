@@ -1,0 +1,127 @@
+//! What a proof of amplification is watched with: the server's memory, and whether it answers that it is alive.
+
+use std::cell::Cell;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::House;
+use crate::server::get;
+
+/// What the server may keep of a proof that is over.
+const KEPT: u64 = 15 << 20;
+/// Long enough for a machine that does other things too; how long it took is printed.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Asks all the time whether the server is alive.
+struct Beside {
+    stop: Arc<AtomicBool>,
+    longest_micros: Arc<AtomicU64>,
+    asking: JoinHandle<u32>,
+}
+
+impl Beside {
+    fn new(address: SocketAddr) -> Beside {
+        let (stop, longest_micros) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, longest) = (Arc::clone(&stop), Arc::clone(&longest_micros));
+        let asking = std::thread::spawn(move || {
+            let mut count = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                assert_eq!(get(address, "/v2/health/live").0, 200);
+                longest.fetch_max(u64::try_from(asked.elapsed().as_micros()).unwrap(), Ordering::Relaxed);
+                count += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            count
+        });
+        Beside { stop, longest_micros, asking }
+    }
+}
+
+/// Watches a server from its idle time to the end of the last proof.
+pub(super) struct Watch {
+    beside: Beside,
+    idle: Memory,
+    /// The highest peak of all proofs.
+    most: Cell<u64>,
+}
+
+/// Bytes in memory.
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    all: u64,
+    /// Without pages of files, of which the program itself has the most.
+    anonymous: u64,
+}
+
+impl Memory {
+    fn of(house: &House) -> Memory {
+        Memory { all: house.memory("VmRSS:"), anonymous: house.memory("RssAnon:") }
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1048576.0
+}
+
+impl Watch {
+    pub(super) fn new(house: &House) -> Watch {
+        let idle = Memory::of(house);
+        Watch { beside: Beside::new(house.server.http), idle, most: Cell::new(0) }
+    }
+
+    /// Bytes that the server had in memory when it was idle.
+    pub(super) fn idle(&self) -> u64 {
+        self.idle.all
+    }
+
+    /// Runs a proof, and prints the peak of memory and the longest wait of `/v2/health/live` during it.
+    pub(super) async fn prove(
+        &self,
+        house: &House,
+        (what, sent): (&str, usize),
+        send: impl AsyncFnOnce(i64) -> Result<(), String>,
+    ) -> Option<String> {
+        // Begins the peak anew.
+        fs::write(format!("/proc/{}/clear_refs", house.server.process.pid()), "5").unwrap();
+        self.beside.longest_micros.store(0, Ordering::Relaxed);
+        let wrong = house.check(what, "sum", send).await;
+        let peak = house.memory("VmHWM:");
+        self.most.set(self.most.get().max(peak));
+        let wait = self.beside.longest_micros.load(Ordering::Relaxed) as f64 / 1e3;
+        let above = mib(peak.saturating_sub(self.idle.all));
+        println!("{what}: {sent} bytes sent, at most {above:.1} MiB above idle, health answered within {wait:.1} ms");
+        wrong
+    }
+
+    /// Every proof was refused within so many bytes of memory, and the memory goes back to the system.
+    pub(super) fn end(self, house: House, wrong: &[String], count: usize, limit: u64) {
+        assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
+        self.beside.stop.store(true, Ordering::Relaxed);
+        let answers = self.beside.asking.join().unwrap();
+        let most = self.most.get();
+        assert!(most < limit, "{most} bytes of memory, of {limit} that may be");
+        let ended = Instant::now();
+        let mut now = Memory::of(&house);
+        while now.anonymous > self.idle.anonymous + KEPT && ended.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(50));
+            now = Memory::of(&house);
+        }
+        println!(
+            "{count} proofs beside {answers} answers of health: idle {:.1} MiB ({:.1} without files), at most {:.1}; after {:.1} s {:.1} MiB ({:.1})",
+            mib(self.idle.all),
+            mib(self.idle.anonymous),
+            mib(most),
+            ended.elapsed().as_secs_f64(),
+            mib(now.all),
+            mib(now.anonymous),
+        );
+        assert!(now.anonymous <= self.idle.anonymous + KEPT, "memory is not given back: {now:?}, idle {:?}", self.idle);
+        drop(house.client);
+        assert_eq!(house.server.stop().code, Some(0));
+    }
+}
