@@ -1,13 +1,13 @@
 //! The guest that answers, behind a lock of its own, with its place in the event feed. A binding has at most one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
 
 use super::guest::{Events, Guest};
-use super::port::Reader;
+use super::inbox::Reader;
 use super::recent;
 use crate::wasm::call_error::CallError;
 use crate::wasm::instances::Single;
@@ -32,6 +32,8 @@ pub(super) struct ActiveGuest {
     losses: Option<u64>,
     /// Since when it is called for something that may take longer than a request waits for.
     at_leisure: Mutex<Option<Instant>>,
+    /// It decides no more. A thread that was handed it before still may call it, and need not.
+    retired: AtomicBool,
     cell: Mutex<GuestCell>,
 }
 
@@ -54,8 +56,8 @@ impl GuestCell {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
         let memory_limit = self.guest.guest().map_or(0, |guest| guest.memory_limit());
         let memory = AtomicU64::new(at_start);
-        let at_leisure = Mutex::new(None);
-        ActiveGuest { hooks, at_start, memory_limit, memory, losses, at_leisure, cell: Mutex::new(self) }
+        let (at_leisure, retired) = (Mutex::new(None), AtomicBool::new(false));
+        ActiveGuest { hooks, at_start, memory_limit, memory, losses, at_leisure, retired, cell: Mutex::new(self) }
     }
 
     pub(super) fn reads(&mut self, reader: Reader) {
@@ -109,9 +111,13 @@ impl ActiveGuest {
         self.hooks
     }
 
-    /// Whether a round that was made for these hooks shows it all it wants. More events than it wants do no harm.
-    pub(super) fn fits(&self, made_for: Hooks) -> bool {
-        self.hooks == Hooks { observe: self.hooks.observe, ..made_for }
+    /// Notes that it decides no more.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// Whether it has missed something, where something was lost so often.

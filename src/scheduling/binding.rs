@@ -1,16 +1,13 @@
-//! A plug-in at one load, on the request path. The binding puts the core's question to the active guest and checks the answer. If the call fails or
-//! the answer is wrong, the built-in policy decides that round. No request fails because of a plug-in.
+//! A plug-in at one load: what it was attached with, what is counted of it, and its strikes. `asking` puts the core's questions to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use parking_lot::{Mutex, MutexGuard};
-use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said, Time};
+use parking_lot::Mutex;
+use sequor_core::{Fault, Round, Said, Time};
 
-use super::active_guest::{ActiveGuest, GuestCell};
+use super::active_guest::ActiveGuest;
 use super::guest::{ModelFacts, Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
@@ -22,12 +19,10 @@ use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::kinds::Gauge;
-use crate::telemetry::{Hook, InlineGate, OwnTime, PluginMetrics};
+use crate::telemetry::{Hook, InlineGate, PluginMetrics};
 use crate::wasm::journal::{Journal, Level};
 use crate::wasm::limits::Limits;
 
-/// Where a call may take longer, none is made by a thread that has others to look after: one may take that long now and then.
-const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;
 
@@ -45,11 +40,20 @@ pub struct BindingOptions {
     pub from_file: bool,
 }
 
+/// A plug-in that decides for a load, with the guest that answers. The table beside the core keeps it, and hands it out with each question and each
+/// notice.
+#[derive(Debug, Clone)]
+pub struct Decider {
+    pub(super) binding: Arc<SchedulerBinding>,
+    /// `None` while none runs. A call that is under way when this changes ends where it began.
+    pub(super) guest: Option<Arc<ActiveGuest>>,
+}
+
 /// A plug-in at a load.
 #[derive(Debug)]
 pub struct SchedulerBinding {
     pub(super) facts: ModelFacts,
-    pub(super) port: Arc<SchedulerPort>,
+    pub(super) port: Arc<SchedulerPort<Decider>>,
     pub(super) options: BindingOptions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) alarm: Arc<dyn Alarm>,
@@ -60,9 +64,7 @@ pub struct SchedulerBinding {
     pub(super) memory: Gauge,
     /// The version that shall decide.
     pub(super) source: Mutex<Arc<dyn Source>>,
-    /// The guest that decides now. One store replaces it; a call that is under way ends where it began. Stored only under `health`, so that the two
-    /// agree: while `health` says that it serves there is an active guest, and a strike removes only the guest that it is against.
-    pub(super) active: ArcSwapOption<ActiveGuest>,
+    /// Changed together with its guest, under the lock of the core's table: while it says that the plug-in serves, there is a guest.
     pub(super) health: Mutex<Health>,
     pub(super) meter: Mutex<Meter>,
     /// Whether a connection's thread may ask it.
@@ -70,15 +72,13 @@ pub struct SchedulerBinding {
     pub(super) recent: Mutex<Recent>,
     pub(super) saved: Mutex<Saved>,
     pub(super) last_fault: Mutex<Option<LastFault>>,
-    /// HostState while an instance is made: one after the other.
+    /// Locked while a guest is started: one after the other.
     pub(super) making: Mutex<()>,
     /// The guest has grown so much that a new one shall take its place.
     pub(super) full: AtomicBool,
     /// Questions that went wrong, to be written down.
     pub(super) wrong: Mutex<Vec<RoundFile>>,
     pub(super) rounds: Option<PathBuf>,
-    /// It was detached, or another decides in its place: nothing is made any more, and the core is nothing to it.
-    pub(super) closed: AtomicBool,
     pub(super) from_file: AtomicBool,
 }
 
@@ -89,76 +89,7 @@ pub(super) struct Saved {
     pub(super) at: Time,
 }
 
-/// What is said to the core, and, of a shadow, what would have been.
-#[derive(Debug)]
-pub struct Answer {
-    pub said: Said,
-    pub shadow: Option<Shadow>,
-}
-
-/// What a shadow would have had done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shadow {
-    /// What the built-in policy does.
-    Default,
-    /// Nothing now.
-    Wait,
-    /// These run, and whether any are refused.
-    Fire(Vec<Req>, bool),
-}
-
-/// Why the guest gave no answer.
-enum NoAnswer {
-    /// There is none just now.
-    Absent,
-    /// The guest was being called for too long.
-    Busy,
-    Failed(Strike),
-}
-
 impl SchedulerBinding {
-    /// Puts a question to the guest. Takes no longer than a call may, and waits for others no longer than that.
-    pub fn ask(&self, round: &mut Round) -> Answer {
-        self.take_news(round);
-        let Some(active) = self.active_for(round) else { return self.no_answer(round, &NoAnswer::Absent) };
-        let answer = match active.enter(self.options.limits.time) {
-            Some(cell) => self.put(&active, cell, round),
-            None => Err(NoAnswer::Busy),
-        };
-        self.judge(&active, round, answer)
-    }
-
-    /// Puts a question to the guest for a thread that has other work: it never waits for another call. `None`: the guest is called just now. Nothing
-    /// has happened then, and the question is as it was.
-    pub fn try_ask(&self, round: &mut Round) -> Option<Answer> {
-        let Some(active) = self.active_for(round) else {
-            self.take_news(round);
-            return Some(self.no_answer(round, &NoAnswer::Absent));
-        };
-        let cell = active.try_enter()?;
-        self.take_news(round);
-        if !self.is_served_by(&active) {
-            // It missed an event, and a new guest takes its place.
-            return Some(self.no_answer(round, &NoAnswer::Absent));
-        }
-        let answer = self.put(&active, cell, round);
-        Some(self.judge(&active, round, answer))
-    }
-
-    /// Whether a connection's thread may ask: no guest is there, or the guest answers quickly and is not being called.
-    pub fn is_quick(&self) -> bool {
-        let answers = self.options.limits.time <= MAY_HOLD_UP && self.inline_gate.is_open(self.clock.now());
-        self.active.load().as_ref().is_none_or(|active| answers && !active.is_busy())
-    }
-
-    /// What happened, from this serial number on; `lost`: something before it is missing for good.
-    pub fn tell(&self, first: u64, news: Vec<Observed>, lost: bool) {
-        let losses = self.port.put(first, news, lost);
-        if let Some(active) = self.active.load_full().filter(|active| active.has_missed(losses)) {
-            self.renew(&active);
-        }
-    }
-
     /// The built-in policy took a round that was the guest's.
     pub fn fell_back(&self) {
         self.meter.lock().fallbacks += 1;
@@ -171,77 +102,7 @@ impl SchedulerBinding {
         self.metrics.went_stale(picks);
     }
 
-    /// Holds what a shadow would have had done against what was done; `ran` are the requests that run now, if any do.
-    pub fn compare(&self, shadow: &Shadow, ran: Option<&[Req]>) {
-        let same = match (shadow, ran) {
-            (Shadow::Default, _) | (Shadow::Wait, None) => true,
-            (Shadow::Fire(fire, rejects), ran) => {
-                let ran = ran.unwrap_or_default();
-                !rejects && fire.len() == ran.len() && fire.iter().all(|req| ran.contains(req))
-            }
-            (Shadow::Wait, Some(_)) => false,
-        };
-        let (differs, all) = &mut self.meter.lock().differs;
-        *differs += u64::from(!same);
-        *all += 1;
-    }
-
     // === inside ===
-
-    /// Hands the events that ride with a question to the feed.
-    fn take_news(&self, round: &mut Round) {
-        let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
-        self.tell(round.first, news, lost);
-    }
-
-    /// The guest, if the question was made for it.
-    fn active_for(&self, round: &Round) -> Option<Arc<ActiveGuest>> {
-        self.active.load_full().filter(|active| active.fits(round.hooks))
-    }
-
-    /// The answer for the core; a failed call is a strike.
-    fn judge(&self, active: &Arc<ActiveGuest>, round: &mut Round, answer: Result<Said, NoAnswer>) -> Answer {
-        match answer {
-            Ok(said) => self.accept_answer(active, round, said),
-            Err(why) => {
-                if let NoAnswer::Failed(strike) = &why {
-                    self.record(round, None, strike);
-                    self.strike(Some(active), strike);
-                }
-                self.no_answer(round, &why)
-            }
-        }
-    }
-
-    fn put(
-        &self,
-        active: &ActiveGuest,
-        mut cell: MutexGuard<'_, GuestCell>,
-        round: &mut Round,
-    ) -> Result<Said, NoAnswer> {
-        let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
-        let began = if told { self.timed(Hook::Observe, entered) } else { entered };
-        let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
-        let now = self.clock.now();
-        let memory = cell.memory();
-        drop(cell);
-        self.inline_gate.note(own_time.elapsed().min(now - entered), now);
-        active.remember(memory);
-        let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
-        self.meter.lock().called(now, now - began);
-        self.metrics.called(hook, now - began);
-        if !self.is_closed() {
-            self.shows_memory(memory);
-        }
-        if active.is_full(memory) {
-            self.outgrown();
-        }
-        if active.hooks().plan && matches!(hook, Hook::Plan) {
-            self.recent.lock().keep(now, round);
-        }
-        answer.map_err(|error| NoAnswer::Failed(error.into()))
-    }
 
     /// Counts a call that began then, and says what time it is now.
     pub(super) fn timed(&self, hook: Hook, began: Time) -> Time {
@@ -254,36 +115,14 @@ impl SchedulerBinding {
         self.memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    fn outgrown(&self) {
+    pub(super) fn outgrown(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
             self.alarm.raise();
         }
     }
 
-    /// Holds an answer against what was shown.
-    fn accept_answer(&self, active: &Arc<ActiveGuest>, round: &mut Round, said: Said) -> Answer {
-        if let Err(fault) = round.check(&said) {
-            let what = invalid_answer::sentence(round, &said, fault);
-            let strike = Strike { fault, what };
-            self.record(round, Some(&said), &strike);
-            self.strike(Some(active), &strike);
-            return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
-        }
-        let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
-        if !self.options.shadow {
-            return Answer { said, shadow: None };
-        }
-        let shadow = match decision {
-            Decision::Default => Shadow::Default,
-            Decision::Wait(_) => Shadow::Wait,
-            Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
-        };
-        round.picks.clear();
-        Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
-    }
-
     /// Keeps a question that went wrong, for the keeper to write down.
-    fn record(&self, round: &Round, said: Option<&Said>, strike: &Strike) {
+    pub(super) fn record(&self, round: &Round, said: Option<&Said>, strike: &Strike) {
         let mut wrong = self.wrong.lock();
         if self.rounds.is_none() || wrong.len() >= WRONG {
             return;
@@ -295,39 +134,24 @@ impl SchedulerBinding {
         self.alarm.raise();
     }
 
-    /// What is said in the guest's place: the built-in policy decides, in this very round.
-    fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> Answer {
-        round.picks.clear();
-        let fault = match why {
-            NoAnswer::Absent | NoAnswer::Busy => Fault::Busy,
-            NoAnswer::Failed(strike) => strike.fault,
-        };
-        let said = match &round.asked {
-            // A failed shadow costs no round.
-            Asked::Plan(_) if self.options.shadow => Said::Plan(Ok(Decision::Default)),
-            // The core counts the others: it knows whether the round still stands.
-            Asked::Plan(_) => Said::Plan(Err(fault)),
-            Asked::Admit { .. } => Said::Admit(Err(fault)),
-        };
-        Answer { said, shadow: None }
-    }
-
-    /// A strike against this active guest, or against one that did not start. A guest that was replaced meanwhile gets none.
-    pub(super) fn strike(&self, active: Option<&Arc<ActiveGuest>>, strike: &Strike) {
+    /// A strike against this guest, or against one that did not start. A guest that decides no more gets none.
+    pub(super) fn strike(&self, guest: Option<&Arc<ActiveGuest>>, strike: &Strike) {
         if strike.fault == Fault::Busy {
             return;
         }
         let now = self.clock.now();
-        let lost = active.is_none() || matches!(strike.fault, Fault::Trap | Fault::Time | Fault::Memory);
-        let (verdict, strikes, off) = {
-            let mut health = self.health.lock();
-            if active.is_some_and(|active| !self.is_served_by(active)) {
-                return;
+        let lost = guest.is_none() || matches!(strike.fault, Fault::Trap | Fault::Time | Fault::Memory);
+        let judged = self.port.change(|policy| {
+            let decider = policy.decider_mut().filter(|decider| decider.is_of(self))?;
+            if guest.is_some_and(|guest| !decider.is_served_by(guest)) {
+                return None;
             }
+            let mut health = self.health.lock();
             let verdict = health.struck(now, lost);
-            let off = if verdict == Verdict::GoesOn { None } else { self.vacate() };
-            (verdict, health.strikes(now), off)
-        };
+            let off = if verdict == Verdict::GoesOn { None } else { decider.retire_guest() };
+            Some((verdict, health.strikes(now), off))
+        });
+        let Some((verdict, strikes, off)) = judged.flatten() else { return };
         drop(off);
         self.metrics.struck(invalid_answer::word(strike.fault));
         *self.last_fault.lock() = Some(LastFault {
@@ -366,28 +190,50 @@ impl SchedulerBinding {
         )
     }
 
-    fn is_served_by(&self, active: &Arc<ActiveGuest>) -> bool {
-        self.active.load().as_ref().is_some_and(|serves| Arc::ptr_eq(serves, active))
-    }
-
-    /// Removes the active guest. The caller holds `health`, and drops the guest after it.
-    #[must_use]
-    pub(super) fn vacate(&self) -> Option<Arc<ActiveGuest>> {
-        self.memory.set(0);
-        self.active.swap(None)
-    }
-
     /// Replaces this guest by a new one that learns which sequences live. No strike.
-    fn renew(&self, active: &Arc<ActiveGuest>) {
+    pub(super) fn renew(&self, guest: &Arc<ActiveGuest>) {
         let now = self.clock.now();
-        let _off = {
-            let mut health = self.health.lock();
-            if !self.is_served_by(active) {
-                return;
-            }
-            health.renew(now);
-            self.vacate()
-        };
-        self.alarm.raise();
+        let renewed = self.port.change(|policy| {
+            let decider = policy.decider_mut().filter(|decider| decider.is_served_by(guest))?;
+            self.health.lock().renew(now);
+            decider.retire_guest()
+        });
+        if renewed.flatten().is_some() {
+            self.alarm.raise();
+        }
+    }
+
+    /// The guest that answers for this binding.
+    pub(super) fn active(&self) -> Option<Arc<ActiveGuest>> {
+        self.port.decider().filter(|decider| decider.is_of(self))?.guest
+    }
+
+    /// Whether it decides for its load, even if it is parked.
+    pub(super) fn decides(&self) -> bool {
+        self.port.decider().is_some_and(|decider| decider.is_of(self))
+    }
+}
+
+impl Decider {
+    pub fn binding(&self) -> &Arc<SchedulerBinding> {
+        &self.binding
+    }
+
+    pub(super) fn is_of(&self, binding: &SchedulerBinding) -> bool {
+        std::ptr::eq(&raw const *self.binding, binding)
+    }
+
+    pub(super) fn is_served_by(&self, guest: &Arc<ActiveGuest>) -> bool {
+        self.guest.as_ref().is_some_and(|serves| Arc::ptr_eq(serves, guest))
+    }
+
+    /// Removes the guest: it decides no more. The caller drops it without the lock of the table.
+    pub(super) fn retire_guest(&mut self) -> Option<Arc<ActiveGuest>> {
+        let guest = self.guest.take();
+        if let Some(guest) = &guest {
+            guest.retire();
+            self.binding.memory.set(0);
+        }
+        guest
     }
 }

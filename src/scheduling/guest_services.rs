@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::binding::SchedulerBinding;
+use super::binding::{Decider, SchedulerBinding};
 use super::key_interner::KeyInterner;
 use super::scheduler_host::SchedulerHost;
 use crate::telemetry::PluginMetrics;
@@ -14,7 +14,7 @@ use crate::wasm::services::Services;
 pub(super) struct GuestServices {
     journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
-    driver: Arc<dyn SchedulerHost>,
+    host: Arc<dyn SchedulerHost<Decider>>,
     texts: Arc<KeyInterner>,
 }
 
@@ -23,7 +23,7 @@ impl GuestServices {
         GuestServices {
             journal: Arc::clone(&of.journal),
             metrics: Arc::clone(&of.metrics),
-            driver: Arc::clone(of.port.driver()),
+            host: Arc::clone(of.port.host()),
             texts: Arc::clone(&of.texts),
         }
     }
@@ -50,6 +50,6 @@ impl Services for GuestServices {
 
     // Whether a guest may ask this is settled by its imports and grants.
     fn sequence_text(&self, sequence: u64) -> Option<String> {
-        self.driver.sequence_text(sequence)
+        self.host.sequence_text(sequence)
     }
 }

@@ -2,7 +2,9 @@
 //! the same time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sequor_core::{Observed, Roster};
 
 use super::guest::Events;
@@ -28,6 +30,42 @@ struct Place {
     next: u64,
     /// Whom it knows already, of a newcomer that is not through yet with what happened while it was told who lives.
     roster: Option<Roster>,
+}
+
+/// A place in the event feed.
+#[derive(Debug)]
+pub(super) struct Reader {
+    inbox: Arc<Mutex<Inbox>>,
+    number: u64,
+    /// How often something was lost before it came.
+    losses: u64,
+}
+
+impl Reader {
+    pub(super) fn new(inbox: &Arc<Mutex<Inbox>>) -> Reader {
+        let (number, losses) = inbox.lock().enter();
+        Reader { inbox: Arc::clone(inbox), number, losses }
+    }
+
+    /// Makes it read what is not in the roster yet.
+    pub(super) fn goes_on_from(&self, roster: Roster) {
+        self.inbox.lock().goes_on_from(self.number, roster);
+    }
+
+    /// Appends at most about `most` of what comes next.
+    pub(super) fn read(&self, keys: usize, most: usize, into: &mut Events) {
+        self.inbox.lock().read(self.number, keys, most, into);
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.losses
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.inbox.lock().leave(self.number);
+    }
 }
 
 impl Place {

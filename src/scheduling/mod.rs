@@ -4,9 +4,10 @@
 //!
 //! - [`guest`]: a running plug-in as the rest of the server sees it, whatever runs it: the traits, and the words they speak.
 //! - [`report`]: what operators ask of plug-ins, and what they see.
-//! - `binding`: a plug-in at one load, on the request path · `active_guest`: the guest that answers · `port`: one load, as plug-ins reach it
-//!   (`scheduler_host`: what they need of the server) · `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was
-//!   wrong with an answer · `meter`, `status`: what is counted, and shown.
+//! - `binding`: a plug-in at one load · `asking`: puts questions to it, on the request path · `active_guest`: the guest that answers ·
+//!   `load_policy`: which policy decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: what they need of the server) ·
+//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was wrong with an answer · `meter`, `status`: what is
+//!   counted, and shown.
 //! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
 //!   dry run.
 //! - `registry`: plug-ins by name, and their bindings · `versions`: replaces one version by another · `maintenance`: the thread that supervises ·
@@ -26,9 +27,10 @@
 //! | a model's gate | a thread that loads or attaches | one load, including its first guest |
 //! | `making` of a binding | a thread that starts a guest or puts it in place; not `park` | one start, including the events sent to the new guest |
 //! | the cell of an active guest | a thread that calls the guest | one call |
-//! | `calls` of a port | a thread that changes the core's hooks | one `Attach` of the core |
-//! | a model's table | requests, and the core's `Attach` | microseconds |
+//! | a model's table | requests, and a change of which policy decides | microseconds |
 //! | `health` | a thread that strikes, parks, or replaces the active guest | one read and one write |
+//!
+//! The table owns which policy decides. Binding, guest and the core's hooks change in one section of its lock ([`LoadPolicy`]).
 //!
 //! A guest that runs reaches the table for the text of an id, and nothing else.
 //!
@@ -39,6 +41,7 @@
 //! - **Stale** picks: the core counts them, because it knows what changed since it asked. No strike follows.
 
 mod active_guest;
+mod asking;
 mod binding;
 mod columns;
 mod columns_json;
@@ -50,6 +53,7 @@ mod health;
 mod inbox;
 mod invalid_answer;
 pub mod key_interner;
+mod load_policy;
 pub mod loader;
 mod maintenance;
 pub mod manifest;
@@ -78,9 +82,11 @@ pub(crate) mod wat_fixture;
 mod watch;
 pub mod world;
 
-pub use binding::{Answer, BindingOptions, SchedulerBinding, Shadow};
+pub use asking::{Answer, Shadow};
+pub use binding::{BindingOptions, Decider, SchedulerBinding};
 pub use contract::{VERSION, WORLD};
 pub use invalid_answer::{sentence, word};
+pub use load_policy::LoadPolicy;
 pub use model_files::ModelFiles;
 pub use port::SchedulerPort;
 pub use registry::{MakeSource, Registry, Rules};

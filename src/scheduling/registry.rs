@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use sequor_core::Time;
 
-use super::binding::{BindingOptions, SchedulerBinding};
+use super::binding::{BindingOptions, Decider, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
 use super::key_interner::KeyInterner;
 use super::maintenance::Maintenance;
@@ -68,7 +68,7 @@ pub(super) struct Inner {
     maintenance: Arc<Maintenance>,
     pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
-    /// HostState by whoever changes something.
+    /// Locked for one change of plug-ins or bindings.
     pub(super) changing: Mutex<()>,
     /// The files in which models name plug-ins, once somebody knows them.
     pub(super) named: OnceLock<Box<dyn ModelFiles>>,
@@ -225,12 +225,12 @@ impl Registry {
 
     // === bindings ===
 
-    /// A binding that decides nothing until it is settled.
+    /// A binding that decides nothing until [`Registry::install`].
     pub fn bind(
         &self,
         name: &str,
         facts: ModelFacts,
-        port: Arc<SchedulerPort>,
+        port: Arc<SchedulerPort<Decider>>,
         options: BindingOptions,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         self.find(name)?;
@@ -238,25 +238,19 @@ impl Registry {
         Ok(Arc::new(SchedulerBinding::new(&self.0.shared, whom, facts, port, options)))
     }
 
-    /// Lets a binding decide, in the place of another at its load if there was one, and looks after it from now on. `with` is done in the
-    /// instant in which the one is asked no more and the other is. Nothing of this can fail.
-    pub fn settle(
-        &self,
-        (binding, ready): (Arc<SchedulerBinding>, Ready),
-        old: Option<&Arc<SchedulerBinding>>,
-        with: &mut dyn FnMut(),
-    ) {
-        binding.succeed(ready, old.map(|old| &**old), with);
+    /// Lets a binding decide for its load, in place of the one before, and looks after it from now on. Nothing of this can fail.
+    pub fn install(&self, binding: Arc<SchedulerBinding>, ready: Ready) {
+        let before = binding.succeed(ready);
         let mut all = self.0.bindings.lock();
-        all.retain(|at| !old.is_some_and(|old| Arc::ptr_eq(at, old)));
+        all.retain(|at| !before.as_ref().is_some_and(|before| Arc::ptr_eq(at, before)));
         all.push(binding);
         drop(all);
         self.0.maintenance.raise();
     }
 
-    /// Looks after it no more; it decides nothing, and nobody does in its place. `with` is done in the same instant.
-    pub fn dismiss(&self, binding: &Arc<SchedulerBinding>, with: &mut dyn FnMut()) {
-        binding.close(with);
+    /// Lets the built-in policy decide in place of a binding, and looks after the binding no more.
+    pub fn dismiss(&self, binding: &Arc<SchedulerBinding>) {
+        binding.close();
         self.0.bindings.lock().retain(|at| !Arc::ptr_eq(at, binding));
     }
 
@@ -265,7 +259,7 @@ impl Registry {
         self.0.bindings.lock().iter().filter(|at| at.plugin() == name && at.is_there()).cloned().collect()
     }
 
-    /// HostState while a binding changes, so that no version is put in its place meanwhile.
+    /// Changes bindings while no version can be replaced.
     pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
         let _changing = self.0.changing.lock();
         change()

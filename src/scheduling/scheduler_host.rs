@@ -1,22 +1,28 @@
 //! What plug-ins need of the server, as traits that it implements.
 
-use sequor_core::{Hooks, Load, Observed, Portion, Time};
+use sequor_core::{Load, Observed, Portion, Time};
+
+use super::load_policy::LoadPolicy;
 
 /// Nanoseconds of the clock that the core is driven by.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Time;
 }
 
-/// What a plug-in needs of whoever drives the core. Never called while a guest is called, except [`SchedulerHost::sequence_text`].
-pub trait SchedulerHost: Send + Sync + std::fmt::Debug {
-    /// Tells the core which hooks of an external policy to call for this load, `None` is none, and does `with` in the same instant: before
-    /// anybody is asked for these hooks, and after the last was for others. Nothing happens to a load that is gone.
-    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut());
+/// What plug-ins need of the owner of a core. Never called while a guest is called, except [`SchedulerHost::sequence_text`].
+pub trait SchedulerHost<D>: Send + Sync + std::fmt::Debug {
+    /// Changes which policy decides for a load, under the lock of its core, and gives the core the event of the change. `change` takes no lock
+    /// but a binding's `health`. Does nothing if the load is gone.
+    fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<D>));
+
+    /// The plug-in that decides for a load.
+    fn decider(&self, load: Load) -> Option<D>;
 
     /// Whether the load is there still.
     fn is_there(&self, load: Load) -> bool;
 
-    /// Who lives on this load, from this place of the table on, as far as there is room ([`sequor_core::Core::live`]); `None` once it is gone.
+    /// The sequences that live on this load, from this place of the table on, as far as there is room ([`sequor_core::Core::live`]). `None` once
+    /// the load is gone.
     fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion>;
 
     /// The client's id of a live sequence.

@@ -9,10 +9,11 @@ use sequor_core::Hooks;
 use sequor_core::policy::columns;
 
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
-use super::binding::SchedulerBinding;
+use super::binding::{Decider, SchedulerBinding};
 use super::guest::{Events, Source};
 use super::guest_services::GuestServices;
 use super::invalid_answer;
+use super::load_policy::LoadPolicy;
 use super::port::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
@@ -44,7 +45,7 @@ pub enum Unfit {
 pub struct Ready {
     active: Arc<ActiveGuest>,
     /// Events are reported to it until it decides.
-    subscription: Option<Subscription>,
+    subscription: Option<Subscription<Decider>>,
     /// It would have nothing of what it was given.
     pub(super) refused: bool,
 }
@@ -88,10 +89,10 @@ impl SchedulerBinding {
         }
     }
 
-    /// The first instance, and it decides. An error changes nothing.
-    pub fn open(&self) -> Result<(), Unfit> {
+    /// Starts the first guest and lets it decide. An error changes nothing.
+    pub fn open(self: &Arc<Self>) -> Result<(), Unfit> {
         let ready = self.prepare()?;
-        self.succeed(ready, None, &mut || {});
+        self.succeed(ready);
         Ok(())
     }
 
@@ -102,21 +103,13 @@ impl SchedulerBinding {
         self.made(source.as_ref(), None)
     }
 
-    /// Lets the guest decide, in the place of `old`; `with` runs in the same instant. From here on nothing can fail, and no round is lost.
-    pub fn succeed(&self, ready: Ready, old: Option<&SchedulerBinding>, with: &mut dyn FnMut()) {
-        let _making = self.making.lock();
-        // A change of the core's hooks by `old` has happened by now, or will not happen.
-        let _old = old.map(|old| old.making.lock());
-        if let Some(old) = old {
-            old.closed.store(true, Ordering::Release);
-            // A thread that was about to ask it still may. Its guest goes with the last of them.
-            old.memory.set(0);
-        }
-        self.put_in_place(ready, with);
+    /// Lets the guest decide for the load, and returns the binding that did before. Nothing of this can fail, and no round is lost.
+    pub fn succeed(self: &Arc<Self>, ready: Ready) -> Option<Arc<SchedulerBinding>> {
+        Some(self.swap(ready, |_| true)?.binding)
     }
 
     /// Puts another version in the place of the one that serves, which goes on if this fails.
-    pub fn replace(&self, source: &Arc<dyn Source>) -> Result<(), Unfit> {
+    pub fn replace(self: &Arc<Self>, source: &Arc<dyn Source>) -> Result<(), Unfit> {
         self.dry_run(source.as_ref())?;
         let ready = self.ready_for(source, Parked::Stays)?;
         self.take_over(source, ready);
@@ -136,13 +129,13 @@ impl SchedulerBinding {
     }
 
     /// Lets that version decide from now on. What the one before did is nothing against it.
-    pub(super) fn take_over(&self, source: &Arc<dyn Source>, successor: Option<Successor>) {
+    pub(super) fn take_over(self: &Arc<Self>, source: &Arc<dyn Source>, successor: Option<Successor>) {
         let _making = self.making.lock();
         *self.source.lock() = Arc::clone(source);
         let Some(Successor { ready, unparks }) = successor else { return };
         self.health.lock().forgive(self.clock.now(), unparks);
         *self.last_fault.lock() = None;
-        self.put_in_place(ready, &mut || {});
+        self.put_in_place(ready);
         if unparks {
             // It is looked after again.
             self.alarm.raise();
@@ -150,7 +143,7 @@ impl SchedulerBinding {
     }
 
     /// Puts this version in the place of the one that serves, if it is another.
-    pub fn keep_to(&self, current: &Arc<dyn Source>) -> Result<(), Unfit> {
+    pub fn keep_to(self: &Arc<Self>, current: &Arc<dyn Source>) -> Result<(), Unfit> {
         let same = self.source.lock().sha256() == current.sha256();
         if same { Ok(()) } else { self.replace(current) }
     }
@@ -206,7 +199,7 @@ impl SchedulerBinding {
     }
 
     /// Tells a new guest which sequences live and what has happened since. The guest that serves is asked meanwhile.
-    fn inform(&self, cell: &mut GuestCell) -> Result<Subscription, Unfit> {
+    fn inform(&self, cell: &mut GuestCell) -> Result<Subscription<Decider>, Unfit> {
         // From here on every event is reported, and kept for it.
         let reader = self.port.reader();
         let subscription = self.port.subscribe();
@@ -224,47 +217,47 @@ impl SchedulerBinding {
         Ok(subscription)
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
     pub(super) fn is_parked(&self) -> bool {
         self.health.lock().state() == State::Parked
     }
 
-    /// One instant: the core calls the hooks of this guest, and this guest is asked. Nothing happens if the binding was closed or parked meanwhile.
-    pub(super) fn put_in_place(&self, ready: Ready, with: &mut dyn FnMut()) {
+    /// Lets this guest decide, in place of the one before. Nothing happens if another plug-in decides by now, or if the binding is parked.
+    pub(super) fn put_in_place(self: &Arc<Self>, ready: Ready) {
+        self.swap(ready, |policy| policy.decider().is_some_and(|decider| decider.is_of(self)));
+    }
+
+    /// In one instant the core calls the hooks of this guest and the guest is asked, if `may` allows it and the binding is not parked. Who decided before.
+    fn swap(
+        self: &Arc<Self>,
+        ready: Ready,
+        may: impl FnOnce(&LoadPolicy<Decider>) -> bool,
+    ) -> Option<Decider> {
         let Ready { active, subscription, .. } = ready;
-        // Kept, so that no guest is torn down in that instant.
-        let mut before = None;
-        let may = || !self.is_closed() && !self.is_parked();
-        self.port.set_hooks(may, Some(active.hooks()), &mut || {
-            let mut health = self.health.lock();
+        let before = self.port.change(|policy| {
             // `park` at this very instant clears the hooks afterwards.
-            if health.serves() {
-                before = self.active.swap(Some(Arc::clone(&active)));
-                self.full.store(false, Ordering::Release);
-                self.inline_gate.forget();
-                self.shows_memory(active.memory());
+            if !may(policy) || !self.health.lock().serves() {
+                return None;
             }
-            drop(health);
-            with();
+            let decider = Decider { binding: Arc::clone(self), guest: Some(Arc::clone(&active)) };
+            let mut before = policy.swap(Some(decider), Some(active.hooks()));
+            let off = before.as_mut().and_then(Decider::retire_guest);
+            self.full.store(false, Ordering::Release);
+            self.inline_gate.forget();
+            self.shows_memory(active.memory());
+            Some((before, off))
         });
         drop(subscription);
+        before.flatten()?.0
     }
 
-    /// Has the core call for nothing where it is parked still.
+    /// Has the core ask nothing, if the binding is parked still.
     pub(super) fn clear_hooks_if_parked(&self) {
-        self.clear_hooks(|| !self.is_closed() && self.is_parked(), &mut || {});
-    }
-
-    /// Has the core call for nothing, and does `with` in the same instant.
-    pub(super) fn clear_hooks(&self, may: impl FnOnce() -> bool, with: &mut dyn FnMut()) {
-        let mut before = None;
-        self.port.set_hooks(may, None, &mut || {
-            with();
-            let _health = self.health.lock();
-            before = self.vacate();
+        let guest = self.port.change(|policy| {
+            let is_due = policy.is_asked() && self.is_parked();
+            let decider = policy.decider().filter(|decider| is_due && decider.is_of(self))?;
+            let parked = Decider { binding: Arc::clone(&decider.binding), guest: None };
+            policy.swap(Some(parked), None)?.retire_guest()
         });
+        drop(guest);
     }
 }

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sequor_core::Load;
 
-use super::binding::{BindingOptions, Saved, SchedulerBinding};
+use super::binding::{BindingOptions, Decider, Saved, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
 use super::health::Health;
 use super::key_interner::KeyInterner;
@@ -37,7 +36,7 @@ impl SchedulerBinding {
         shared: &Shared,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
         facts: ModelFacts,
-        port: Arc<SchedulerPort>,
+        port: Arc<SchedulerPort<Decider>>,
         options: BindingOptions,
     ) -> SchedulerBinding {
         let memory = metrics.memory_at(&facts.name);
@@ -51,7 +50,6 @@ impl SchedulerBinding {
             memory,
             metrics,
             source: Mutex::new(source),
-            active: ArcSwapOption::empty(),
             health: Mutex::new(Health::new(options.shadow, options.strikes)),
             meter: Mutex::new(Meter::default()),
             inline_gate: InlineGate::default(),
@@ -62,7 +60,6 @@ impl SchedulerBinding {
             full: AtomicBool::new(false),
             wrong: Mutex::default(),
             rounds: shared.rounds.clone(),
-            closed: AtomicBool::new(false),
             from_file: AtomicBool::new(options.from_file),
             options,
         }
@@ -102,7 +99,7 @@ impl SchedulerBinding {
         let now = self.clock.now();
         let given = self.options.limits.memory.unwrap_or(room(0));
         let (memory, memory_limit) =
-            self.active.load().as_ref().map_or((0, given), |active| (active.memory(), active.memory_limit));
+            self.active().map_or((0, given), |active| (active.memory(), active.memory_limit));
         let (state, strikes) = {
             let health = self.health.lock();
             (health.state(), health.strikes(now))

@@ -21,7 +21,7 @@ impl SchedulerBinding {
     /// What the guest that serves would hand on; what one handed on before, if it cannot say.
     pub(super) fn save(&self) -> Option<Vec<u8>> {
         let now = self.clock.now();
-        if let Some(active) = self.active.load_full() {
+        if let Some(active) = self.active() {
             let saved = active.at_leisure(|cell| cell.call(|guest| guest.save()));
             self.timed(Hook::Save, now);
             match saved {
@@ -39,8 +39,8 @@ impl SchedulerBinding {
     // === the maintenance thread ===
 
     /// Does what is due; when something is due next.
-    pub fn tend(&self) -> Option<Time> {
-        if self.is_closed() {
+    pub fn tend(self: &Arc<Self>) -> Option<Time> {
+        if !self.decides() {
             return None;
         }
         self.write_down();
@@ -61,7 +61,7 @@ impl SchedulerBinding {
     }
 
     /// What one that serves needs from time to time.
-    fn look_after(&self, now: Time) -> Option<Time> {
+    fn look_after(self: &Arc<Self>, now: Time) -> Option<Time> {
         let recycles = self.full.load(Ordering::Acquire).then(|| self.health.lock().recycles_at(now));
         if recycles.is_some_and(|at| at <= now) {
             return self.recycle();
@@ -90,14 +90,14 @@ impl SchedulerBinding {
         }
     }
 
-    fn recover(&self) -> Option<Time> {
+    fn recover(self: &Arc<Self>) -> Option<Time> {
         let _making = self.making.lock();
         // Another guest may have been put in its place meanwhile.
         if self.health.lock().due().is_none() {
             return Some(self.clock.now());
         }
         match self.made_again() {
-            Ok(ready) => self.put_in_place(ready, &mut || {}),
+            Ok(ready) => self.put_in_place(ready),
             Err(unfit) => self.did_not_come_back(unfit),
         }
         Some(self.clock.now())
@@ -137,15 +137,15 @@ impl SchedulerBinding {
     }
 
     /// A new instance in the place of one that has grown too large.
-    fn recycle(&self) -> Option<Time> {
+    fn recycle(self: &Arc<Self>) -> Option<Time> {
         let _making = self.making.lock();
         self.health.lock().recycled(self.clock.now());
         let source = Arc::clone(&self.source.lock());
         let saved = self.save();
-        let had = self.active.load().as_ref().map_or(0, |active| active.at_start);
+        let had = self.active().map_or(0, |active| active.at_start);
         match self.made(source.as_ref(), saved) {
             Ok(ready) => {
-                self.put_in_place(ready, &mut || {});
+                self.put_in_place(ready);
                 let what = format!("a new instance took the place of one that had grown from {had} bytes");
                 self.journal.write(Level::Info, &what);
             }
@@ -168,23 +168,27 @@ impl SchedulerBinding {
     }
 
     /// What was is forgiven: a new instance is made at once.
-    pub fn unpark(&self) -> Result<(), Unfit> {
+    pub fn unpark(self: &Arc<Self>) -> Result<(), Unfit> {
         let _making = self.making.lock();
         self.health.lock().unpark(self.clock.now());
         if self.health.lock().due().is_none() {
             return Ok(());
         }
         let ready = self.made_again().inspect_err(|_| self.health.lock().park())?;
-        self.put_in_place(ready, &mut || {});
+        self.put_in_place(ready);
         // It is looked after again.
         self.alarm.raise();
         Ok(())
     }
 
-    /// It decides no more, and no plug-in does in its place; `with` runs in the same instant.
-    pub fn close(&self, with: &mut dyn FnMut()) {
-        let _making = self.making.lock();
-        self.clear_hooks(|| !self.is_closed(), with);
-        self.closed.store(true, Ordering::Release);
+    /// Lets the built-in policy decide from now on. A guest that is being started for this binding then does not decide either.
+    pub fn close(&self) {
+        let guest = self.port.change(|policy| {
+            policy.decider().filter(|decider| decider.is_of(self))?;
+            let mut before = policy.swap(None, None)?;
+            let guest = before.retire_guest();
+            Some((before, guest))
+        });
+        drop(guest);
     }
 }

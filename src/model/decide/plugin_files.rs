@@ -37,7 +37,7 @@ impl Files {
         let models = repository.0.models.read();
         let decides = |(name, entry): (&String, &crate::model::repository::Entry)| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
-            let is_one = by(&entry.decides) && at.plugin() == plugin;
+            let is_one = by(&entry.decides) && at.binding().plugin() == plugin;
             is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
         };
         models.iter().filter_map(decides).collect()

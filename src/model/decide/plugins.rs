@@ -120,12 +120,12 @@ impl Repository {
         Ok(binding)
     }
 
-    /// Lets it decide for a load that the core knows and that nobody decides for yet.
+    /// Lets it decide for a load that the core knows and that no plug-in decides for yet.
     pub(in crate::model) fn let_decide(&self, load: &Loaded, binding: &Arc<SchedulerBinding>) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
         let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", binding.plugin()));
         let ready = binding.prepare().map_err(unfit)?;
-        settle(registry, load, (Arc::clone(binding), ready));
+        registry.install(Arc::clone(binding), ready);
         let plugin = binding.plugin();
         // Another version may have taken its place everywhere while this one was made.
         if let Ok(current) = registry.find(plugin)
@@ -164,11 +164,11 @@ impl Repository {
             registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
         }
         // From here on nothing can fail.
-        for (load, binding, ready) in all {
+        for (binding, ready) in all {
             if how.save {
                 binding.is_saved();
             }
-            settle(registry, &load, (binding, ready));
+            registry.install(binding, ready);
         }
         registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
         if how.save {
@@ -181,13 +181,13 @@ impl Repository {
 
     /// The hash of what decides for a model; nothing, if that is the built-in policy.
     fn decides_for(&self, name: &str) -> String {
-        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.plugin()).ok());
+        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.binding().plugin()).ok());
         self.serving(name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
     }
 
     /// An instance for every load that takes new sequences.
     fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
-        let decides = model.decider();
+        let decides = model.decider().map(|decider| Arc::clone(decider.binding()));
         if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.options().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
@@ -195,7 +195,7 @@ impl Repository {
         let open = |load: &Arc<Loaded>| {
             let binding = self.tried(registry, &how.plugin, self.options(registry, how), model, load)?;
             let ready = binding.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
-            Ok((Arc::clone(load), binding, ready))
+            Ok((binding, ready))
         };
         model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
     }
@@ -228,10 +228,11 @@ impl Repository {
         let before = registry.show(name)?.sha256;
         let mut any = false;
         for load in served.loads().iter() {
-            let Some(binding) = load.binding.load_full().filter(|at| at.plugin() == name) else { continue };
-            let mut off = None;
-            registry.dismiss(&binding, &mut || off = load.binding.swap(None));
-            any = true;
+            let Some(decider) = served.decider_of(load.key) else { continue };
+            if decider.binding().plugin() == name {
+                registry.dismiss(decider.binding());
+                any = true;
+            }
         }
         if !any {
             return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
@@ -242,16 +243,8 @@ impl Repository {
     }
 }
 
-/// A load, who is to decide for it, and its first instance.
-type Opened = (Arc<Loaded>, Arc<SchedulerBinding>, Ready);
-
-/// Lets it decide for this load from now on, in the place of whoever did.
-fn settle(registry: &Registry, load: &Loaded, (binding, ready): (Arc<SchedulerBinding>, Ready)) {
-    let old = load.binding.load_full();
-    let mut off = None;
-    let at = Arc::clone(&binding);
-    registry.settle((binding, ready), old.as_ref(), &mut || off = load.binding.swap(Some(Arc::clone(&at))));
-}
+/// A binding that is to decide for a load, and its first guest.
+type Opened = (Arc<SchedulerBinding>, Ready);
 
 fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))

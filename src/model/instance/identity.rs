@@ -8,7 +8,7 @@ use crate::model::execute::Slots;
 use crate::model::load::{Loaded, Mailbox};
 use crate::model::runtime::sync;
 use crate::model::sequences::{FinishedBatch, Model, Step};
-use crate::scheduling::{Answer, SchedulerBinding};
+use crate::scheduling::{Answer, Decider};
 use crate::wasm::urgency;
 
 /// Which instance a thread runs.
@@ -66,40 +66,41 @@ impl Identity {
         self.next()
     }
 
-    /// Puts a question to the load's external policy, without any lock of the core.
-    pub(in crate::model) fn ask(&self, mut round: Box<Round>) -> Step {
-        let binding = self.load.binding.load_full();
-        let answer = match &binding {
-            Some(binding) => binding.ask(&mut round),
-            // It was taken off just now.
+    /// Puts a question to the plug-in that it was made for, without any lock of the core.
+    pub(in crate::model) fn ask(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Step {
+        let answer = match decider {
+            Some(decider) => decider.ask(&mut round),
             None => Answer { said: nothing(&round), shadow: None },
         };
-        self.answer(binding.as_deref(), round, answer)
+        self.answer(decider, round, answer)
     }
 
     /// Gives an answer to the core, and compares a shadow's with what is done.
-    fn answer(&self, binding: Option<&SchedulerBinding>, round: Box<Round>, answer: Answer) -> Step {
+    fn answer(&self, decider: Option<&Decider>, round: Box<Round>, answer: Answer) -> Step {
         let step = self.model.answer(self.instance, round, answer.said);
-        if let (Some(binding), Some(shadow)) = (binding, answer.shadow) {
+        if let (Some(decider), Some(shadow)) = (decider, answer.shadow) {
             let ran: Option<Vec<Req>> = match &step {
                 Step::Run(taken) => Some(taken.batch.real().map(|row| row.req).collect()),
                 _ => None,
             };
-            binding.compare(&shadow, ran.as_deref());
+            decider.binding().compare(&shadow, ran.as_deref());
         }
         step
     }
 
     /// The same on a connection's thread, which never waits for a guest. If the guest is called just now, the question comes back.
-    pub(super) fn ask_in_passing(&self, mut round: Box<Round>) -> Result<Step, Box<Round>> {
-        let binding = self.load.binding.load_full();
-        let answer = match &binding {
-            Some(binding) => binding.try_ask(&mut round),
+    pub(super) fn ask_in_passing(
+        &self,
+        mut round: Box<Round>,
+        decider: Option<&Decider>,
+    ) -> Result<Step, Box<Round>> {
+        let answer = match decider {
+            Some(decider) => decider.try_ask(&mut round),
             None => Some(Answer { said: nothing(&round), shadow: None }),
         };
         urgency::as_any();
         let Some(answer) = answer else { return Err(round) };
-        Ok(self.answer(binding.as_deref(), round, answer))
+        Ok(self.answer(decider, round, answer))
     }
 
     /// What an instance's thread does last.
@@ -113,7 +114,7 @@ impl Identity {
     }
 }
 
-/// What whoever is not there says: the built-in policy decides.
+/// The answer where no plug-in decides: the built-in policy does.
 fn nothing(round: &Round) -> Said {
     match round.asked {
         Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),

@@ -46,7 +46,7 @@ impl Pipeline {
             step = match step {
                 Step::Run(taken) => self.begin(identity, completion, taken),
                 Step::Tidy(ops) => identity.tidy(&mut self.executor.slots, &ops),
-                Step::Ask(round) => identity.ask(round),
+                Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
                 Step::Sleep(until) => {
                     identity.sleep(until);
                     identity.next()

@@ -10,6 +10,7 @@ use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Work
 use crate::model::load::InlineStep;
 use crate::model::runtime::Mutex;
 use crate::model::sequences::{Step, TakenBatch};
+use crate::scheduling::Decider;
 use crate::telemetry::{OwnTime, StepPath};
 
 /// Questions to its plug-in that are part of one step: who gets a slot, and who runs.
@@ -63,7 +64,7 @@ impl SerialInstance {
                 step = match step {
                     Step::Run(taken) => self.run_batch(&mut running, taken, StepPath::HandedOver),
                     Step::Tidy(ops) => identity.tidy(&mut running.executor.slots, &ops),
-                    Step::Ask(round) => identity.ask(round),
+                    Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
                     Step::Sleep(until) => break Some(until),
                     Step::Gone => break None,
                 }
@@ -126,11 +127,11 @@ impl InlineStep for SerialInstance {
         let step = loop {
             step = match step {
                 Step::Tidy(ops) => self.identity.tidy(&mut running.executor.slots, &ops),
-                Step::Ask(round) if questions > 0 && self.identity.load.decides_quickly() => {
+                Step::Ask(round, decider) if questions > 0 && decider.as_ref().is_none_or(Decider::is_quick) => {
                     questions -= 1;
-                    match self.identity.ask_in_passing(round) {
+                    match self.identity.ask_in_passing(round, decider.as_ref()) {
                         Ok(step) => step,
-                        Err(round) => break Step::Ask(round),
+                        Err(round) => break Step::Ask(round, decider),
                     }
                 }
                 Step::Run(taken) => break self.run_batch(&mut running, taken, StepPath::Inline),

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwapOption;
 use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::batch::Wiring;
@@ -16,7 +15,7 @@ use crate::config::model::settings::{
 };
 use crate::error::{Failure, LoadError, LoadWarning, Refused};
 use crate::scheduling::key_interner::KeyInterner;
-use crate::scheduling::{SchedulerBinding, SchedulerPort};
+use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::{Initial, StateSpec, Store};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics};
 use crate::tensor::rows;
@@ -53,10 +52,8 @@ pub(in crate::model) struct Loaded {
     pub(in crate::model) inline_gate: InlineGate,
     /// What else an instance's thread is asked to do, by instance.
     pub(in crate::model) mail: Vec<Mailbox>,
-    /// The external policy, if one is attached.
-    pub(in crate::model) binding: ArcSwapOption<SchedulerBinding>,
     /// Where plug-ins reach it, once one was to.
-    pub(in crate::model) port: OnceLock<Arc<SchedulerPort>>,
+    pub(in crate::model) port: OnceLock<Arc<SchedulerPort<Decider>>>,
     /// What is wrong with its files although it is served.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -102,7 +99,6 @@ impl Loaded {
             candidates,
             texts,
             depth,
-            binding: ArcSwapOption::empty(),
             port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
@@ -116,11 +112,6 @@ impl Loaded {
     pub(in crate::model) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
         let at = self.settings.outputs.iter().position(|o| o.name == output)?;
         self.labels.get(at)?.clone()
-    }
-
-    /// Whether a socket's thread may put a question to the plug-in that decides, if one does.
-    pub(in crate::model) fn decides_quickly(&self) -> bool {
-        self.binding.load().as_ref().is_none_or(|binding| binding.is_quick())
     }
 
     pub(in crate::model) fn is_retired(&self) -> bool {

@@ -118,6 +118,8 @@ impl Model {
             return;
         }
         self.loads.rcu(|loads| loads.iter().filter(|l| l.key != load).cloned().collect::<Vec<_>>());
+        let policy = self.table.lock().forget_policy(load);
+        drop(policy);
     }
 
     // === a request ===
@@ -230,7 +232,7 @@ impl Model {
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();
         let req = table.submit(now, Box::new(job), submit);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         // A sequence that starts may leave less room for freed memory.
         self.chunk_cache.trim();
@@ -246,16 +248,9 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.apply(now, event);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         self.act(actions, now);
-    }
-
-    /// What is to be done now that the lock is about to be given back.
-    pub(super) fn settle(&self, table: &mut Table) -> Actions {
-        let mut actions = table.settle();
-        self.address(&mut actions);
-        actions
     }
 
     // === for operators ===
@@ -296,7 +291,7 @@ impl Model {
     pub(in crate::model) fn next(self: &Arc<Self>, who: Instance, now: Time) -> Step {
         let mut table = self.table.lock();
         let step = table.next(now, who);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         self.act(actions, now);
         step
@@ -307,7 +302,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         self.act(actions, now);
         step
@@ -318,7 +313,7 @@ impl Model {
         let mut table = self.table.lock();
         table.give_back(now, finished);
         let step = table.next(now, who);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         self.act(actions, now);
         step
@@ -329,7 +324,7 @@ impl Model {
         let now = self.now();
         let mut table = self.table.lock();
         table.give_back(now, finished);
-        let actions = self.settle(&mut table);
+        let actions = table.settle();
         drop(table);
         self.act(actions, now);
     }
@@ -337,9 +332,9 @@ impl Model {
     // === after the lock ===
 
     pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
-        for instance in actions.wake {
+        for (instance, decider) in actions.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                inline::wake(load, instance.n, now);
+                inline::wake(load, instance.n, decider.as_ref(), now);
             }
         }
         let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);
@@ -357,8 +352,8 @@ impl Model {
                 SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
-        for (load, whom, what) in actions.policies {
-            self.tell_policy(load, whom, what);
+        for (load, decider, notice) in actions.policies {
+            self.notify_policy(load, decider, notice);
         }
         if let Some(due) = actions.due {
             self.arm(due);

@@ -15,6 +15,7 @@ use sequor_core::Time;
 
 use crate::model::load::Loaded;
 use crate::model::runtime::sync;
+use crate::scheduling::Decider;
 
 /// What became of a wake-up that this thread was to give.
 #[derive(Debug, Default)]
@@ -68,8 +69,8 @@ fn put(deferred: Deferred) -> Deferred {
     DEFERRED.with(|was| was.replace(deferred))
 }
 
-/// Wakes an instance, or leaves it to the scope that this thread is in.
-pub(in crate::model) fn wake(load: &Arc<Loaded>, instance: u16, now: Time) {
+/// Wakes an instance, or leaves it to the scope that this thread is in. `decider` is the plug-in that decides for the load.
+pub(in crate::model) fn wake(load: &Arc<Loaded>, instance: u16, decider: Option<&Decider>, now: Time) {
     let keep_back = |deferred: &RefCell<Deferred>| {
         let mut deferred = deferred.borrow_mut();
         let next = matches!(*deferred, Deferred::Next);
@@ -78,7 +79,7 @@ pub(in crate::model) fn wake(load: &Arc<Loaded>, instance: u16, now: Time) {
         }
         next
     };
-    let kept_back = load.inline_gate.is_open(now) && load.decides_quickly() && DEFERRED.with(keep_back);
+    let kept_back = load.inline_gate.is_open(now) && decider.is_none_or(Decider::is_quick) && DEFERRED.with(keep_back);
     if !kept_back {
         load.wake(instance);
     }

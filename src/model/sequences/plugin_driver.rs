@@ -1,15 +1,15 @@
-//! A model, as its plug-ins reach it: what its core is to call for, what they are told, and what they may ask.
+//! A model, as its plug-ins reach it: which policy decides for its loads, what plug-ins learn, and what they may ask.
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Event, Hooks, Id, Load, Observed, Portion, Seq, Time};
+use sequor_core::{Id, Load, Observed, Portion, Seq, Time};
 
 use crate::model::load::Loaded;
 use crate::model::runtime::Clock;
-use crate::scheduling::{self, SchedulerBinding, SchedulerPort};
+use crate::scheduling::{self, Decider, LoadPolicy, SchedulerPort};
 
 use super::driver::Model;
-use super::table::{Actions, PolicyNotice};
+use super::table::PolicyNotice;
 
 impl scheduling::Clock for Clock {
     fn now(&self) -> Time {
@@ -21,15 +21,19 @@ impl scheduling::Clock for Clock {
 #[derive(Debug)]
 struct PluginHost(Weak<Model>);
 
-impl scheduling::SchedulerHost for PluginHost {
-    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+impl scheduling::SchedulerHost<Decider> for PluginHost {
+    fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         if let Some(model) = self.0.upgrade() {
-            model.attach(load, hooks, with);
+            model.change_policy(load, change);
         }
     }
 
+    fn decider(&self, load: Load) -> Option<Decider> {
+        self.0.upgrade()?.decider_of(load)
+    }
+
     fn is_there(&self, load: Load) -> bool {
-        self.0.upgrade().is_some_and(|model| model.loads().iter().any(|l| l.key == load))
+        self.0.upgrade().is_some_and(|model| model.has_load(load))
     }
 
     fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
@@ -41,58 +45,58 @@ impl scheduling::SchedulerHost for PluginHost {
     }
 }
 
-/// What a model's external policies are told, and may ask.
 impl Model {
-    /// Which hooks of an external policy the core calls for this load; `with` is done in the same lock section.
-    fn attach(self: &Arc<Self>, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+    /// Changes which policy decides for a load, in one lock section with the event for the core. Nothing happens if the load is gone.
+    fn change_policy(self: &Arc<Self>, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let now = self.now();
         let mut table = self.table.lock();
-        table.apply(now, Event::Attach(load, hooks));
-        // What was given up was the round of whoever decided until now.
-        let actions = self.settle(&mut table);
-        with();
+        // Looked up under the lock: a load that goes meanwhile takes its policy out of the table afterwards.
+        if !self.has_load(load) {
+            return;
+        }
+        let before = table.change_policy(now, load, change);
+        let actions = table.settle();
         drop(table);
+        drop(before);
         self.act(actions, now);
     }
 
+    fn has_load(&self, load: Load) -> bool {
+        self.loads().iter().any(|l| l.key == load)
+    }
+
     /// Where plug-ins reach a load.
-    pub(in crate::model) fn port(self: &Arc<Self>, load: &Loaded) -> Arc<SchedulerPort> {
+    pub(in crate::model) fn port(self: &Arc<Self>, load: &Loaded) -> Arc<SchedulerPort<Decider>> {
         let made = || SchedulerPort::new(load.key, Arc::new(PluginHost(Arc::downgrade(self))));
         Arc::clone(load.port.get_or_init(made))
     }
 
-    /// Some of who lives on a load; `None` once it is gone.
+    /// Some of the sequences that live on a load; `None` once it is gone.
     fn live_on(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
-        let there = self.loads().iter().any(|l| l.key == load);
-        there.then(|| self.table.lock().core.live(load, from, room))
+        self.has_load(load).then(|| self.table.lock().core.live(load, from, room))
     }
 
     fn id_of(&self, seq: Seq) -> Option<Id> {
         self.table.lock().core.id_of(seq).cloned()
     }
 
-    /// Who decides for those who start now.
-    pub(in crate::model) fn decider(&self) -> Option<Arc<SchedulerBinding>> {
-        self.loads().iter().find(|l| !l.is_retired()).and_then(|l| l.binding.load_full())
+    /// The plug-in that decides for a load.
+    pub(in crate::model) fn decider_of(&self, load: Load) -> Option<Decider> {
+        self.table.lock().decider(load)
     }
 
-    /// Who is told what there is to tell: whoever decides now, under the lock under which that changes.
-    pub(super) fn address(&self, actions: &mut Actions) {
-        if actions.policies.is_empty() {
-            return;
-        }
-        let loads = self.loads();
-        for (load, whom, _) in &mut actions.policies {
-            *whom = loads.iter().find(|l| l.key == *load).and_then(|l| l.binding.load_full());
-        }
+    /// The plug-in that decides for sequences that start now.
+    pub(in crate::model) fn decider(&self) -> Option<Decider> {
+        let load = self.loads().iter().find(|l| !l.is_retired()).map(|l| l.key)?;
+        self.decider_of(load)
     }
 
-    pub(super) fn tell_policy(&self, load: Load, whom: Option<Arc<SchedulerBinding>>, what: PolicyNotice) {
-        match (whom, what) {
-            (Some(binding), PolicyNotice::News(first, news, lost)) => binding.tell(first, news, lost),
-            (Some(binding), PolicyNotice::Fallback) => binding.fell_back(),
-            (Some(binding), PolicyNotice::Stale(picks)) => binding.went_stale(picks),
-            // Somebody may be about to come.
+    pub(super) fn notify_policy(&self, load: Load, decider: Option<Decider>, notice: PolicyNotice) {
+        match (decider, notice) {
+            (Some(decider), PolicyNotice::News(first, news, lost)) => decider.notify(first, news, lost),
+            (Some(decider), PolicyNotice::Fallback) => decider.binding().fell_back(),
+            (Some(decider), PolicyNotice::Stale(picks)) => decider.binding().went_stale(picks),
+            // A guest may be starting, and reads the feed.
             (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
                 let port = loads.iter().find(|l| l.key == load).and_then(|l| l.port.get());

@@ -11,7 +11,7 @@ use sequor_core::{
 };
 
 use crate::model::load::Loaded;
-use crate::scheduling::SchedulerBinding;
+use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
@@ -31,6 +31,8 @@ pub(in crate::model) struct Table {
     jobs: Slab<Req, JobPlace>,
     /// What live sequences hold, by the index of their key.
     live: Vec<Option<Live>>,
+    /// Which policy decides for a load, where a plug-in does or is about to.
+    policies: Vec<(Load, LoadPolicy<Decider>)>,
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
     effects: Vec<Effect>,
@@ -64,7 +66,7 @@ pub(super) enum SequenceChange {
     Slotted(Duration),
 }
 
-/// What a load's external policy is told, or what is counted of it.
+/// News for the plug-in that decides for a load, or a count of what became of its answers.
 #[derive(Debug)]
 pub(super) enum PolicyNotice {
     /// What happened, from this serial number on, and whether some before it were dropped.
@@ -80,20 +82,21 @@ pub(super) struct Actions {
     pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     pub(super) released: Vec<Box<Job>>,
-    pub(in crate::model) wake: Vec<Instance>,
+    /// The instances to wake, each with the plug-in that decides for its load.
+    pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
     pub(in crate::model) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
-    /// For whoever decides for a load: who that is, is said once all is known.
-    pub(in crate::model) policies: Vec<(Load, Option<Arc<SchedulerBinding>>, PolicyNotice)>,
+    /// Notices, each with the plug-in that decided for the load when it came up.
+    pub(in crate::model) policies: Vec<(Load, Option<Decider>, PolicyNotice)>,
     /// When something is due next.
     pub(in crate::model) due: Option<Time>,
 }
 
-/// What whoever is the instance does next.
+/// The next step of an instance.
 #[derive(Debug)]
 pub(in crate::model) enum Step {
     Run(TakenBatch),
-    /// A question to the load's external policy.
-    Ask(Box<Round>),
+    /// A question, and the plug-in that it was made for.
+    Ask(Box<Round>, Option<Decider>),
     Tidy(Vec<SlotOp>),
     Sleep(Option<Time>),
     Gone,
@@ -162,7 +165,7 @@ impl Table {
 
     pub(in crate::model) fn next(&mut self, now: Time, who: Instance) -> Step {
         if let Some(round) = self.core.consult(now, who.load) {
-            return Step::Ask(round);
+            return self.ask(who.load, round);
         }
         let next = self.core.next(now, who, &mut self.effects);
         self.step(now, who, next)
@@ -184,11 +187,53 @@ impl Table {
         match next {
             Next::Run(batch) => Step::Run(self.lend(now, batch)),
             Next::Tidy(ops) => Step::Tidy(ops),
-            // An admission question may have come up while it was awake: nobody else is woken for that.
-            Next::Sleep(until) => self.core.consult(now, who.load).map_or(Step::Sleep(until), Step::Ask),
-            Next::Ask(round) => Step::Ask(round),
+            // An admission question may have come up while it was awake, and no other thread is woken for that.
+            Next::Sleep(until) => match self.core.consult(now, who.load) {
+                Some(round) => self.ask(who.load, round),
+                None => Step::Sleep(until),
+            },
+            Next::Ask(round) => self.ask(who.load, round),
             Next::Gone => Step::Gone,
         }
+    }
+
+    fn ask(&self, load: Load, round: Box<Round>) -> Step {
+        Step::Ask(round, self.decider(load))
+    }
+
+    // === which policy decides ===
+
+    /// The plug-in that decides for a load.
+    pub(super) fn decider(&self, load: Load) -> Option<Decider> {
+        let of = self.policies.iter().find(|(of, _)| *of == load);
+        of.and_then(|(_, policy)| policy.decider().cloned())
+    }
+
+    /// Changes which policy decides for a load, and what the core calls for it. Returns the policy before, to be dropped without the lock.
+    pub(super) fn change_policy(
+        &mut self,
+        now: Time,
+        load: Load,
+        change: &mut dyn FnMut(&mut LoadPolicy<Decider>),
+    ) -> LoadPolicy<Decider> {
+        let at = self.policies.iter().position(|(of, _)| *of == load).unwrap_or_else(|| {
+            self.policies.push((load, LoadPolicy::default()));
+            self.policies.len() - 1
+        });
+        let before = self.policies.get(at).map(|(_, policy)| policy.clone()).unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after);
+        // Rounds that are lost with this are those of the policy before.
+        if let Some(event) = after.event_since(&before, load) {
+            self.apply(now, event);
+        }
+        self.policies.get_mut(at).map_or_else(LoadPolicy::default, |(_, policy)| std::mem::replace(policy, after))
+    }
+
+    /// Forgets which policy decided for a load that is gone. To be dropped without the lock.
+    pub(super) fn forget_policy(&mut self, load: Load) -> Option<LoadPolicy<Decider>> {
+        let at = self.policies.iter().position(|(of, _)| *of == load)?;
+        Some(self.policies.swap_remove(at).1)
     }
 
     /// What is to be done now that the lock is about to be given back.
@@ -232,11 +277,11 @@ impl Table {
                 }
                 Effect::Release(req) => self.release(req),
                 Effect::Replay(req, seq) => self.replay(req, seq),
-                Effect::Wake(instance) => self.actions.wake.push(instance),
+                Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
                 Effect::Note(note) => self.take_note(note),
                 Effect::Tell(load) => {
                     let (first, news, lost) = self.core.observed(load);
-                    self.actions.policies.push((load, None, PolicyNotice::News(first, news, lost)));
+                    self.notify(load, PolicyNotice::News(first, news, lost));
                 }
                 // The threads of the load find the question before their next step.
                 Effect::Consult(_) => {}
@@ -313,17 +358,22 @@ impl Table {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
             }
             Note::Fallback(load) => {
-                self.actions.policies.push((load, None, PolicyNotice::Fallback));
+                self.notify(load, PolicyNotice::Fallback);
                 None
             }
             Note::Stale(load, n) => {
-                self.actions.policies.push((load, None, PolicyNotice::Stale(n)));
+                self.notify(load, PolicyNotice::Stale(n));
                 None
             }
-            // Whoever asked has checked the answer too, and knows more of it.
+            // The binding has checked the answer too, and says more of it.
             Note::Fault(..) => None,
         };
         self.actions.sequences.extend(change);
+    }
+
+    fn notify(&mut self, load: Load, notice: PolicyNotice) {
+        let decider = self.decider(load);
+        self.actions.policies.push((load, decider, notice));
     }
 
     fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {

@@ -112,7 +112,7 @@ fn nonsense_is_a_strike_that_the_instance_survives() {
 fn a_taken_lane_is_nobodys_strike() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
-    let active = rig.binding.active.load_full().unwrap();
+    let active = rig.active().unwrap();
     let taken = active.wait();
     assert_eq!(rig.turn(), Some(2));
     drop(taken);
@@ -215,7 +215,7 @@ fn parked_by_an_operator_it_is_asked_no_more() {
     rig.submit(1, false, true);
     rig.drain();
     assert_eq!((rig.binding.state(), rig.binding.show().calls), (State::Active, 1));
-    rig.binding.close(&mut || {});
+    rig.binding.close();
     rig.submit(2, false, true);
     assert_eq!((rig.drain(), rig.keep()), (vec![1], None));
 }
@@ -243,7 +243,7 @@ fn who_asks_for_a_sequences_text_gets_it_while_it_lives() {
 #[test]
 fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     let rig = Rig::open(plans(), |_| {});
-    let old = rig.binding.active.load_full().unwrap();
+    let old = rig.active().unwrap();
     let new: Arc<dyn Source> = Version::new("77b0", plans());
     rig.binding.replace(&new).unwrap();
     let struck = crate::scheduling::guest::Strike { fault: Fault::Trap, what: "late".to_owned() };
@@ -322,7 +322,7 @@ fn no_request_is_lost_to_a_plug_in() {
                 _ => drop(rig.turn()),
             }
         }
-        rig.binding.close(&mut || {});
+        rig.binding.close();
         for id in live {
             rig.submit(id, false, true);
         }
@@ -335,27 +335,27 @@ fn no_request_is_lost_to_a_plug_in() {
 #[test]
 fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     let mut rig = Rig::open(plans(), |_| {});
-    assert!(!rig.binding.is_quick(), "nothing is known");
+    assert!(!rig.decider().is_quick(), "nothing is known");
     rig.starts(1..=3);
     rig.drain();
-    assert!(rig.binding.is_quick());
-    let active = rig.binding.active.load_full().unwrap();
+    assert!(rig.decider().is_quick());
+    let active = rig.active().unwrap();
     let called = active.wait();
-    assert!(!rig.binding.is_quick(), "somebody calls it");
+    assert!(!rig.decider().is_quick(), "somebody calls it");
     drop(called);
     let other = Version::new("b2b2", plans());
     rig.binding.replace(&(other as Arc<dyn Source>)).unwrap();
-    assert!(!rig.binding.is_quick(), "nothing is known of another version");
+    assert!(!rig.decider().is_quick(), "nothing is known of another version");
     (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_micros(1), Time::default()));
-    assert!(rig.binding.is_quick());
+    assert!(rig.decider().is_quick());
     (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_millis(1), Time::default()));
-    assert!(!rig.binding.is_quick(), "it has become slow");
+    assert!(!rig.decider().is_quick(), "it has become slow");
     rig.binding.park();
-    assert!(rig.binding.is_quick(), "nobody is there");
+    assert!(rig.decider().is_quick(), "nobody is there");
     let mut patient = Rig::open(plans(), |options| options.limits.time = Duration::from_secs(1));
     patient.starts(1..=3);
     patient.drain();
-    assert!(!patient.binding.is_quick(), "it may take long now and then");
+    assert!(!patient.decider().is_quick(), "it may take long now and then");
 }
 
 #[test]
@@ -364,12 +364,12 @@ fn a_thread_that_has_other_work_never_waits_for_a_guest() {
     rig.starts(1..=1);
     let who = Instance { load: LOAD, n: 0 };
     let Next::Ask(mut round) = rig.desk.core.lock().next(rig.clock.now(), who, &mut Vec::new()) else { panic!() };
-    let (asked, active) = (round.clone(), rig.binding.active.load_full().unwrap());
+    let (asked, active) = (round.clone(), rig.active().unwrap());
     let called = active.wait();
-    assert!(rig.binding.try_ask(&mut round).is_none(), "at once, and not after an hour");
+    assert!(rig.decider().try_ask(&mut round).is_none(), "at once, and not after an hour");
     assert_eq!((round.news.len(), rig.binding.show().fallbacks), (asked.news.len(), 0), "nothing has happened");
     drop(called);
-    let answer = rig.binding.try_ask(&mut round).unwrap();
+    let answer = rig.decider().try_ask(&mut round).unwrap();
     assert!(matches!(answer.said, Said::Plan(Ok(Decision::Fire))), "{answer:?}");
 }
 
@@ -378,20 +378,20 @@ fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();
-    assert!(rig.binding.is_quick());
+    assert!(rig.decider().is_quick());
     let (short, slow) = (Duration::from_micros(20), Duration::from_millis(300));
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
-    assert!(!rig.binding.is_quick(), "whatever the mean is");
+    assert!(!rig.decider().is_quick(), "whatever the mean is");
     rig.wait(9_999);
-    assert!(!rig.binding.is_quick());
+    assert!(!rig.decider().is_quick());
     rig.wait(1);
-    assert!(rig.binding.is_quick());
+    assert!(rig.decider().is_quick());
     // It recurs: twice as long.
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
     rig.wait(19_999);
-    assert!(!rig.binding.is_quick());
+    assert!(!rig.decider().is_quick());
     rig.wait(1);
-    assert!(rig.binding.is_quick());
+    assert!(rig.decider().is_quick());
 }

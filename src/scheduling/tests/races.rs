@@ -24,7 +24,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
 fn a_strike_empties_no_lane_but_its_own() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
-    let active = rig.binding.active.load_full().unwrap();
+    let active = rig.active().unwrap();
     let slow = rig.binding.last_fault.lock();
     let at = &rig.binding;
     std::thread::scope(|scope| {
@@ -35,7 +35,7 @@ fn a_strike_empties_no_lane_but_its_own() {
         drop(slow);
     });
     assert_eq!(rig.binding.state(), State::Active);
-    assert!(rig.binding.active.load().is_some(), "it is active, so it has a guest");
+    assert!(rig.active().is_some(), "it is active, so it has a guest");
     rig.turn();
     assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks), (1, 0));
 }
@@ -66,7 +66,7 @@ fn no_request_waits_for_a_guest_on_trial() {
 fn parking_waits_for_nobody() {
     let rig = Rig::open(plans(), |_| {});
     let making = rig.binding.making.lock();
-    let active = rig.binding.active.load_full().unwrap();
+    let active = rig.active().unwrap();
     let saving = active.wait();
     let at = &rig.binding;
     let (done, is_done) = std::sync::mpsc::sync_channel(1);
@@ -79,7 +79,7 @@ fn parking_waits_for_nobody() {
         drop((saving, making));
         assert!(parked.is_ok());
     });
-    assert_eq!((rig.binding.state(), rig.binding.active.load().is_none()), (State::Parked, true));
+    assert_eq!((rig.binding.state(), rig.active().is_none()), (State::Parked, true));
     assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "nobody is asked any more");
 }
 
@@ -107,7 +107,7 @@ fn a_slow_save_is_waited_for_once() {
     let gate = Arc::new(Mutex::new(()));
     rig.version.script.lock().gate = Some(Arc::clone(&gate));
     let held = gate.lock();
-    let active = rig.binding.active.load_full().unwrap();
+    let active = rig.active().unwrap();
     std::thread::scope(|scope| {
         let binding = &rig.binding;
         scope.spawn(|| binding.save());

@@ -11,8 +11,9 @@ use sequor_core::*;
 
 use crate::scheduling::guest::{ModelFacts, Source};
 use crate::scheduling::stand_in::Version;
+use crate::scheduling::active_guest::ActiveGuest;
 use crate::scheduling::{
-    Alarm, BindingOptions, Clock, SchedulerBinding, SchedulerHost, SchedulerPort, Shadow, Shared,
+    Alarm, BindingOptions, Clock, Decider, LoadPolicy, SchedulerBinding, SchedulerHost, SchedulerPort, Shadow, Shared,
     key_interner::KeyInterner,
 };
 use crate::telemetry::Metrics;
@@ -45,6 +46,8 @@ impl Alarm for Alarms {
 pub(super) struct Desk {
     clock: Arc<Ticker>,
     pub(super) core: Mutex<Core>,
+    /// Changed under the core's lock.
+    policy: Mutex<LoadPolicy<Decider>>,
     effects: Mutex<Vec<Effect>>,
 }
 
@@ -56,14 +59,23 @@ impl Desk {
     }
 }
 
-impl SchedulerHost for Desk {
-    fn attach(&self, load: Load, hooks: Option<Hooks>, with: &mut dyn FnMut()) {
+impl SchedulerHost<Decider> for Desk {
+    fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let mut out = Vec::new();
         let mut core = self.core.lock();
-        core.apply(self.clock.now(), Event::Attach(load, hooks), &mut out);
-        with();
+        let before = self.policy.lock().clone();
+        let mut after = before.clone();
+        change(&mut after);
+        if let Some(event) = after.event_since(&before, load) {
+            core.apply(self.clock.now(), event, &mut out);
+        }
+        *self.policy.lock() = after;
         drop(core);
         self.effects.lock().extend(out);
+    }
+
+    fn decider(&self, _: Load) -> Option<Decider> {
+        self.policy.lock().decider().cloned()
     }
 
     fn is_there(&self, _: Load) -> bool {
@@ -85,7 +97,7 @@ pub(super) struct Rig {
     pub(super) desk: Arc<Desk>,
     pub(super) clock: Arc<Ticker>,
     pub(super) alarms: Arc<Alarms>,
-    pub(super) binding: SchedulerBinding,
+    pub(super) binding: Arc<SchedulerBinding>,
     pub(super) version: Arc<Version>,
     next_req: u32,
     pub(super) answers: BTreeMap<u32, Result<(), Refusal>>,
@@ -159,7 +171,8 @@ impl Rig {
         };
         let metrics = Metrics::new(false);
         let whom = (Arc::new(Journal::new("puppet")), metrics.plugin("puppet"), source);
-        let binding = SchedulerBinding::new(&shared, whom, facts, SchedulerPort::new(LOAD, desk.clone()), options);
+        let port = SchedulerPort::new(LOAD, desk.clone());
+        let binding = Arc::new(SchedulerBinding::new(&shared, whom, facts, port, options));
         let (answers, notes) = (BTreeMap::new(), Vec::new());
         Rig { metrics, desk, clock, alarms, binding, version, next_req: 0, answers, notes }
     }
@@ -216,6 +229,16 @@ impl Rig {
         }
     }
 
+    /// The guest that decides.
+    pub(super) fn active(&self) -> Option<Arc<ActiveGuest>> {
+        self.desk.decider(LOAD)?.guest
+    }
+
+    /// The plug-in that a question of now is for.
+    pub(super) fn decider(&self) -> Decider {
+        self.desk.decider(LOAD).unwrap()
+    }
+
     /// One step of the instance's thread: what it runs, by the size of the batch. `None`: it sleeps.
     pub(super) fn turn(&mut self) -> Option<usize> {
         let who = Instance { load: LOAD, n: 0 };
@@ -229,7 +252,7 @@ impl Rig {
         loop {
             next = match next {
                 Next::Ask(mut round) => {
-                    let answer = self.binding.ask(&mut round);
+                    let answer = self.decider().ask(&mut round);
                     let admits = matches!(answer.said, Said::Admit(_));
                     let mut core = self.desk.core.lock();
                     let after = core.answer(now, round, answer.said, &mut out);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sequor_core::*;
 
 use super::rig::{LOAD, Rig, admits, plans};
+use crate::scheduling::Decider;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::State;
 use crate::scheduling::stand_in::{Does, Version};
@@ -20,16 +21,20 @@ fn who() -> Instance {
 }
 
 impl Rig {
-    /// A question that its instance has fetched and not put yet.
-    fn fetched(&mut self) -> Box<Round> {
+    /// A question that its instance has fetched and not put yet, and the plug-in that it is for.
+    fn fetched(&mut self) -> (Box<Round>, Decider) {
         let next = self.desk.core.lock().next(Time::ZERO, who(), &mut Vec::new());
+        self.asked(next)
+    }
+
+    fn asked(&self, next: Next) -> (Box<Round>, Decider) {
         let Next::Ask(round) = next else { panic!("{next:?}") };
-        round
+        (round, self.decider())
     }
 
     /// Puts it, and says whether the instance asks anew.
-    fn put(&mut self, mut round: Box<Round>) -> Next {
-        let said = self.binding.ask(&mut round).said;
+    fn put(&mut self, (mut round, decider): (Box<Round>, Decider)) -> Next {
+        let said = decider.ask(&mut round).said;
         let mut out = Vec::new();
         let next = self.desk.core.lock().answer(Time::ZERO, round, said, &mut out);
         self.take(out);
@@ -50,7 +55,8 @@ impl Rig {
 
 #[test]
 fn a_question_that_was_made_for_the_one_before_is_made_anew_for_the_next() {
-    for (before, after) in [(plans(), few()), (few(), plans()), (plans(), admits()), (admits(), plans())] {
+    let pairs = [(plans(), few()), (few(), plans()), (plans(), admits()), (admits(), plans()), (plans(), plans())];
+    for (before, after) in pairs {
         let mut rig = Rig::open(before, |_| {});
         rig.starts(1..=2);
         if before.admit {
@@ -59,9 +65,9 @@ fn a_question_that_was_made_for_the_one_before_is_made_anew_for_the_next() {
         let round = rig.fetched();
         let new = rig.replaced(after);
         let next = rig.put(round);
-        let Next::Ask(round) = next else { panic!("{next:?}") };
-        assert_eq!(round.hooks.columns, after.columns);
-        assert!(matches!(rig.put(round), Next::Run(_)));
+        let asked = rig.asked(next);
+        assert_eq!(asked.0.hooks.columns, after.columns);
+        assert!(matches!(rig.put(asked), Next::Run(_)));
         assert_eq!((new.script.lock().plans > 0, rig.fallbacks()), (true, 0));
     }
 }
@@ -81,7 +87,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
     assert_eq!((rig.version.script.lock().told.len(), rig.fallbacks()), (0, 0));
     drop(ready);
     rig.submit(1, false, false);
-    assert!(!rig.fetched().hooks.observe, "nobody listens any more");
+    assert!(!rig.fetched().0.hooks.observe, "nobody listens any more");
 }
 
 #[test]
@@ -118,8 +124,8 @@ fn one_that_does_not_get_ready_changes_nothing() {
     assert_eq!(error, "observe: index out of bounds, src/lib.rs:41");
     // The core told what happened for a while, and made the question anew for that; nobody else decided.
     let next = rig.put(round);
-    let Next::Ask(round) = next else { panic!("{next:?}") };
-    assert!(!round.hooks.observe && matches!(rig.put(round), Next::Run(_)));
+    let asked = rig.asked(next);
+    assert!(!asked.0.hooks.observe && matches!(rig.put(asked), Next::Run(_)));
     assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (State::Active, 0, 0));
 }
 
@@ -130,8 +136,8 @@ fn the_round_that_parks_it_is_counted_whoever_comes_first() {
         let mut rig = Rig::open(plans(), |options| options.strikes = 1);
         rig.starts(1..=1);
         rig.version.does(Does::Trap);
-        let mut round = rig.fetched();
-        let said = rig.binding.ask(&mut round).said;
+        let (mut round, decider) = rig.fetched();
+        let said = decider.ask(&mut round).said;
         if keeper_first {
             rig.keep();
         }
@@ -155,7 +161,7 @@ fn every_round_without_a_guest_is_counted_once() {
     }
     // One that it was struck for, and three while there was nobody.
     assert_eq!((rig.binding.state(), rig.binding.show().calls, rig.fallbacks()), (State::Recovering, 1, 4));
-    rig.binding.close(&mut || {});
+    rig.binding.close();
     rig.starts(7..=8);
     rig.drain();
     assert_eq!(rig.fallbacks(), 4, "once it is off, nothing is its own");
@@ -165,18 +171,21 @@ fn every_round_without_a_guest_is_counted_once() {
 fn who_is_succeeded_has_no_say_any_more() {
     let mut rig = Rig::open(plans(), |options| options.strikes = 1);
     let old = Rig::new(plans(), |_| {});
-    let next = crate::scheduling::SchedulerBinding { port: Arc::clone(&rig.binding.port), ..old.binding };
+    let (port, binding) = (Arc::clone(&rig.binding.port), Arc::into_inner(old.binding).unwrap());
+    let next = Arc::new(crate::scheduling::SchedulerBinding { port, ..binding });
     let ready = next.prepare().unwrap();
     rig.starts(1..=1);
     rig.version.does(Does::Trap);
-    let mut round = rig.fetched();
-    rig.binding.ask(&mut round);
-    let mut stored = 0;
-    next.succeed(ready, Some(&rig.binding), &mut || stored += 1);
+    let (mut round, decider) = rig.fetched();
+    decider.ask(&mut round);
+    let before = next.succeed(ready).unwrap();
+    assert!(Arc::ptr_eq(&before, &rig.binding));
     // It is parked, and would have had the core ask nobody.
-    assert_eq!((rig.keep(), stored), (None, 1));
+    assert_eq!(rig.keep(), None);
     rig.binding.park();
     rig.binding = next;
-    assert!(matches!(rig.put(round), Next::Run(_)));
+    let next = rig.put((round, decider));
+    let asked = rig.asked(next);
+    assert!(matches!(rig.put(asked), Next::Run(_)));
     assert_eq!((old.version.script.lock().plans, rig.fallbacks()), (1, 0), "the one that came is asked");
 }

@@ -1,0 +1,207 @@
+//! Puts the core's questions to a guest, on the request path, and checks the answers. If the call fails or the answer is wrong, the built-in policy
+//! decides that round. No request fails because of a plug-in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said};
+
+use super::active_guest::{ActiveGuest, GuestCell};
+use super::binding::{Decider, SchedulerBinding};
+use super::guest::Strike;
+use super::invalid_answer;
+use crate::telemetry::{Hook, OwnTime};
+
+/// Where a call may take longer than this, no thread with other work makes one.
+const MAY_HOLD_UP: Duration = Duration::from_millis(10);
+
+/// The answer for the core, and, of a shadow, what it would have decided.
+#[derive(Debug)]
+pub struct Answer {
+    pub said: Said,
+    pub shadow: Option<Shadow>,
+}
+
+/// What a shadow would have decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shadow {
+    /// What the built-in policy does.
+    Default,
+    /// Nothing now.
+    Wait,
+    /// These run, and whether any are refused.
+    Fire(Vec<Req>, bool),
+}
+
+/// Why the guest gave no answer.
+enum NoAnswer {
+    /// There is none just now.
+    Absent,
+    /// The guest was being called for too long.
+    Busy,
+    Failed(Strike),
+}
+
+impl Decider {
+    /// Puts a question to the guest. Takes no longer than a call may, and waits for other calls no longer than that.
+    pub fn ask(&self, round: &mut Round) -> Answer {
+        let losses = self.take_news(round);
+        let Some(guest) = self.current_guest(losses) else {
+            return self.binding.no_answer(round, &NoAnswer::Absent);
+        };
+        let answer = match guest.enter(self.binding.options.limits.time) {
+            Some(cell) => self.binding.call(guest, cell, round),
+            None => Err(NoAnswer::Busy),
+        };
+        self.binding.judge(guest, round, answer)
+    }
+
+    /// Puts a question to the guest for a thread that has other work: it never waits for another call. `None`: the guest is being called. Nothing
+    /// has happened then, and the question is as it was.
+    pub fn try_ask(&self, round: &mut Round) -> Option<Answer> {
+        let Some(guest) = self.guest.as_ref().filter(|guest| !guest.is_retired()) else {
+            self.take_news(round);
+            return Some(self.binding.no_answer(round, &NoAnswer::Absent));
+        };
+        let cell = guest.try_enter()?;
+        let losses = self.take_news(round);
+        if guest.has_missed(losses) {
+            drop(cell);
+            self.binding.renew(guest);
+            return Some(self.binding.no_answer(round, &NoAnswer::Absent));
+        }
+        let answer = self.binding.call(guest, cell, round);
+        Some(self.binding.judge(guest, round, answer))
+    }
+
+    /// Whether a connection's thread may ask: no guest runs, or the guest answers quickly and is not being called.
+    pub fn is_quick(&self) -> bool {
+        let Some(guest) = &self.guest else { return true };
+        let binding = &self.binding;
+        let is_open = binding.options.limits.time <= MAY_HOLD_UP && binding.inline_gate.is_open(binding.clock.now());
+        is_open && !guest.is_busy()
+    }
+
+    /// Hands on events, from this serial number on; `lost`: an event before them is missing for good.
+    pub fn notify(&self, first: u64, news: Vec<Observed>, lost: bool) {
+        let losses = self.binding.port.put(first, news, lost);
+        self.current_guest(losses);
+    }
+
+    /// Hands the events that ride with a question to the feed. How often events were lost.
+    fn take_news(&self, round: &mut Round) -> u64 {
+        let (news, lost) = (std::mem::take(&mut round.news), std::mem::take(&mut round.lost));
+        self.binding.port.put(round.first, news, lost)
+    }
+
+    /// The guest, if it still decides. A guest that has missed events is replaced.
+    fn current_guest(&self, losses: u64) -> Option<&Arc<ActiveGuest>> {
+        let guest = self.guest.as_ref().filter(|guest| !guest.is_retired())?;
+        if guest.has_missed(losses) {
+            self.binding.renew(guest);
+            return None;
+        }
+        Some(guest)
+    }
+}
+
+impl SchedulerBinding {
+    /// Holds the decision of a shadow against what was done; `ran` are the requests that run now, if any do.
+    pub fn compare(&self, shadow: &Shadow, ran: Option<&[Req]>) {
+        let same = match (shadow, ran) {
+            (Shadow::Default, _) | (Shadow::Wait, None) => true,
+            (Shadow::Fire(fire, rejects), ran) => {
+                let ran = ran.unwrap_or_default();
+                !rejects && fire.len() == ran.len() && fire.iter().all(|req| ran.contains(req))
+            }
+            (Shadow::Wait, Some(_)) => false,
+        };
+        let (differs, all) = &mut self.meter.lock().differs;
+        *differs += u64::from(!same);
+        *all += 1;
+    }
+
+    fn call(
+        &self,
+        guest: &ActiveGuest,
+        mut cell: MutexGuard<'_, GuestCell>,
+        round: &mut Round,
+    ) -> Result<Said, NoAnswer> {
+        let (entered, own_time) = (self.clock.now(), OwnTime::begin());
+        let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
+        let began = if told { self.timed(Hook::Observe, entered) } else { entered };
+        let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
+        let now = self.clock.now();
+        let memory = cell.memory();
+        drop(cell);
+        self.inline_gate.note(own_time.elapsed().min(now - entered), now);
+        guest.remember(memory);
+        let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
+        self.meter.lock().called(now, now - began);
+        self.metrics.called(hook, now - began);
+        if !guest.is_retired() {
+            self.shows_memory(memory);
+        }
+        if guest.is_full(memory) {
+            self.outgrown();
+        }
+        if guest.hooks().plan && matches!(hook, Hook::Plan) {
+            self.recent.lock().keep(now, round);
+        }
+        answer.map_err(|error| NoAnswer::Failed(error.into()))
+    }
+
+    /// The answer for the core; a failed call is a strike.
+    fn judge(&self, guest: &Arc<ActiveGuest>, round: &mut Round, answer: Result<Said, NoAnswer>) -> Answer {
+        match answer {
+            Ok(said) => self.accept_answer(guest, round, said),
+            Err(why) => {
+                if let NoAnswer::Failed(strike) = &why {
+                    self.record(round, None, strike);
+                    self.strike(Some(guest), strike);
+                }
+                self.no_answer(round, &why)
+            }
+        }
+    }
+
+    /// Holds an answer against what was shown.
+    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: Said) -> Answer {
+        if let Err(fault) = round.check(&said) {
+            let what = invalid_answer::sentence(round, &said, fault);
+            let strike = Strike { fault, what };
+            self.record(round, Some(&said), &strike);
+            self.strike(Some(guest), &strike);
+            return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
+        }
+        let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
+        if !self.options.shadow {
+            return Answer { said, shadow: None };
+        }
+        let shadow = match decision {
+            Decision::Default => Shadow::Default,
+            Decision::Wait(_) => Shadow::Wait,
+            Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
+        };
+        round.picks.clear();
+        Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+    }
+
+    /// The answer in the guest's place: the built-in policy decides, in this very round.
+    fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> Answer {
+        round.picks.clear();
+        let fault = match why {
+            NoAnswer::Absent | NoAnswer::Busy => Fault::Busy,
+            NoAnswer::Failed(strike) => strike.fault,
+        };
+        let said = match &round.asked {
+            // A failed shadow costs no round.
+            Asked::Plan(_) if self.options.shadow => Said::Plan(Ok(Decision::Default)),
+            // The core counts the others: it knows whether the round still stands.
+            Asked::Plan(_) => Said::Plan(Err(fault)),
+            Asked::Admit { .. } => Said::Admit(Err(fault)),
+        };
+        Answer { said, shadow: None }
+    }
+}
