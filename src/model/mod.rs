@@ -30,8 +30,11 @@ mod interleavings;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tier_tests;
 
-pub use load::{Metadata, TensorMetadata};
+pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
 pub use repository::{
     Availability, Control, Counted, EndedSequence, IndexRow, LiveSequence, ModelStatus, Options, Repository, Served,
     VersionOverview,

@@ -341,7 +341,7 @@ impl Inner {
             all.retain(|at| at.is_there());
             all.clone()
         };
-        all.iter().filter_map(|binding| binding.tend()).min()
+        all.iter().filter_map(SchedulerBinding::tend).min()
     }
 }
 

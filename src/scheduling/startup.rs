@@ -227,11 +227,7 @@ impl SchedulerBinding {
     }
 
     /// In one instant the core calls the hooks of this guest and the guest is asked, if `may` allows it and the binding is not parked. Who decided before.
-    fn swap(
-        self: &Arc<Self>,
-        ready: Ready,
-        may: impl FnOnce(&LoadPolicy<Decider>) -> bool,
-    ) -> Option<Decider> {
+    fn swap(self: &Arc<Self>, ready: Ready, may: impl FnOnce(&LoadPolicy<Decider>) -> bool) -> Option<Decider> {
         let Ready { active, subscription, .. } = ready;
         let before = self.port.change(|policy| {
             // `park` at this very instant clears the hooks afterwards.

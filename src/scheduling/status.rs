@@ -98,8 +98,7 @@ impl SchedulerBinding {
     pub fn show(&self) -> Attached {
         let now = self.clock.now();
         let given = self.options.limits.memory.unwrap_or(room(0));
-        let (memory, memory_limit) =
-            self.active().map_or((0, given), |active| (active.memory(), active.memory_limit));
+        let (memory, memory_limit) = self.active().map_or((0, given), |active| (active.memory(), active.memory_limit));
         let (state, strikes) = {
             let health = self.health.lock();
             (health.state(), health.strikes(now))

@@ -5,10 +5,11 @@ use sequor_core::{Dim, Shape};
 use crate::device::{BufferSlice, Moves};
 
 use super::bind_plan::BindPlan;
-use super::device_variable::Growth;
 use super::error::StateError;
 use super::host_variable::{self, HostVariable};
+use super::left::Left;
 use super::run::{Bound, Fresh};
+use super::state_copy::StateCopy;
 use super::store::{Kind, Store, view_of};
 
 impl Store {
@@ -37,12 +38,24 @@ impl Store {
 
     /// Takes the new states of the rows for which `good` says so, all of a row's or none. Everything was checked before.
     pub fn commit(&mut self, bound: &Bound, fresh: Vec<Option<Fresh>>, good: &[bool]) -> Result<(), StateError> {
+        self.commit_with_copies(bound, fresh, good, &[]).map(drop)
+    }
+
+    /// Commits, and copies the new states of the rows for which `copied` says so: one entry a row of the batch.
+    pub fn commit_with_copies(
+        &mut self,
+        bound: &Bound,
+        fresh: Vec<Option<Fresh>>,
+        good: &[bool],
+        copied: &[bool],
+    ) -> Result<Vec<Option<StateCopy>>, StateError> {
         let takes = |n: usize| good.get(n).copied().unwrap_or(false);
         let mut taken: Vec<(usize, u32)> = Vec::with_capacity(bound.rows.len());
         taken
             .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
         // Whatever can fail comes before whatever changes a slot.
         let left = self.split(bound, fresh, &taken)?;
+        let copies = if copied.contains(&true) { self.copy_rows(bound, &left, copied)? } else { Vec::new() };
         let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.terms.sides > 1;
         self.scatter(bound.rows.len(), &taken, &left, flips)?;
         if flips {
@@ -54,7 +67,7 @@ impl Store {
         for (_, slot) in &taken {
             self.change(*slot, |view| view.fresh = false);
         }
-        Ok(())
+        Ok(copies)
     }
 
     /// What a run has left of the states that are not in the arena, ready to be taken.
@@ -128,11 +141,4 @@ impl Store {
             }
         }
     }
-}
-
-/// What a run has left of a state that is not in the arena.
-enum Left {
-    Nothing,
-    HostVariable(Vec<HostVariable>),
-    Growth(Growth),
 }

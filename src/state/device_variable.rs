@@ -47,6 +47,29 @@ pub(super) struct Growth {
     more: Vec<Option<Buffer>>,
 }
 
+impl Growth {
+    /// The shape of each row.
+    pub(super) fn row(&self) -> &Shape {
+        &self.row
+    }
+
+    pub(super) fn row_bytes(&self) -> usize {
+        self.layout.row()
+    }
+
+    /// Copies row `n` of a batch of `count`.
+    pub(super) fn copy_row<'a>(
+        &'a self,
+        count: usize,
+        n: usize,
+        to: BufferSlice<'a>,
+        moves: &mut Moves<'a>,
+    ) -> Result<(), DeviceError> {
+        moves.set(self.layout.rows_first(count))?;
+        moves.row(Some(BufferSlice::of_owned(&self.data, n * self.layout.inner)), to)
+    }
+}
+
 impl DeviceVariable {
     pub(super) fn new(device: &Arc<dyn Device>, spec: &StateSpec, slots: u32) -> Result<DeviceVariable, DeviceError> {
         let first = spec.initial.data.as_ref().map(|data| Buffer::holding(device, data)).transpose()?;

@@ -10,7 +10,7 @@
 //! - [`host_variable`]: states whose size changes, each in memory of its own, on the host · [`device_variable`]: the same on an accelerator.
 //! - [`store`]: all states of an instance: initialise, free, what is known of a slot; [`run`]: bind and hand out; `commit`: check and take.
 //! - [`growth`]: how large states of variable size are, now and after a run.
-//! - [`snapshot`]: a sequence's states as a `.safetensors` file.
+//! - [`snapshot`]: a sequence's states as a `.safetensors` file · [`state_copy`]: copies of them, taken with a commit.
 //! - [`budget`]: bytes of state held against the server's limit.
 
 mod arena;
@@ -22,9 +22,11 @@ mod device_variable;
 mod error;
 mod growth;
 mod host_variable;
+mod left;
 mod run;
 mod snapshot;
 mod spec;
+mod state_copy;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,4 +37,5 @@ pub use error::StateError;
 pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
 pub use spec::{Initial, StateSpec};
+pub use state_copy::StateCopy;
 pub use store::Store;

@@ -252,6 +252,22 @@ impl Store {
         Ok(())
     }
 
+    /// Copies row `n` of what a run has written for a state of a fixed size.
+    pub(super) fn copy_fixed<'a>(
+        &'a self,
+        bound: &Bound,
+        state: usize,
+        n: usize,
+        to: BufferSlice<'a>,
+        moves: &mut Moves<'a>,
+    ) -> Result<(), StateError> {
+        let Some(layout) = self.layout_of(state) else { return Ok(()) };
+        let (from, at, _) = self.target(bound, state)?;
+        moves.set(layout.rows_first(bound.rows.len()))?;
+        moves.row(Some(BufferSlice::of(from, at + n * layout.inner)), to)?;
+        Ok(())
+    }
+
     fn layout_of(&self, state: usize) -> Option<Layout> {
         match self.states.get(state)?.kind {
             Kind::Fixed { layout, .. } => Some(layout),

@@ -33,19 +33,7 @@ impl Store {
     /// The states of a slot. `metadata` goes into the file's header.
     pub fn snapshot(&mut self, slot: u32, metadata: &BTreeMap<String, String>) -> Result<Vec<u8>, SnapshotError> {
         let values = self.values(slot)?;
-        let mut header: HashMap<String, String> = metadata.clone().into_iter().collect();
-        let mut views = Vec::with_capacity(values.len());
-        for (spec, (shape, bytes)) in self.specs().zip(&values) {
-            let (dtype, dims) = match stored(spec.dtype) {
-                Some(dtype) => (dtype, shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
-                None => {
-                    header.insert(format!("{SHAPE_OF}{}", spec.input), shape.to_string());
-                    (Dtype::U8, vec![bytes.len()])
-                }
-            };
-            views.push((spec.input.clone(), TensorView::new(dtype, dims, bytes)?));
-        }
-        Ok(serialize(views, Some(header))?)
+        file(self.specs(), &values, metadata)
     }
 
     /// Gives a slot the states of a snapshot, all of them or none.
@@ -113,6 +101,27 @@ impl Store {
         self.gather(&rows)?;
         Ok(Bound { rows, plan: BindPlan::Moved })
     }
+}
+
+/// The file of these values, each as one row in the graph's own type.
+pub(super) fn file<'a>(
+    specs: impl Iterator<Item = &'a StateSpec>,
+    values: &[(Shape, Vec<u8>)],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, SnapshotError> {
+    let mut header: HashMap<String, String> = metadata.clone().into_iter().collect();
+    let mut views = Vec::with_capacity(values.len());
+    for (spec, (shape, bytes)) in specs.zip(values) {
+        let (dtype, dims) = match stored(spec.dtype) {
+            Some(dtype) => (dtype, shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
+            None => {
+                header.insert(format!("{SHAPE_OF}{}", spec.input), shape.to_string());
+                (Dtype::U8, vec![bytes.len()])
+            }
+        };
+        views.push((spec.input.clone(), TensorView::new(dtype, dims, bytes)?));
+    }
+    Ok(serialize(views, Some(header))?)
 }
 
 /// The header of a snapshot, if it fits these states.

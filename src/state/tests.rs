@@ -12,7 +12,7 @@ use crate::device::{Accelerators, Buffer, Device, DeviceError, Fence, Host, Owne
 use crate::tensor::rows;
 
 use super::budget::Budget;
-use super::{ChunkCache, Fresh, Initial, StateOut, StateSpec, Store};
+use super::{ChunkCache, Fresh, Initial, StateCopy, StateOut, StateSpec, Store};
 
 fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
     let dims = Dims::from_wire(dims);
@@ -90,7 +90,7 @@ fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
     }
 }
 
-/// Runs a batch as a backend would: reads what is bound, writes where it is told.
+/// Runs a batch as a backend would: reads what is bound, writes where the store says.
 fn run(
     store: &mut Store,
     specs: &[StateSpec],
@@ -99,6 +99,18 @@ fn run(
     good: &[bool],
     seen: &mut Vec<Values>,
 ) {
+    run_and_copy(store, specs, batch, salts, (good, &[]), seen);
+}
+
+/// The same. Copies of the states that these rows have then.
+fn run_and_copy(
+    store: &mut Store,
+    specs: &[StateSpec],
+    batch: &[Option<u32>],
+    salts: &[u8],
+    (good, copied): (&[bool], &[bool]),
+    seen: &mut Vec<Values>,
+) -> Vec<Option<StateCopy>> {
     let bound = store.bind(batch.to_vec()).unwrap();
     store.ready(&bound).unwrap();
     let device = Arc::clone(&store.device);
@@ -140,7 +152,7 @@ fn run(
         });
     }
     store.check(&bound, &fresh).unwrap();
-    store.commit(&bound, fresh, good).unwrap();
+    store.commit_with_copies(&bound, fresh, good, copied).unwrap()
 }
 
 #[derive(Debug, Clone)]
@@ -194,7 +206,7 @@ proptest! {
         let device = device(away);
         let mut store = Store::new(&device, specs.clone(), 6, sided, cache()).unwrap();
         let mut table: BTreeMap<u32, Values> = BTreeMap::new();
-        let mut seen = Vec::new();
+        let (mut seen, mut copies) = (Vec::new(), Vec::new());
         for act in acts {
             match act {
                 Act::Start(slot) => {
@@ -224,9 +236,14 @@ proptest! {
                     if batch.is_empty() { continue }
                     let salts: Vec<u8> = (0..batch.len()).map(|n| salt.wrapping_add(n as u8)).collect();
                     let good: Vec<bool> = (0..batch.len()).map(|n| fail != n as u8).collect();
-                    run(&mut store, &specs, &batch, &salts, &good, &mut seen);
+                    let mut copied = run_and_copy(&mut store, &specs, &batch, &salts, (&good, &good), &mut seen);
                     for (n, slot) in batch.iter().enumerate() {
+                        let copy = copied.get_mut(n).and_then(Option::take);
+                        prop_assert_eq!(copy.is_some(), slot.is_some() && good[n], "row {} of {:?}", n, good);
                         let Some(slot) = slot else { continue };
+                        if let Some(copy) = copy.filter(|_| salt % 3 == 0) {
+                            copies.push((copy, store.snapshot(*slot, &BTreeMap::new()).unwrap()));
+                        }
                         prop_assert_eq!(&seen[n], &table[slot], "slot {} reads another state", slot);
                         if good[n] {
                             let next = specs.iter().zip(&table[slot]).map(|(s, v)| step(s, v, salts[n])).collect();
@@ -238,6 +255,9 @@ proptest! {
         }
         for slot in table.keys() {
             store.free(*slot).unwrap();
+        }
+        for (copy, then) in copies {
+            prop_assert_eq!(copy.file(&specs, &BTreeMap::new()).unwrap(), then, "a copy keeps the states of its commit");
         }
         let held: u64 = if sided { 0 } else { store.allocated() };
         let most = if away { 16 << 20 } else { 1 << 20 };
@@ -259,11 +279,15 @@ proptest! {
             store.init(slot).unwrap();
             table.insert(slot, initial(&specs));
         }
-        let mut seen = Vec::new();
+        let (mut seen, mut copies) = (Vec::new(), Vec::new());
         for (slot, salt) in acts {
             let alike: Vec<u32> = (0..3).filter(|s| store.shape_class(*s) == store.shape_class(slot)).collect();
             let batch: Vec<Option<u32>> = alike.iter().copied().map(Some).take(1 + usize::from(salt % 3)).collect();
-            run(&mut store, &specs, &batch, &vec![salt; batch.len()], &vec![true; batch.len()], &mut seen);
+            let (salts, good) = (vec![salt; batch.len()], vec![true; batch.len()]);
+            let copied = run_and_copy(&mut store, &specs, &batch, &salts, (&good, &good), &mut seen);
+            for (slot, copy) in batch.iter().flatten().zip(copied.into_iter().flatten()) {
+                copies.push((copy, store.snapshot(*slot, &BTreeMap::new()).unwrap()));
+            }
             for (n, slot) in batch.iter().flatten().enumerate() {
                 prop_assert_eq!(&seen[n], &table[slot]);
                 let next = specs.iter().zip(&table[slot]).map(|(s, v)| step(s, v, salt)).collect();
@@ -274,6 +298,9 @@ proptest! {
                 store.free(slot).unwrap();
                 store.restore(slot, &file).unwrap();
             }
+        }
+        for (copy, then) in copies {
+            prop_assert_eq!(copy.file(&specs, &BTreeMap::new()).unwrap(), then);
         }
     }
 }

@@ -121,7 +121,7 @@ pub enum Effect {
     Prepare(Req, Option<Seq>),
     /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
     Post(Req, Option<Seq>),
-    /// Make the states of this batch durable. Answered by [`Event::Sealed`].
+    /// Make the states of this batch durable: those of its rows with [`RealRow::seal`] that did not fail. Answered by [`Event::Sealed`].
     Seal(BatchId),
     /// The instance sleeps and has work now.
     Wake(Instance),
@@ -182,6 +182,8 @@ pub struct RealRow {
     pub start: bool,
     /// The last run of an END.
     pub end: bool,
+    /// The state that this run leaves is to be made durable: the driver copies it in the commit, and keeps the copy for [`Effect::Seal`].
+    pub seal: bool,
 }
 
 /// An operation on a slot's state, done by the thread that owns the slot, in the order given.

@@ -42,6 +42,7 @@ faults! {
     TwoInFlight,
     SlotOutOfOrder,
     SealSkipped,
+    SealUnnamed,
     ReplayedBeforeAnswered,
     MaxWaitIgnored,
     FallbackForgotten,

@@ -172,12 +172,13 @@ impl Core {
         r.stage = At::Running;
         let last = r.plan == Some(Plan::Run(1));
         let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
-        let Some(seq) = r.seq else {
-            let state = load_in(&mut self.loads, load)?;
+        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let state = load_in(&mut self.loads, load)?;
+        let seal = last && state.spec.stages.seal && !fault(Planted::SealUnnamed);
+        let Some(seq) = seq else {
             self.req_links.remove(&mut state.ready, req.ix);
-            return Some(RealRow { req, seat: None, start, end });
+            return Some(RealRow { req, seat: None, start, end, seal });
         };
-        let bytes = r.traits.bytes;
         self.unlist(seq);
         if start {
             self.begin_life(seq, req, out);
@@ -199,7 +200,7 @@ impl Core {
         }
         let start = matches!(first_state, Some(FirstState::Init(_)));
         self.set_stage(seq, Stage::Running);
-        Some(RealRow { req, seat: Some((seq, slot)), start, end })
+        Some(RealRow { req, seat: Some((seq, slot)), start, end, seal })
     }
 
     /// `direct` with fixed rows: each row stands where its slot is, and holes are padded. With compact rows: rows are in the order of their

@@ -20,7 +20,7 @@ use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
 use super::run_error::RunError;
 use super::slots::Slots;
-use super::work::{Outcome, RunSize, RunTimes, StateNow, Work};
+use super::work::{CommittedRow, Outcome, RunSize, RunTimes, StateNow, Work};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {
@@ -60,7 +60,7 @@ pub(in crate::model) struct Submitted {
     /// Behind all of it.
     fence: Fence,
     /// Each row of the batch: what its state is then, or padding.
-    rows: Vec<Option<StateNow>>,
+    rows: Vec<Option<CommittedRow>>,
     pub(in crate::model) size: RunSize,
     at: Instant,
     /// What the device writes, and may still read.
@@ -135,7 +135,7 @@ impl Executor {
     fn submitted(
         &self,
         batch: &[Option<Work>],
-        rows: Vec<Option<StateNow>>,
+        rows: Vec<Option<CommittedRow>>,
         at: Instant,
         held: RunMemory,
     ) -> Result<Submitted, RunError> {
@@ -232,7 +232,7 @@ impl Executor {
         batch: &[Option<Work>],
         bound: &Bound,
         held: &mut RunMemory,
-    ) -> Result<Vec<Option<StateNow>>, RunError> {
+    ) -> Result<Vec<Option<CommittedRow>>, RunError> {
         let store = &mut self.slots.store;
         let wiring = self.contexts.get(at).map_or(&self.load.wiring, |(wiring, _)| wiring);
         let fresh = fresh(store, wiring, held);
@@ -242,12 +242,16 @@ impl Executor {
         self.outputs.send(store, bound, wiring, held)?;
         let good: Vec<bool> = batch.iter().map(Option::is_some).collect();
         let reserved = reserve(store, &self.slots.grown, (bound, &fresh), batch)?;
-        store.commit(bound, fresh, &good)?;
+        let sealed: Vec<bool> = batch.iter().map(|row| row.as_ref().is_some_and(|work| work.seal)).collect();
+        let mut copies = store.commit_with_copies(bound, fresh, &good, &sealed)?.into_iter();
         if let Some(reserved) = reserved {
             self.slots.grown.apply(reserved);
         }
         let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
-        let row = |row: &Option<Work>| row.as_ref().map(|work| work.slot.map(now).unwrap_or_default());
+        let row = |row: &Option<Work>| {
+            let copy = copies.next().flatten();
+            row.as_ref().map(|work| CommittedRow { state: work.slot.map(now).unwrap_or_default(), copy })
+        };
         Ok(batch.iter().map(row).collect())
     }
 }
@@ -274,8 +278,11 @@ impl Submitted {
     }
 }
 
-fn outcomes(settings: &ModelSettings, rows: Vec<Option<StateNow>>, splits: Vec<OutputSplit>) -> Vec<Outcome> {
-    let outcome = |state: StateNow| Outcome { outputs: Vec::with_capacity(splits.len()), state };
+fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<Outcome> {
+    let outcome = |CommittedRow { state, copy }: CommittedRow| {
+        let outputs = Vec::with_capacity(splits.len());
+        Outcome { outputs, state, copy }
+    };
     let mut rows: Vec<Option<Outcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
     for (output, cut) in settings.outputs.iter().zip(splits) {
         for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sequor_core::Id;
 
 use crate::batch::BatchRow;
+use crate::state::StateCopy;
 use crate::telemetry::BatchTimes;
 use crate::tensor::Tensor;
 
@@ -17,6 +18,8 @@ pub(in crate::model) struct Work {
     pub(in crate::model) end: bool,
     pub(in crate::model) id: Id,
     pub(in crate::model) slot: Option<u32>,
+    /// Its new state is to be made durable.
+    pub(in crate::model) seal: bool,
 }
 
 impl Work {
@@ -25,11 +28,20 @@ impl Work {
     }
 }
 
-/// What a row's run has left: its outputs in the order of the settings, and what its state is like now.
+/// What a row's run has left: its outputs in the order of the settings, what its state is like now, and a copy of the state if it is to be made
+/// durable.
 #[derive(Debug)]
 pub(in crate::model) struct Outcome {
     pub(in crate::model) outputs: Vec<Tensor>,
     pub(in crate::model) state: StateNow,
+    pub(in crate::model) copy: Option<StateCopy>,
+}
+
+/// A row's state after a commit.
+#[derive(Debug)]
+pub(in crate::model) struct CommittedRow {
+    pub(in crate::model) state: StateNow,
+    pub(in crate::model) copy: Option<StateCopy>,
 }
 
 /// A row's state as the core counts it.

@@ -7,7 +7,7 @@ use crate::batch::Staging;
 use crate::error::Failure;
 use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Slots, StateNow, Work};
 use crate::model::load::Loaded;
-use crate::model::sequences::{FinishedBatch, Job, TakenBatch};
+use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
 use crate::state::budget::NoRoom;
 
 /// A batch whose rows run. It is given back once, by [`BatchRun::end`].
@@ -55,11 +55,12 @@ impl BatchRun {
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
         let mut rows = Vec::with_capacity(dispositions.len());
         let mut back = Vec::with_capacity(dispositions.len());
+        let mut sealing = Vec::new();
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
-            let result = match disposition {
+            let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
                 // An END without inputs runs nothing and is answered with nothing.
-                RowDisposition::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default() }),
+                RowDisposition::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default(), copy: None }),
                 RowDisposition::Fails(error) => Err(error),
             };
             rows.push(match &result {
@@ -67,11 +68,14 @@ impl BatchRun {
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
             });
+            if let (Ok(outcome), Some(row)) = (&mut result, batch.real().find(|row| row.req == req && row.seal)) {
+                sealing.push(RowToSeal { req, end: row.end, copy: outcome.copy.take() });
+            }
             let failure = |e: RunError| failure(&e, load, &job);
             job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
             back.push((req, job));
         }
-        FinishedBatch { batch, jobs: back, rows }
+        FinishedBatch { batch, jobs: back, rows, sealing }
     }
 }
 

@@ -89,11 +89,7 @@ impl Identity {
     }
 
     /// The same on a connection's thread, which never waits for a guest. If the guest is called just now, the question comes back.
-    pub(super) fn ask_in_passing(
-        &self,
-        mut round: Box<Round>,
-        decider: Option<&Decider>,
-    ) -> Result<Step, Box<Round>> {
+    pub(super) fn ask_in_passing(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Result<Step, Box<Round>> {
         let answer = match decider {
             Some(decider) => decider.try_ask(&mut round),
             None => Some(Answer { said: nothing(&round), shadow: None }),

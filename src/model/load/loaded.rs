@@ -24,6 +24,7 @@ use super::handle::Handle;
 use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, TensorMetadata};
+use super::tier::StateTier;
 
 #[derive(Debug)]
 pub(in crate::model) struct Loaded {
@@ -44,6 +45,8 @@ pub(in crate::model) struct Loaded {
     candidates: u32,
     /// Batches that an instance on an accelerator may have under way.
     depth: u8,
+    /// Where the states of its sequences are made durable.
+    pub(in crate::model) tier: Option<Arc<dyn StateTier>>,
     /// Texts that became key features.
     pub(in crate::model) texts: Arc<KeyInterner>,
     /// The instances, to be woken.
@@ -71,6 +74,7 @@ impl Loaded {
         settings: ModelSettings,
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
+        tier: Option<Arc<dyn StateTier>>,
         auto: Auto,
     ) -> Result<Loaded, LoadError> {
         let (_, states) = stateful(&settings);
@@ -80,6 +84,7 @@ impl Loaded {
         for LoadWarning { path, what } in &warnings {
             tracing::warn!(model = settings.name, version, file = %path.display(), "{what}");
         }
+        let tier = tier.filter(|_| !states.is_empty());
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
         let instances = usize::from(settings.instances.max(1));
@@ -99,6 +104,7 @@ impl Loaded {
             candidates,
             texts,
             depth,
+            tier,
             port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
             labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
@@ -211,7 +217,7 @@ impl Loaded {
             idle_longest: None,
             idle_soft: None,
             cancel_ends: true,
-            stages: Stages::default(),
+            stages: Stages { seal: self.tier.is_some(), ..Stages::default() },
             initial_state_shape: Store::initial_shape_class(&self.states),
             external: None,
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),

@@ -3,6 +3,7 @@
 //! - `loaded`: the load. `metadata`: what clients see of it. `load_key`: its key within the model.
 //! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
+//! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
 //! This room runs nothing and holds no request.
 
@@ -12,8 +13,10 @@ mod loaded;
 mod mailbox;
 mod metadata;
 pub(in crate::model) mod record;
+mod tier;
 
 pub use metadata::{Metadata, TensorMetadata};
+pub use tier::{BatchToSeal, Sealed, StateTier, StateToSeal};
 
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};

@@ -18,7 +18,7 @@ use crate::device::{Accelerators, Pool};
 use crate::error::{Failure, Invalid, LoadError, LoadWarning, NotServed};
 use crate::model::catalog::{Fingerprint, SchedulerChoice};
 use crate::model::execute::placement;
-use crate::model::load::{Loaded, Metadata};
+use crate::model::load::{Loaded, Metadata, StateTier};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Timer, Upkeep, sync};
 use crate::model::sequences::{Model, Pending, SequenceOwner, TransferError, VersionStatistics};
@@ -49,6 +49,8 @@ pub struct Options {
     pub accelerators: Arc<dyn Accelerators>,
     /// What drives the cores.
     pub clock: Clock,
+    /// Where states are made durable, so that sequences outlive the process.
+    pub tier: Option<Arc<dyn StateTier>>,
 }
 
 impl Default for Options {
@@ -63,6 +65,7 @@ impl Default for Options {
             depth: 2,
             accelerators: Arc::new(Driver),
             clock: Clock::default(),
+            tier: None,
         }
     }
 }

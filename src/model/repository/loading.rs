@@ -176,7 +176,8 @@ impl Repository {
         let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
         let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
         let shown = (hold, candidates, texts, shared.options.depth);
-        let load = Arc::new(Loaded::new(key, version, settings, metrics, shown, auto)?);
+        let tier = shared.options.tier.clone();
+        let load = Arc::new(Loaded::new(key, version, settings, metrics, shown, tier, auto)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })

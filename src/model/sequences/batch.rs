@@ -1,6 +1,11 @@
 //! What goes to an instance and comes back: a batch with its requests. How it runs is the business of the instance.
 
-use sequor_core::{Batch, Req, RowEnd};
+use std::sync::Arc;
+
+use sequor_core::{Batch, BatchId, Req, RowEnd};
+
+use crate::model::load::{BatchToSeal, StateTier};
+use crate::state::StateCopy;
 
 use super::job::Job;
 
@@ -19,4 +24,23 @@ pub(in crate::model) struct FinishedBatch {
     pub(in crate::model) jobs: Vec<(Req, Box<Job>)>,
     /// In the order of the batch's real rows.
     pub(in crate::model) rows: Vec<RowEnd>,
+    /// The rows whose states are to be made durable.
+    pub(in crate::model) sealing: Vec<RowToSeal>,
+}
+
+/// A row whose state is to be made durable before its answer leaves.
+#[derive(Debug)]
+pub(in crate::model) struct RowToSeal {
+    pub(in crate::model) req: Req,
+    pub(in crate::model) end: bool,
+    /// A row that ran nothing has none: its state is as it was.
+    pub(in crate::model) copy: Option<StateCopy>,
+}
+
+/// A batch on its way to a tier.
+#[derive(Debug)]
+pub(super) struct SealAction {
+    pub(super) tier: Arc<dyn StateTier>,
+    pub(super) id: BatchId,
+    pub(super) batch: BatchToSeal,
 }

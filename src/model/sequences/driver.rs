@@ -18,7 +18,7 @@ use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
 
-use super::batch::FinishedBatch;
+use super::batch::{FinishedBatch, SealAction};
 use super::inline;
 use super::job::{Job, Reply};
 use super::owner::{SequenceOwner, SequencePermit};
@@ -352,12 +352,26 @@ impl Model {
                 SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
+        for action in actions.seals {
+            self.seal(action);
+        }
         for (load, decider, notice) in actions.policies {
             self.notify_policy(load, decider, notice);
         }
         if let Some(due) = actions.due {
             self.arm(due);
         }
+    }
+
+    /// Hands states to a tier, whose report releases or refuses the answers.
+    fn seal(self: &Arc<Self>, SealAction { tier, id, batch }: SealAction) {
+        let model = Arc::downgrade(self);
+        let sealed = move |result| {
+            if let Some(model) = model.upgrade() {
+                model.apply(Event::Sealed(id, result));
+            }
+        };
+        tier.seal(batch, Box::new(sealed));
     }
 
     /// Tells the timer of a deadline, if it is sooner than what it knows.

@@ -97,6 +97,7 @@ impl Job {
             end: row.end,
             id: self.id.clone(),
             slot: row.seat.map(|(_, slot)| slot.ix),
+            seal: row.seal,
         }
     }
 

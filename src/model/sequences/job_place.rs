@@ -10,6 +10,8 @@ pub(super) enum JobPlace {
     Preparing(Box<Job>),
     /// The thread that runs its batch has the job.
     Running,
+    /// It has run, and its state is being made durable.
+    Sealing(Box<Job>),
     /// It has run, and its answer is being postprocessed.
     Posting(Box<Job>),
 }
@@ -18,14 +20,27 @@ impl JobPlace {
     /// The job, unless a thread has it.
     pub(super) fn into_job(self) -> Option<Box<Job>> {
         match self {
-            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Posting(job) => Some(job),
+            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+                Some(job)
+            }
+            JobPlace::Running => None,
+        }
+    }
+
+    pub(super) fn job(&self) -> Option<&Job> {
+        match self {
+            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+                Some(job)
+            }
             JobPlace::Running => None,
         }
     }
 
     pub(super) fn job_mut(&mut self) -> Option<&mut Job> {
         match self {
-            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Posting(job) => Some(job),
+            JobPlace::Queued(job) | JobPlace::Preparing(job) | JobPlace::Sealing(job) | JobPlace::Posting(job) => {
+                Some(job)
+            }
             JobPlace::Running => None,
         }
     }

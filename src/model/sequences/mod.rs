@@ -29,7 +29,7 @@ pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;
 pub use wakeups::wake;
 
-pub(in crate::model) use batch::{FinishedBatch, TakenBatch};
+pub(in crate::model) use batch::{FinishedBatch, RowToSeal, TakenBatch};
 pub(in crate::model) use driver::Model;
 pub(in crate::model) use job::Job;
 pub(in crate::model) use table::Step;

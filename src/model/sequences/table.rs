@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Preparation, Refusal, Req, Round, Row, Said,
-    Seq, Slab, SlotOp, Submit, Time, Why,
+    Batch, BatchId, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Preparation, Refusal, Req, Round,
+    Row, Said, Seq, Slab, SlotOp, Submit, Time, Why,
 };
 
-use crate::model::load::Loaded;
+use crate::model::load::{BatchToSeal, Loaded, StateToSeal};
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
 
-use super::batch::{FinishedBatch, TakenBatch};
+use super::batch::{FinishedBatch, RowToSeal, SealAction, TakenBatch};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::owner::{SequenceOwner, SequencePermit};
 
 /// What a request is refused with whose load names a preparation, while no processor is there to do it.
 const NO_PROCESSOR: u32 = 1;
-/// The same for a state that is to be made durable, while there is no tier to keep it.
+/// The same for a load whose states are to be made durable, and that has no tier.
 const NO_TIER: u32 = 2;
 
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ pub(in crate::model) struct Table {
     imports: HashMap<Id, Import>,
     effects: Vec<Effect>,
     actions: Actions,
+    /// Of the batch that is being given back: the rows whose states are to be made durable.
+    sealing: Vec<RowToSeal>,
 }
 
 /// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
@@ -87,6 +89,8 @@ pub(super) struct Actions {
     pub(in crate::model) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
     /// Notices, each with the plug-in that decided for the load when it came up.
     pub(in crate::model) policies: Vec<(Load, Option<Decider>, PolicyNotice)>,
+    /// Batches whose states are to be made durable.
+    pub(super) seals: Vec<SealAction>,
     /// When something is due next.
     pub(in crate::model) due: Option<Time>,
 }
@@ -154,13 +158,15 @@ impl Table {
 
     /// Takes back a batch that is over, with its requests.
     pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
-        let FinishedBatch { batch, jobs, rows } = finished;
+        let FinishedBatch { batch, jobs, rows, sealing } = finished;
         for (req, job) in jobs {
             if let Some(place) = self.jobs.get_mut(req) {
                 *place = JobPlace::Queued(job);
             }
         }
+        self.sealing = sealing;
         self.apply(now, Event::Ran { batch: batch.id, rows });
+        self.sealing.clear();
     }
 
     pub(in crate::model) fn next(&mut self, now: Time, who: Instance) -> Step {
@@ -294,11 +300,32 @@ impl Table {
                     self.set_place(req, JobPlace::Posting);
                     answers.push(Event::Posted(req));
                 }
-                Effect::Seal(batch) => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
+                Effect::Seal(batch) => match self.seal(batch) {
+                    Some(action) => self.actions.seals.push(action),
+                    None => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
+                },
             }
         }
         self.effects = effects;
         answers
+    }
+
+    /// Hands the states of the batch that is being given back to the tier of its load. `None`: the load has none.
+    fn seal(&mut self, id: BatchId) -> Option<SealAction> {
+        let rows = std::mem::take(&mut self.sealing);
+        let load = rows.first().and_then(|row| Some(Arc::clone(&self.jobs.get(row.req)?.job()?.load)))?;
+        let tier = Arc::clone(load.tier.as_ref()?);
+        let states = rows.into_iter().filter_map(|row| self.state_to_seal(row)).collect();
+        let (model, specs) = (load.settings.name.clone(), load.states.clone());
+        Some(SealAction { tier, id, batch: BatchToSeal { model, version: load.version, specs, states } })
+    }
+
+    fn state_to_seal(&mut self, row: RowToSeal) -> Option<StateToSeal> {
+        let RowToSeal { req, end, copy } = row;
+        self.set_place(req, JobPlace::Sealing);
+        let job = self.jobs.get(req)?.job()?;
+        let step = job.seq.and_then(|seq| self.core.state_of(seq)).map_or(0, |at| at.step);
+        Some(StateToSeal { id: job.id.clone(), step, end, copy })
     }
 
     fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {

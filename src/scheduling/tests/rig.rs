@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use sequor_core::policy::columns;
 use sequor_core::*;
 
+use crate::scheduling::active_guest::ActiveGuest;
 use crate::scheduling::guest::{ModelFacts, Source};
 use crate::scheduling::stand_in::Version;
-use crate::scheduling::active_guest::ActiveGuest;
 use crate::scheduling::{
     Alarm, BindingOptions, Clock, Decider, LoadPolicy, SchedulerBinding, SchedulerHost, SchedulerPort, Shadow, Shared,
     key_interner::KeyInterner,

@@ -218,6 +218,8 @@ impl Witness {
                 "{mine:?} beside {class:?} in {batch:?}"
             );
             self.departs(row)?;
+            let is_last = self.get(row.req).is_some_and(|sent| sent.runs == sent.steps);
+            hold!(row.seal == (is_last && spec.stages.seal), "a row is its request", "{row:?}");
         }
         if matches!(spec.strategy, Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. })
         {
