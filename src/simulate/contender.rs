@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::decider::Decider;
+use super::decider::SimPolicy;
 use super::plugged::{Plug, Plugged};
 use crate::scheduling::guest::ModelFacts;
 
@@ -23,7 +23,7 @@ pub struct Contender {
 pub(crate) enum Kind {
     BuiltIn(BuiltIn),
     /// Makes a fresh policy for each run; the rounds it gives up are `oldest`'s.
-    External(Box<dyn Fn() -> Box<dyn Decider>>),
+    External(Box<dyn Fn() -> Box<dyn SimPolicy>>),
     /// The same, of a component.
     Plugin(Plug),
 }
@@ -45,7 +45,7 @@ impl Contender {
     }
 
     /// A policy of one's own.
-    pub fn external(name: &str, make: impl Fn() -> Box<dyn Decider> + 'static) -> Contender {
+    pub fn external(name: &str, make: impl Fn() -> Box<dyn SimPolicy> + 'static) -> Contender {
         Contender { name: name.to_owned(), kind: Kind::External(Box::new(make)) }
     }
 
@@ -64,7 +64,7 @@ impl Contender {
         &self,
         facts: &ModelFacts,
         texts: impl Iterator<Item = &'a str>,
-    ) -> Option<Box<dyn Decider>> {
+    ) -> Option<Box<dyn SimPolicy>> {
         match &self.kind {
             Kind::BuiltIn(_) => None,
             Kind::External(make) => Some(make()),

@@ -3,7 +3,7 @@
 use sequor_core::{Fault, Policy, Time};
 
 /// A policy from outside of the core, and what a run wants to know of it besides its answers.
-pub trait Decider: Policy {
+pub trait SimPolicy: Policy {
     /// Instructions it has taken since this was asked last; none where they are not counted.
     fn spent(&mut self) -> Option<u64> {
         None

@@ -10,7 +10,7 @@ use sequor_core::{
     Round, RowEnd, Said, Slab, Submit, Time, Traits,
 };
 
-use super::decider::Decider;
+use super::decider::SimPolicy;
 use super::random::Random;
 use super::serving::{Expire, Serving};
 use super::tally::Tally;
@@ -32,7 +32,7 @@ const LOAD: Load = Load::FIRST;
 const COSTS: u64 = u64::MAX;
 
 /// Runs until everything that arrives has been answered or refused, or nothing can happen any more.
-pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Decider + '_)>) -> Tally {
+pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn SimPolicy + '_)>) -> Tally {
     let mut spec = setup.spec.clone();
     spec.external = policy.as_ref().map(|p| p.hooks());
     let mut driver = Driver::new(setup, policy, spec);
@@ -51,7 +51,7 @@ pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn Decider + '_)>) -> Tally 
 
 struct Driver<'a, 'p> {
     setup: &'a Setup<'a>,
-    policy: Option<&'a mut (dyn Decider + 'p)>,
+    policy: Option<&'a mut (dyn SimPolicy + 'p)>,
     core: Core,
     now: Time,
     /// Arrivals that have come.
@@ -102,7 +102,7 @@ enum Doing {
 }
 
 impl<'a, 'p> Driver<'a, 'p> {
-    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn Decider + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
+    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn SimPolicy + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
         let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
         let mut core = Core::new();
         let mut out = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::contender::Contender;
 use super::cost::Costs;
-use super::decider::Decider;
+use super::decider::SimPolicy;
 use super::driver::{self, Setup};
 use super::outcome::Outcome;
 use super::report::Report;
@@ -37,7 +37,7 @@ impl Experiment {
         };
         let facts = self.workload.facts(self.serving.facts(instances));
         let mut policy = contender.policy(&facts, self.workload.texts());
-        let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn Decider));
+        let tally = driver::run(&setup, policy.as_deref_mut().map(|p| p as &mut dyn SimPolicy));
         let told = policy.as_mut().map(|policy| policy.told());
         Outcome::new(&contender.name, instances, told, &self.workload, tally)
     }

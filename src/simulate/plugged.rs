@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
 
-use super::decider::Decider;
+use super::decider::SimPolicy;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
@@ -233,7 +233,7 @@ impl Policy for Plugged {
     }
 }
 
-impl Decider for Plugged {
+impl SimPolicy for Plugged {
     fn spent(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.spent))
     }

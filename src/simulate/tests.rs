@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy, Time};
 
-use super::decider::Decider;
+use super::decider::SimPolicy;
 use super::file::File;
 use super::serving::{Expire, Serving};
 use super::{Arrival, Contender, Costs, Experiment, Report, Workload};
@@ -203,7 +203,7 @@ impl Policy for Newest {
     }
 }
 
-impl Decider for Newest {}
+impl SimPolicy for Newest {}
 
 #[test]
 fn an_external_policy_decides_and_its_pondering_takes_time() {
@@ -234,7 +234,7 @@ impl Policy for Nonsense {
     }
 }
 
-impl Decider for Nonsense {}
+impl SimPolicy for Nonsense {}
 
 #[test]
 fn a_policy_that_talks_nonsense_falls_back_and_loses_nothing() {
