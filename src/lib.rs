@@ -16,6 +16,7 @@
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
 //! - [`wasm`]: runs WebAssembly components, whatever they are for.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
+//! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
 //! - [`model`]: the repository, loads, instances: the way of a request.
 //! - [`api`]: surfaces: KServe v2 over gRPC and HTTP.
 //! - [`server`]: listeners, drain.
@@ -34,6 +35,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod model;
+pub mod processing;
 pub mod recording;
 pub mod scheduling;
 pub mod server;

@@ -13,7 +13,7 @@ use super::handles::ModelMetrics;
 use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels};
 use super::peer_limit::PeerLimit;
-use super::plugins::PluginMetrics;
+use super::plugins::{Hook, PluginMetrics};
 
 /// What a scrape's answer is called.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -67,8 +67,17 @@ impl Metrics {
 
     /// What to count one plug-in with. The same name gives the same counters again.
     pub fn plugin(&self, name: &str) -> Arc<PluginMetrics> {
+        self.plugin_with(name, &Hook::SCHEDULER)
+    }
+
+    /// The same for a processor.
+    pub fn processor(&self, name: &str) -> Arc<PluginMetrics> {
+        self.plugin_with(name, &Hook::PROCESSOR)
+    }
+
+    fn plugin_with(&self, name: &str, hooks: &[Hook]) -> Arc<PluginMetrics> {
         let mut plugins = self.0.plugins.lock();
-        let made = || Arc::new(self.0.families.plugins.plugin(name));
+        let made = || Arc::new(self.0.families.plugins.plugin(name, hooks));
         Arc::clone(plugins.entry(name.to_owned()).or_insert_with(made))
     }
 

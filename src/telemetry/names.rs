@@ -287,7 +287,7 @@ impl Plugins {
         }
     }
 
-    pub(super) fn plugin(&self, name: &str) -> PluginMetrics {
+    pub(super) fn plugin(&self, name: &str, hooks: &[Hook]) -> PluginMetrics {
         let labels: Labels = vec![("plugin", name.to_owned())];
         let with = move |labels: &Labels, key: &'static str, value: &str| {
             [labels.clone(), vec![(key, value.to_owned())]].concat()
@@ -295,7 +295,10 @@ impl Plugins {
         let (strikes, memory, counters) = (self.strikes.clone(), self.memory.clone(), self.counters.clone());
         let (a, b, c) = (labels.clone(), labels.clone(), labels.clone());
         PluginMetrics {
-            calls: Hook::ALL.map(|hook| self.calls.get_or_create_owned(&with(&labels, "hook", hook.name()))),
+            calls: hooks
+                .iter()
+                .map(|hook| (*hook, self.calls.get_or_create_owned(&with(&labels, "hook", hook.name()))))
+                .collect(),
             fallbacks: self.fallbacks.get_or_create_owned(&labels),
             stale: self.stale.get_or_create_owned(&labels),
             replaced: self.reloads.get_or_create_owned(&with(&labels, "result", "ok")),

@@ -16,10 +16,16 @@ pub enum Hook {
     Observe,
     Save,
     Restore,
+    Pre,
+    Post,
 }
 
 impl Hook {
-    pub const ALL: [Hook; 6] = [Hook::Configure, Hook::Plan, Hook::Admit, Hook::Observe, Hook::Save, Hook::Restore];
+    /// Those of schedulers.
+    pub const SCHEDULER: [Hook; 6] =
+        [Hook::Configure, Hook::Plan, Hook::Admit, Hook::Observe, Hook::Save, Hook::Restore];
+    /// Those of processors.
+    pub const PROCESSOR: [Hook; 3] = [Hook::Configure, Hook::Pre, Hook::Post];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,13 +35,16 @@ impl Hook {
             Hook::Observe => "observe",
             Hook::Save => "save",
             Hook::Restore => "restore",
+            Hook::Pre => "pre",
+            Hook::Post => "post",
         }
     }
 }
 
 /// Everything that is counted of one plug-in, wherever it is attached.
 pub struct PluginMetrics {
-    pub(super) calls: [Histogram; Hook::ALL.len()],
+    /// One for each hook of the plug-in's world.
+    pub(super) calls: Vec<(Hook, Histogram)>,
     pub(super) fallbacks: Counter,
     pub(super) stale: Counter,
     pub(super) replaced: Counter,
@@ -65,7 +74,7 @@ impl std::fmt::Debug for PluginMetrics {
 
 impl PluginMetrics {
     pub fn called(&self, hook: Hook, took: Duration) {
-        if let Some(histogram) = self.calls.get(hook as usize) {
+        if let Some((_, histogram)) = self.calls.iter().find(|(of, _)| *of == hook) {
             histogram.observe(nanos(took), 1);
         }
     }

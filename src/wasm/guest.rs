@@ -34,7 +34,7 @@ pub struct WasmGuest<W: World> {
 impl<W: World> WasmGuest<W> {
     fn start(of: &Component<W>, services: Arc<dyn Services>, limits: Limits) -> Result<WasmGuest<W>, CallError> {
         let engine = Arc::clone(&of.engine);
-        let state = HostState::new(services, limits, ClockAndRandom::of(engine.mode()));
+        let state = HostState::new(services, limits, ClockAndRandom::of(engine.mode()), W::data());
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| &mut state.memory);
         store.data_mut().timer = Timer::new(engine.call_clock());
@@ -81,6 +81,25 @@ impl<W: World> WasmGuest<W> {
         self.store.data_mut().clock_random.ask_at(nanos);
     }
 
+    /// What the guest's world keeps for it.
+    pub fn world_data<T: 'static>(&mut self) -> wasmtime::Result<&mut T> {
+        self.store.data_mut().world_data()
+    }
+
+    /// Configures the guest. `config` is JSON, and is checked against the settings that the component declares. An error of the inner result is the
+    /// guest's own sentence.
+    pub fn call_configure<R>(
+        &mut self,
+        config: &str,
+        call: impl FnOnce(&W::Bindings, &mut Store<HostState>, &str) -> wasmtime::Result<Result<R, String>>,
+    ) -> Result<Result<R, String>, CallError> {
+        let config = match self.settings.resolve(config) {
+            Ok(config) => config,
+            Err(what) => return Ok(Err(what)),
+        };
+        Ok(self.call_at_leisure("configure", |bindings, store| call(bindings, store, &config))?.map_err(cut))
+    }
+
     /// Makes one call, within `limit`.
     pub fn call<R>(
         &mut self,
@@ -120,12 +139,7 @@ impl<W: World> WasmGuest<W> {
 impl<W: Lifecycle> WasmGuest<W> {
     /// `config` is JSON, and is checked against the settings that the component declares. An error is the guest's own sentence.
     pub fn configure_with(&mut self, config: &str, facts: &W::Facts) -> Result<Result<(), String>, CallError> {
-        let config = match self.settings.resolve(config) {
-            Ok(config) => config,
-            Err(what) => return Ok(Err(what)),
-        };
-        let call = |bindings: &_, store: &mut _| W::configure(bindings, store, &config, facts);
-        Ok(self.call_at_leisure("configure", call)?.map_err(cut))
+        self.call_configure(config, |bindings, store, config| W::configure(bindings, store, config, facts))
     }
 
     /// What the guest hands over to the one that replaces it.

@@ -1,5 +1,6 @@
 //! The functions of the contract's `host` and `identity`, each within its limits.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +31,30 @@ pub struct HostState {
     pub(crate) clock_random: ClockAndRandom,
     lines: Arc<LineBudget>,
     counters: BTreeSet<String>,
+    /// What the world keeps for this guest.
+    data: Box<dyn Any + Send>,
 }
 
 impl HostState {
-    pub(crate) fn new(services: Arc<dyn Services>, limits: Limits, clock_random: ClockAndRandom) -> HostState {
+    pub(crate) fn new(
+        services: Arc<dyn Services>,
+        limits: Limits,
+        clock_random: ClockAndRandom,
+        data: Box<dyn Any + Send>,
+    ) -> HostState {
         let memory = Memory::new(limits.memory);
         let (lines, counters) = (services.line_budget(), BTreeSet::new());
-        HostState { services, timer: Timer::default(), memory, last_error: None, clock_random, lines, counters }
+        HostState { services, timer: Timer::default(), memory, last_error: None, clock_random, lines, counters, data }
+    }
+
+    /// What the guest's world keeps for it ([`super::world::World::data`]). An error if that is of another type.
+    pub fn world_data<T: 'static>(&mut self) -> Result<&mut T> {
+        self.data.downcast_mut().ok_or_else(|| wasmtime::Error::msg("the world keeps other data"))
+    }
+
+    /// For host functions of worlds. An error ends a call that has taken longer than it may.
+    pub fn check_time(&mut self) -> Result<()> {
+        self.timer.look()
     }
 
     /// Whether a line may still be written in this second, which `now` lies in.
@@ -117,7 +135,7 @@ mod tests {
 
     fn held() -> (HostState, Arc<Heard>) {
         let heard = Arc::new(Heard::default());
-        (HostState::new(heard.clone(), Limits::default(), ClockAndRandom::default()), heard)
+        (HostState::new(heard.clone(), Limits::default(), ClockAndRandom::default(), Box::new(())), heard)
     }
 
     #[test]
@@ -159,7 +177,7 @@ mod tests {
             }
         }
         let services = Arc::new(Shared::default());
-        let instance = || HostState::new(services.clone(), Limits::default(), ClockAndRandom::default());
+        let instance = || HostState::new(services.clone(), Limits::default(), ClockAndRandom::default(), Box::new(()));
         let now = Duration::from_secs(5);
         let counts = [instance(), instance()].map(|held| (0..80).filter(|_| held.may_write(now)).count());
         assert_eq!(counts, [80, 20]);

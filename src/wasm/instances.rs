@@ -36,6 +36,7 @@ impl<G> Single<G> {
 /// Up to `size` guests, each started when a call finds no free one.
 pub struct GuestPool<G> {
     start: Box<dyn Fn() -> Result<G, CallError> + Send + Sync>,
+    is_spent: Box<dyn Fn(&mut G) -> bool + Send + Sync>,
     size: usize,
     state: Mutex<GuestPoolState<G>>,
     freed: Condvar,
@@ -51,7 +52,14 @@ impl<G> GuestPool<G> {
     /// Without guests yet; `size` is at least 1.
     pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> GuestPool<G> {
         let state = Mutex::new(GuestPoolState { free: Vec::new(), live: 0 });
-        GuestPool { start: Box::new(start), size: size.max(1), state, freed: Condvar::new() }
+        let is_spent = Box::new(|_: &mut G| false);
+        GuestPool { start: Box::new(start), is_spent, size: size.max(1), state, freed: Condvar::new() }
+    }
+
+    /// Drops a guest after a call if this says so, for instance because it uses most of its memory.
+    #[must_use]
+    pub fn recycling(self, is_spent: impl Fn(&mut G) -> bool + Send + Sync + 'static) -> GuestPool<G> {
+        GuestPool { is_spent: Box::new(is_spent), ..self }
     }
 
     /// Makes one call with a free guest. Waits for one if all are called.
@@ -62,7 +70,7 @@ impl<G> GuestPool<G> {
             none => none.insert((self.start)()?),
         };
         let result = call(guest);
-        if result.is_err() {
+        if result.is_err() || (self.is_spent)(guest) {
             place.guest = None;
         }
         result
@@ -154,6 +162,12 @@ mod tests {
         assert_eq!((pool.live(), pool.call(|n| Ok(*n))), (0, Ok(1)));
         let broken: GuestPool<u32> = GuestPool::new(1, trap);
         assert_eq!([broken.call(|n| Ok(*n)), broken.call(|n| Ok(*n))], [trap(), trap()], "its place is free again");
+    }
+
+    #[test]
+    fn a_spent_guest_makes_place_for_another() {
+        let pool = pool(1).recycling(|n| *n == 0);
+        assert_eq!([pool.call(|n| Ok(*n)), pool.call(|n| Ok(*n)), pool.call(|n| Ok(*n))], [Ok(0), Ok(1), Ok(1)]);
     }
 
     #[test]

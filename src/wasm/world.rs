@@ -1,5 +1,6 @@
 //! A world: what components of one kind are for. A kind is one type that implements [`World`], in one file outside this room.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -48,6 +49,11 @@ pub trait World: fmt::Debug + Sized + Send + Sync + 'static {
     fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
         let _ = linker;
         Ok(())
+    }
+
+    /// What the host keeps for one guest on behalf of this world ([`HostState::world_data`]).
+    fn data() -> Box<dyn Any + Send> {
+        Box::new(())
     }
 
     fn exports(component: &Component, pre: &InstancePre<HostState>) -> wasmtime::Result<Self::Exports>;

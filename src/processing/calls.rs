@@ -1,0 +1,240 @@
+//! One call into a guest: tensors go in by value or by handle, and what comes back becomes tensors again.
+
+use std::time::Duration;
+
+use sequor_core::Dims;
+use wasmtime::{Error, Result};
+
+use super::contract::processor::{Action, File};
+use super::contract::sequor::plugin::calls;
+use super::contract::sequor::plugin::tensors::{
+    ContentParam, ContentResult, FlatParam, PortParam, PortResult, SignatureParam, SignatureResult, ValueParam,
+    ValueResult,
+};
+use super::contract::sequor::plugin::types;
+use super::dtypes::{code_of, dtype_of};
+use super::files::ProcessorFile;
+use super::ports::{TensorPort, TensorSignature};
+use super::tensors::{HeldTensors, from_flat};
+use super::world::ProcessorGuest;
+use crate::tensor::Tensor;
+use crate::wasm::call_error::{Call, CallError};
+use crate::wasm::host::{HostState, cut};
+
+/// One request, as processors see it besides its tensors.
+#[derive(Debug, Clone, Default)]
+pub struct CallFacts {
+    /// The handle of its sequence; 0 without one.
+    pub sequence: u64,
+    pub step: u64,
+    pub start: bool,
+    pub end: bool,
+    pub numbers: Vec<f64>,
+    pub keys: Vec<u64>,
+    /// Outputs that the client asked for, by their places.
+    pub outputs: Vec<u32>,
+}
+
+/// What a guest learns once of the load that it serves.
+#[derive(Debug, Clone, Default)]
+pub struct LoadFacts {
+    pub name: String,
+    pub version: u64,
+    /// `stateless`, `direct` or `oldest`.
+    pub strategy: &'static str,
+    pub max_batch: u32,
+    pub instances: u32,
+    pub slots: u32,
+    /// Names of the numeric features.
+    pub numbers: Vec<String>,
+    /// Names of the key features.
+    pub keys: Vec<String>,
+}
+
+/// A tensor for the port of this place.
+pub(super) type Given = (usize, Tensor);
+
+/// A refusal in the guest's own words.
+#[derive(Debug)]
+pub(super) struct GuestRefusal {
+    pub(super) code: u32,
+    pub(super) text: String,
+    pub(super) retry: Option<Duration>,
+    pub(super) ends: bool,
+}
+
+/// An answer of `pre`, not yet held against the signature.
+#[derive(Debug)]
+pub(super) enum GivenAction {
+    Run(Vec<Vec<Given>>),
+    Reply(Vec<Given>),
+}
+
+/// An answer with the new scratch, if that changes.
+pub(super) type WithScratch<T> = (T, Option<Vec<u8>>);
+
+/// How a call passes what it passes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passing {
+    /// A larger tensor goes by handle.
+    pub(super) by_value: u64,
+    pub(super) limit: Duration,
+    /// KiB that the call is about, for messages.
+    pub(super) kib: u32,
+}
+
+/// Configures a guest; what it answers is what is seen in place of `inner`.
+pub(super) fn configure(
+    guest: &mut ProcessorGuest,
+    config: &str,
+    facts: &LoadFacts,
+    inner: &TensorSignature,
+    files: &[ProcessorFile],
+) -> Result<Result<TensorSignature, String>, CallError> {
+    let numbers: Vec<&str> = facts.numbers.iter().map(String::as_str).collect();
+    let keys: Vec<&str> = facts.keys.iter().map(String::as_str).collect();
+    let model = types::Model {
+        name: &facts.name,
+        version: facts.version,
+        strategy: facts.strategy,
+        max_batch: facts.max_batch,
+        instances: facts.instances,
+        slots: facts.slots,
+        numbers: &numbers,
+        keys: &keys,
+    };
+    let (input_dims, output_dims) = (wire_dims(&inner.inputs), wire_dims(&inner.outputs));
+    let (inputs, outputs) = (as_params(&inner.inputs, &input_dims), as_params(&inner.outputs, &output_dims));
+    guest.call_configure(config, |to, store, config| {
+        let held = store.data_mut().world_data::<HeldTensors>()?;
+        let mut given = Vec::with_capacity(files.len());
+        for file in files {
+            given.push(File { name: &file.name, content: held.give(file.tensor())? });
+        }
+        let inner = SignatureParam { inputs: &inputs, outputs: &outputs };
+        match to.sequor_plugin_processor().call_configure(store, config, model, inner, &given)? {
+            Ok(answer) => Ok(Ok(signature(answer)?)),
+            Err(what) => Ok(Err(what)),
+        }
+    })
+}
+
+fn wire_dims(ports: &[TensorPort]) -> Vec<Vec<i64>> {
+    ports.iter().map(|port| port.dims.to_wire()).collect()
+}
+
+fn as_params<'a>(ports: &'a [TensorPort], dims: &'a [Vec<i64>]) -> Vec<PortParam<'a>> {
+    let each = ports.iter().zip(dims);
+    each.map(|(TensorPort { name, dtype, optional, .. }, shape)| PortParam {
+        name,
+        dtype: code_of(*dtype),
+        shape,
+        optional: *optional,
+    })
+    .collect()
+}
+
+fn signature(given: SignatureResult) -> Result<TensorSignature> {
+    let ports = |ports: Vec<PortResult>| ports.into_iter().map(port).collect::<Result<Vec<_>>>();
+    Ok(TensorSignature { inputs: ports(given.inputs)?, outputs: ports(given.outputs)? })
+}
+
+fn port(given: PortResult) -> Result<TensorPort> {
+    let PortResult { name, dtype, shape, optional } = given;
+    let dtype = dtype_of(dtype).ok_or_else(|| Error::msg(format!("\"{name}\": {dtype} is no type of tensors")))?;
+    Ok(TensorPort { name, dtype, dims: Dims::from_wire(&shape), optional })
+}
+
+/// Calls `pre`.
+pub(super) fn pre(
+    guest: &mut ProcessorGuest,
+    facts: &CallFacts,
+    scratch: &[u8],
+    inputs: &[(u32, &Tensor)],
+    passing: Passing,
+) -> Result<Result<WithScratch<GivenAction>, GuestRefusal>, CallError> {
+    let asked = Call { name: "pre", of: Some((passing.kib, "KiB")) };
+    guest.call(asked, passing.limit, |to, store| {
+        let held = begin(store.data_mut())?;
+        let inputs = values(held, inputs, passing.by_value)?;
+        let answer = to.sequor_plugin_processor().call_pre(&mut *store, call(facts, scratch), &inputs)?;
+        let prepared = match answer {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Ok(Err(refused(refusal))),
+        };
+        let held = store.data_mut().world_data::<HeldTensors>()?;
+        let action = match prepared.action {
+            Action::Run(entries) => {
+                GivenAction::Run(entries.into_iter().map(|entry| taken(held, entry)).collect::<Result<_>>()?)
+            }
+            Action::Reply(outputs) => GivenAction::Reply(taken(held, outputs)?),
+        };
+        Ok(Ok((action, prepared.scratch)))
+    })
+}
+
+/// Calls `post` with the outputs of each run.
+pub(super) fn post(
+    guest: &mut ProcessorGuest,
+    facts: &CallFacts,
+    scratch: &[u8],
+    runs: &[Vec<(u32, &Tensor)>],
+    passing: Passing,
+) -> Result<Result<WithScratch<Vec<Given>>, GuestRefusal>, CallError> {
+    let asked = Call { name: "post", of: Some((passing.kib, "KiB")) };
+    guest.call(asked, passing.limit, |to, store| {
+        let held = begin(store.data_mut())?;
+        let runs = runs.iter().map(|run| values(held, run, passing.by_value)).collect::<Result<Vec<_>>>()?;
+        let runs: Vec<&[ValueParam<'_>]> = runs.iter().map(Vec::as_slice).collect();
+        let answer = to.sequor_plugin_processor().call_post(&mut *store, call(facts, scratch), &runs)?;
+        let answered = match answer {
+            Ok(answered) => answered,
+            Err(refusal) => return Ok(Err(refused(refusal))),
+        };
+        let held = store.data_mut().world_data::<HeldTensors>()?;
+        Ok(Ok((taken(held, answered.outputs)?, answered.scratch)))
+    })
+}
+
+fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {
+    let held = state.world_data::<HeldTensors>()?;
+    held.begin_call();
+    Ok(held)
+}
+
+fn call<'a>(facts: &'a CallFacts, scratch: &'a [u8]) -> calls::Call<'a> {
+    let CallFacts { sequence, step, start, end, numbers, keys, outputs } = facts;
+    let start_end = u32::from(*start) | u32::from(*end) << 1;
+    calls::Call { sequence: *sequence, step: *step, start_end, numbers, keys, outputs, scratch }
+}
+
+/// Tensors for a guest: small ones by value, large ones by handle.
+fn values<'a>(held: &mut HeldTensors, tensors: &'a [(u32, &Tensor)], by_value: u64) -> Result<Vec<ValueParam<'a>>> {
+    let value = |(port, tensor): &'a (u32, &Tensor)| {
+        let content = if tensor.data.len() as u64 <= by_value {
+            let (dtype, shape, bytes) = (code_of(tensor.dtype), tensor.shape.0.as_slice(), &*tensor.data);
+            ContentParam::Flat(FlatParam { dtype, shape, bytes })
+        } else {
+            ContentParam::Handle(held.give((*tensor).clone())?)
+        };
+        Ok(ValueParam { port: *port, content })
+    };
+    tensors.iter().map(value).collect()
+}
+
+/// Tensors of a guest.
+fn taken(held: &mut HeldTensors, values: Vec<ValueResult>) -> Result<Vec<Given>> {
+    let value = |ValueResult { port, content }| {
+        let tensor = match content {
+            ContentResult::Flat(flat) => from_flat(flat.dtype, flat.shape, flat.bytes)?,
+            ContentResult::Handle(handle) => held.take(handle)?,
+        };
+        Ok((usize::try_from(port)?, tensor))
+    };
+    values.into_iter().map(value).collect()
+}
+
+fn refused(refusal: calls::Refusal) -> GuestRefusal {
+    let calls::Refusal { code, text, retry_us, ends } = refusal;
+    GuestRefusal { code, text: cut(text), retry: retry_us.map(Duration::from_micros), ends }
+}

@@ -1,0 +1,224 @@
+//! The processors of one load. Preparations go from the first to the last and make the runs of the model; answers come back from the last to the first.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::calls::{CallFacts, LoadFacts};
+use super::link::{ChainLink, LinkPlan, RUNS};
+use super::ports::{PortTensors, TensorSignature};
+use super::refusal::ProcessorRefusal;
+use super::source::ProcessorSource;
+
+/// The processors of one load, in order.
+#[derive(Debug)]
+pub struct Chain {
+    links: Vec<ChainLink>,
+}
+
+/// The scratch of one sequence: bytes for each processor. Cheap to clone. The default is that of a sequence that starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SequenceScratch(Option<Arc<[Bytes]>>);
+
+/// What a prepared request does.
+#[derive(Debug)]
+pub enum Plan {
+    /// The model runs once for each of these inputs.
+    Run(Vec<PortTensors>),
+    /// The model does not run.
+    Reply(PortTensors),
+}
+
+/// A prepared request.
+#[derive(Debug)]
+pub struct PreparedRequest {
+    pub plan: Plan,
+    pub pending: PendingAnswer,
+}
+
+/// Kept for a prepared request until its runs are over.
+#[derive(Debug)]
+pub struct PendingAnswer {
+    root: Node,
+    scratch: Vec<Bytes>,
+}
+
+/// How one request of a processor was prepared.
+#[derive(Debug)]
+enum Node {
+    /// The next run of the model.
+    Run,
+    /// Requests to what is behind it.
+    Inner(Vec<Node>),
+    /// The processor failed, and the request passes it by.
+    Bypassed(Box<Node>),
+    /// It is answered already.
+    Reply(PortTensors),
+}
+
+impl Chain {
+    /// Configures processors in front of a model. `guests` is the maximum number of guests of each. The error says which processor does not fit, and why.
+    pub fn new(
+        sources: Vec<ProcessorSource>,
+        facts: &LoadFacts,
+        model: TensorSignature,
+        guests: usize,
+    ) -> Result<Chain, (usize, String)> {
+        let mut links = Vec::with_capacity(sources.len());
+        let mut inner = model;
+        for (n, source) in sources.into_iter().enumerate().rev() {
+            let link = ChainLink::new(source, facts, inner, guests).map_err(|what| (n, what))?;
+            inner = link.outer.clone();
+            links.push(link);
+        }
+        links.reverse();
+        Ok(Chain { links })
+    }
+
+    /// What clients see.
+    pub fn signature(&self) -> TensorSignature {
+        self.links.first().map(|link| link.outer.clone()).unwrap_or_default()
+    }
+
+    /// Whether a processor has something to do after the runs.
+    pub fn posts(&self) -> bool {
+        self.links.iter().any(ChainLink::posts)
+    }
+
+    /// Maximum bytes of scratch of one sequence.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.links.iter().map(ChainLink::scratch_bytes).sum()
+    }
+
+    /// Names of the processors, the first first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().map(|link| link.name.as_str())
+    }
+
+    /// Prepares a request. Nothing is changed by it: the new scratch is part of what is pending.
+    pub fn pre(
+        &self,
+        facts: &CallFacts,
+        scratch: &SequenceScratch,
+        inputs: PortTensors,
+    ) -> Result<PreparedRequest, ProcessorRefusal> {
+        let mut scratch = scratch.open(self.links.len());
+        let mut runs = Vec::new();
+        let root = prepare(&self.links, facts, &mut scratch, inputs, &mut runs)?;
+        if !runs.is_empty() {
+            return Ok(PreparedRequest { plan: Plan::Run(runs), pending: PendingAnswer { root, scratch } });
+        }
+        let answer = finish(&self.links, facts, &mut scratch, root, &mut Vec::new().into_iter())?;
+        let pending = PendingAnswer { root: Node::Inner(Vec::new()), scratch };
+        Ok(PreparedRequest { plan: Plan::Reply(answer), pending })
+    }
+
+    /// Finishes a request from the outputs of its runs.
+    pub fn post(
+        &self,
+        facts: &CallFacts,
+        pending: PendingAnswer,
+        runs: Vec<PortTensors>,
+    ) -> Result<(PortTensors, SequenceScratch), ProcessorRefusal> {
+        let PendingAnswer { root, mut scratch } = pending;
+        let answer = finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter())?;
+        Ok((answer, SequenceScratch::of(scratch)))
+    }
+}
+
+/// Prepares a request of these processors, and notes the runs that it needs.
+fn prepare(
+    links: &[ChainLink],
+    facts: &CallFacts,
+    scratch: &mut [Bytes],
+    inputs: PortTensors,
+    runs: &mut Vec<PortTensors>,
+) -> Result<Node, ProcessorRefusal> {
+    let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
+        runs.push(inputs);
+        return Ok(Node::Run);
+    };
+    let inner_facts = behind(facts, links);
+    match link.pre(facts, own, inputs)? {
+        LinkPlan::Reply(outputs) => Ok(Node::Reply(outputs)),
+        LinkPlan::Bypass(inputs) => {
+            let node = prepare(links, &inner_facts, scratch, inputs, runs)?;
+            Ok(Node::Bypassed(Box::new(node)))
+        }
+        LinkPlan::Run(entries) => {
+            let mut nodes = Vec::with_capacity(entries.len());
+            for inputs in entries {
+                nodes.push(prepare(links, &inner_facts, scratch, inputs, runs)?);
+                if runs.len() > RUNS {
+                    let what = format!("the processors together answered more than {RUNS} runs");
+                    return Err(ProcessorRefusal::failure(&link.name, what));
+                }
+            }
+            Ok(Node::Inner(nodes))
+        }
+    }
+}
+
+/// Answers a request of these processors from the outputs of its runs.
+fn finish(
+    links: &[ChainLink],
+    facts: &CallFacts,
+    scratch: &mut [Bytes],
+    node: Node,
+    runs: &mut std::vec::IntoIter<PortTensors>,
+) -> Result<PortTensors, ProcessorRefusal> {
+    let (Some((link, links)), Some((own, scratch))) = (links.split_first(), scratch.split_first_mut()) else {
+        return Ok(runs.next().unwrap_or_default());
+    };
+    let inner_facts = behind(facts, links);
+    match node {
+        Node::Reply(outputs) => Ok(outputs),
+        Node::Run => Ok(runs.next().unwrap_or_default()),
+        Node::Bypassed(node) => {
+            let outputs = finish(links, &inner_facts, scratch, *node, runs)?;
+            if outputs.is_empty() { Ok(outputs) } else { link.bypassed(&[outputs]) }
+        }
+        Node::Inner(nodes) => {
+            let mut each = Vec::with_capacity(nodes.len());
+            for node in nodes {
+                each.push(finish(links, &inner_facts, scratch, node, runs)?);
+            }
+            link.post(facts, own, &each)
+        }
+    }
+}
+
+/// The same request for the processors behind one, which needs all their outputs.
+fn behind(facts: &CallFacts, links: &[ChainLink]) -> CallFacts {
+    let outputs = links.first().map_or(0, |link| u32::try_from(link.outer.outputs.len()).unwrap_or(0));
+    CallFacts { outputs: (0..outputs).collect(), ..facts.clone() }
+}
+
+impl PendingAnswer {
+    /// The scratch that the sequence has once the request is done. Only where nothing is left to do after the runs.
+    pub fn into_scratch(self) -> SequenceScratch {
+        SequenceScratch::of(self.scratch)
+    }
+}
+
+impl SequenceScratch {
+    fn of(bytes: Vec<Bytes>) -> SequenceScratch {
+        if bytes.iter().all(Bytes::is_empty) { SequenceScratch(None) } else { SequenceScratch(Some(bytes.into())) }
+    }
+
+    fn open(&self, processors: usize) -> Vec<Bytes> {
+        let mut all = self.0.as_deref().map_or_else(Vec::new, <[Bytes]>::to_vec);
+        all.resize(processors, Bytes::new());
+        all
+    }
+
+    /// Bytes of all processors.
+    pub fn size(&self) -> u64 {
+        self.0.iter().flat_map(|all| all.iter()).map(|bytes| bytes.len() as u64).sum()
+    }
+
+    /// The bytes of each processor.
+    pub fn each(&self) -> &[Bytes] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}

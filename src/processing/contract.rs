@@ -1,0 +1,24 @@
+//! The processor's interface as Rust types, generated from `wit/`.
+
+wasmtime::component::bindgen!({
+    path: "wit/0.1.0",
+    world: "processor-plugin",
+    ownership: Borrowing { duplicate_if_necessary: true },
+    // A host function ends a call that has taken too long.
+    imports: { default: trappable },
+    with: {
+        "sequor:plugin/host": crate::wasm::contract::sequor::plugin::host,
+        "sequor:plugin/identity": crate::wasm::contract::sequor::plugin::identity,
+        "sequor:plugin/tensors.tensor": crate::tensor::Tensor,
+        "sequor:plugin/tensors.buffer": super::buffer::TensorBuffer,
+    },
+});
+
+pub(super) use exports::sequor::plugin::processor;
+
+/// The version this server offers.
+pub(super) const VERSION: &str = "0.1.0";
+/// The world, as `plugin.toml` has it.
+pub(super) const WORLD: &str = "processor";
+/// The interface that a component of it exports.
+pub(super) const PROCESSOR: &str = "sequor:plugin/processor@0.1.0";

@@ -1,0 +1,148 @@
+//! What the `plugin.toml` of a processor says beyond the fields that all worlds have.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::contract::WORLD;
+use crate::config::fault::{Fault, did_you_mean};
+use crate::config::units::{Size, human};
+use crate::wasm::manifest::{self, Declared, Fields, wrong};
+use crate::wasm::settings::Settings;
+
+const WANTS: [&str; 2] = ["pre", "post"];
+const FIELDS: [&str; 10] =
+    ["name", "version", "world", "contract", "config", "wants", "reads", "scratch", "by-value", "features"];
+
+/// Maximum bytes of scratch of one sequence.
+const SCRATCH: u64 = 16 << 20;
+/// Maximum bytes of a tensor that is passed by value, and the default.
+const BY_VALUE: (u64, u64) = (1 << 20, 64 << 10);
+
+/// A checked `plugin.toml`, beyond the fields that all worlds have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Which functions are called.
+    pub pre: bool,
+    pub post: bool,
+    /// Inputs and outputs that it sees; all, if it names none.
+    pub reads: Option<Vec<String>>,
+    /// Maximum bytes of scratch of one sequence.
+    pub scratch: u64,
+    /// A larger tensor is passed by handle.
+    pub by_value: u64,
+    /// Features that the model must have.
+    pub features: Vec<String>,
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    version: String,
+    world: String,
+    contract: String,
+    wants: Option<Vec<String>>,
+    reads: Option<Vec<String>>,
+    #[serde(default)]
+    scratch: Size,
+    #[serde(rename = "by-value")]
+    by_value: Option<Size>,
+    #[serde(default)]
+    features: Vec<String>,
+    #[serde(default)]
+    config: Settings,
+}
+
+/// Parses a `plugin.toml`. `path` is how faults name it.
+pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
+    let File { name, version, world, contract, wants, reads, scratch, by_value, features, config } =
+        manifest::parse(path, text, &FIELDS)?;
+    let fields = Fields { name, version, world, contract, config };
+    fields.check(path, text, WORLD)?;
+    let (pre, post) = hooks(path, text, wants.as_deref())?;
+    let by_value = by_value.map_or(BY_VALUE.1, |size| size.0);
+    for (field, value, most) in [("scratch", scratch.0, SCRATCH), ("by-value", by_value, BY_VALUE.0)] {
+        if value > most {
+            let what = format!("{field} is {}; the maximum is {}", human(value), human(most));
+            return Err(wrong(path, text, &[field], what));
+        }
+    }
+    Ok(fields.declare(Manifest { pre, post, reads, scratch: scratch.0, by_value, features }))
+}
+
+/// The functions that are called; both, if the file names none.
+fn hooks(path: &Path, text: &str, wants: Option<&[String]>) -> Result<(bool, bool), Fault> {
+    let Some(wants) = wants else { return Ok((true, true)) };
+    let (mut pre, mut post) = (false, false);
+    for (n, hook) in wants.iter().enumerate() {
+        match hook.as_str() {
+            "pre" => pre = true,
+            "post" => post = true,
+            _ => {
+                let near = did_you_mean(hook, WANTS.iter().copied());
+                let all = if near.is_empty() { format!(" (there are {})", WANTS.join(", ")) } else { near };
+                let what = format!("there is no hook \"{hook}\"{all}");
+                return Err(wrong(path, text, &["wants", &n.to_string()], what));
+            }
+        }
+    }
+    Ok((pre, post))
+}
+
+/// The manifest of a component without a `plugin.toml`.
+pub(super) fn undeclared() -> Manifest {
+    Manifest { pre: true, post: true, reads: None, scratch: 0, by_value: BY_VALUE.1, features: Vec::new() }
+}
+
+impl Manifest {
+    /// Whether it sees the input or output of this name.
+    pub(super) fn sees(&self, name: &str) -> bool {
+        self.reads.as_ref().is_none_or(|reads| reads.iter().any(|read| read == name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PCM: &str = r#"name = "pcm-window"
+version = "0.1.0"
+world = "processor"
+contract = "0.1.0"
+wants = ["pre"]
+reads = ["AUDIO"]
+scratch = "4KiB"
+by-value = "16KiB"
+"#;
+
+    fn read(text: &str) -> Result<Manifest, String> {
+        parse(Path::new("plugin.toml"), text).map(|declared| declared.manifest).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_file_says_what_is_wanted() {
+        let manifest = read(PCM).unwrap();
+        assert_eq!((manifest.pre, manifest.post, manifest.scratch, manifest.by_value), (true, false, 4096, 16384));
+        assert!(manifest.sees("AUDIO") && !manifest.sees("speech"));
+        let all =
+            read(&PCM.replace("wants", "# ").replace("reads", "# ").replace("scratch", "# ").replace("by-", "# "));
+        assert_eq!(all, Ok(undeclared()));
+        assert!(undeclared().sees("speech"));
+    }
+
+    #[test]
+    fn a_fault_is_reported_at_its_line() {
+        for (from, to, fault) in [
+            ("\"pre\"", "\"prepare\"", "plugin.toml:5:10: there is no hook \"prepare\" (there are pre, post)"),
+            ("4KiB", "1GiB", "plugin.toml:7:1: scratch is 1 GiB; the maximum is 16 MiB"),
+            ("16KiB", "2MiB", "plugin.toml:8:1: by-value is 2 MiB; the maximum is 1 MiB"),
+            ("\"processor\"", "\"scheduler\"", "plugin.toml:3:1: world \"scheduler\" is not served here"),
+            ("reads", "read", "did you mean \"reads\"?"),
+        ] {
+            let said = read(&PCM.replace(from, to)).unwrap_err();
+            assert!(said.contains(fault), "{said}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Plug-ins that prepare a model's inputs and finish its outputs. This room knows tensors, guests and threads. It knows no model, no lock of a core and no
+//! client: the room of models gives it requests and takes what comes of them.
+//!
+//! # Layout
+//!
+//! - [`chain`]: the processors of one load, in order · `link`: one of them: its guests, its limits, its failures ([`source`]: as a model names it) · `calls`: one call into a guest.
+//! - [`pool`]: the threads that all guests of processors run on.
+//! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
+//! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
+//!   guest holds (`buffer`: before it is one) · [`files`]: the files that a model names for a processor.
+//! - [`refusal`]: why a processor refused a request.
+
+mod buffer;
+mod calls;
+pub mod chain;
+mod contract;
+pub mod dtypes;
+pub mod files;
+mod join;
+mod link;
+pub mod manifest;
+pub mod pool;
+pub mod ports;
+pub mod refusal;
+pub mod source;
+pub mod tensors;
+#[cfg(test)]
+mod tests;
+pub mod world;
+
+pub use calls::{CallFacts, LoadFacts};
+pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
+pub use pool::ProcessorPool;
+pub use ports::{PortTensors, TensorPort, TensorSignature};
+pub use refusal::{ProcessorRefusal, RefusedBy};
+pub use source::{OnFailure, ProcessorOptions, ProcessorSource};
+pub use world::{ProcessorComponent, ProcessorGuest, ProcessorWorld};

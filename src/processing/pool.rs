@@ -1,0 +1,199 @@
+//! The threads that run processors: a bounded number for the whole server, apart from those of connections and instances.
+//!
+//! Tasks of one lane begin in the order in which they were submitted. Lanes take turns, and one lane has at most all threads but one, so that a slow
+//! processor does not stop those of other models.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::{fmt, io, thread};
+
+use parking_lot::{Condvar, Mutex};
+
+/// What a thread does once.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// The threads. Dropping it lets them finish what is queued, and waits for them.
+pub struct ProcessorPool {
+    shared: Arc<Shared>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    queued: Condvar,
+    /// Maximum number of threads that one lane has at a time.
+    per_lane: usize,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: BTreeMap<u64, Lane>,
+    /// Lanes with a task that may begin, each once, in the order of their turns.
+    turns: VecDeque<u64>,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Lane {
+    tasks: VecDeque<Task>,
+    running: usize,
+    has_turn: bool,
+}
+
+impl ProcessorPool {
+    /// `threads` is at least 1.
+    pub fn new(threads: usize) -> io::Result<ProcessorPool> {
+        let threads = threads.max(1);
+        let per_lane = threads.saturating_sub(1).max(1);
+        let shared = Arc::new(Shared { state: Mutex::default(), queued: Condvar::new(), per_lane });
+        let mut pool = ProcessorPool { shared: Arc::clone(&shared), threads: Vec::with_capacity(threads) };
+        for n in 0..threads {
+            let shared = Arc::clone(&shared);
+            let thread = thread::Builder::new().name(format!("processor.{n}"));
+            pool.threads.push(thread.spawn(move || shared.work())?);
+        }
+        Ok(pool)
+    }
+
+    /// How many threads there are.
+    pub fn size(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Queues a task behind those of its lane.
+    pub fn submit(&self, lane: u64, task: Task) {
+        let mut state = self.shared.state.lock();
+        state.lanes.entry(lane).or_default().tasks.push_back(task);
+        state.give_turn(lane, self.shared.per_lane);
+        drop(state);
+        self.shared.queued.notify_one();
+    }
+
+    /// Tasks that wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.state.lock().lanes.values().map(|lane| lane.tasks.len()).sum()
+    }
+}
+
+impl State {
+    /// Lets the next task of a lane begin in its turn, if there is one and the lane has not too many threads.
+    fn give_turn(&mut self, id: u64, per_lane: usize) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if !lane.has_turn && !lane.tasks.is_empty() && lane.running < per_lane {
+            lane.has_turn = true;
+            self.turns.push_back(id);
+        }
+    }
+
+    /// The task whose turn it is.
+    fn begin(&mut self, per_lane: usize) -> Option<(u64, Task)> {
+        let id = self.turns.pop_front()?;
+        let lane = self.lanes.get_mut(&id)?;
+        lane.has_turn = false;
+        let task = lane.tasks.pop_front()?;
+        lane.running += 1;
+        self.give_turn(id, per_lane);
+        Some((id, task))
+    }
+
+    fn end(&mut self, id: u64, per_lane: usize) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.running = lane.running.saturating_sub(1);
+            if lane.running == 0 && lane.tasks.is_empty() {
+                self.lanes.remove(&id);
+            }
+        }
+        self.give_turn(id, per_lane);
+    }
+}
+
+impl Shared {
+    /// Does tasks until the pool is dropped and nothing is queued.
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((lane, task)) = state.begin(self.per_lane) {
+                let more = !state.turns.is_empty();
+                drop(state);
+                if more {
+                    self.queued.notify_one();
+                }
+                task();
+                state = self.state.lock();
+                state.end(lane, self.per_lane);
+                continue;
+            }
+            if state.stopping {
+                return;
+            }
+            self.queued.wait(&mut state);
+        }
+    }
+}
+
+impl Drop for ProcessorPool {
+    fn drop(&mut self) {
+        self.shared.state.lock().stopping = true;
+        self.shared.queued.notify_all();
+        for thread in self.threads.drain(..) {
+            // The last owner may be a task itself.
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!("a thread of processors has panicked");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ProcessorPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessorPool").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_keeps_its_order_and_leaves_a_thread_to_others() {
+        let pool = ProcessorPool::new(2).unwrap();
+        let (hold, held) = sync_channel::<()>(1);
+        let (said, heard) = sync_channel(128);
+        // One lane, of which the first task waits: the second does not begin on the other thread.
+        let first = said.clone();
+        pool.submit(
+            1,
+            Box::new(move || {
+                held.recv().unwrap();
+                first.send("first").unwrap();
+            }),
+        );
+        let second = said.clone();
+        pool.submit(1, Box::new(move || second.send("second").unwrap()));
+        let other = said.clone();
+        pool.submit(2, Box::new(move || other.send("other").unwrap()));
+        assert_eq!(heard.recv(), Ok("other"));
+        assert_eq!(pool.waiting(), 1);
+        hold.send(()).unwrap();
+        assert_eq!([heard.recv(), heard.recv()], [Ok("first"), Ok("second")]);
+    }
+
+    #[test]
+    fn what_is_queued_is_done_before_the_threads_end() {
+        let (said, heard) = sync_channel(128);
+        let pool = ProcessorPool::new(1).unwrap();
+        for n in 0..100 {
+            let said = said.clone();
+            pool.submit(n % 3, Box::new(move || said.send(n).unwrap()));
+        }
+        drop((pool, said));
+        let mut all: Vec<u64> = heard.iter().collect();
+        for lane in 0..3 {
+            assert!(all.iter().filter(|n| *n % 3 == lane).is_sorted());
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+    }
+}

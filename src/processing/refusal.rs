@@ -1,0 +1,28 @@
+//! Why a processor refused a request, or could not handle it.
+
+use std::time::Duration;
+
+/// A refusal by a processor. It is about this one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessorRefusal {
+    /// The plug-in's name.
+    pub plugin: String,
+    pub why: RefusedBy,
+    /// Whether the sequence ends with the request.
+    pub ends: bool,
+}
+
+/// Who refused the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusedBy {
+    /// The plug-in, with a code of the contract's table ([`crate::processing`]'s `calls.wit`) and its own sentence.
+    Plugin { code: u32, text: String, retry: Option<Duration> },
+    /// The server: the call trapped, reached a limit or broke a rule of the contract.
+    Failure { what: String },
+}
+
+impl ProcessorRefusal {
+    pub(super) fn failure(plugin: &str, what: String) -> ProcessorRefusal {
+        ProcessorRefusal { plugin: plugin.to_owned(), why: RefusedBy::Failure { what }, ends: false }
+    }
+}

@@ -1,0 +1,46 @@
+//! A processor as a model names it: component, options, and the services that its guests may use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::files::ProcessorFile;
+use super::world::ProcessorComponent;
+use crate::telemetry::PluginMetrics;
+use crate::wasm::limits::Limits;
+use crate::wasm::services::Services;
+
+/// What the server does with a request whose processor failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// It refuses the request.
+    #[default]
+    Fail,
+    /// It goes on as if the processor were not there.
+    Bypass,
+}
+
+/// How a model uses a processor.
+#[derive(Debug, Clone)]
+pub struct ProcessorOptions {
+    /// JSON, a table.
+    pub config: String,
+    /// CPU time of a call without tensors, and memory of a guest.
+    pub limits: Limits,
+    pub on_failure: OnFailure,
+    pub files: Vec<ProcessorFile>,
+}
+
+/// A processor that a model names, ready to be configured.
+pub struct ProcessorSource {
+    pub name: String,
+    pub component: Arc<ProcessorComponent>,
+    pub options: ProcessorOptions,
+    pub services: Arc<dyn Services>,
+    pub metrics: Arc<PluginMetrics>,
+}
+
+impl fmt::Debug for ProcessorSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessorSource").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! What a chain does with a request, and what a failure leaves.
+
+use crate::processing::{OnFailure, Plan, PortTensors, RefusedBy, SequenceScratch};
+
+use super::fixture::{COUNT, Guest, chain, model, step, tensor, try_chain};
+
+fn inputs(bytes: &[u8]) -> PortTensors {
+    vec![Some(tensor(bytes))]
+}
+
+fn runs(plan: Plan) -> Vec<PortTensors> {
+    match plan {
+        Plan::Run(runs) => runs,
+        Plan::Reply(_) => panic!("it does not run"),
+    }
+}
+
+fn failure(guests: &[Guest<'_>]) -> String {
+    let refused = chain(guests).pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap_err();
+    assert_eq!((refused.plugin.as_str(), refused.ends), ("guest", false));
+    match refused.why {
+        RefusedBy::Failure { what } => what,
+        RefusedBy::Plugin { .. } => panic!("{refused:?}"),
+    }
+}
+
+#[test]
+fn a_request_passes_through_two_processors() {
+    let chain = chain(&[Guest::default(), Guest::default()]);
+    assert_eq!((chain.signature(), chain.scratch_bytes(), chain.posts()), (model(), 16, true));
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    assert_eq!(runs(prepared.plan), [inputs(b"abc")]);
+    let (answer, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap();
+    assert_eq!((answer, scratch), (inputs(b"de"), SequenceScratch::default()));
+}
+
+#[test]
+fn each_processor_has_its_own_scratch() {
+    let count = Guest { post: COUNT, ..Guest::default() };
+    let chain = chain(&[count, Guest::default(), count]);
+    let mut scratch = SequenceScratch::default();
+    for n in 1..4u8 {
+        let prepared = chain.pre(&step(), &scratch, inputs(b"abc")).unwrap();
+        let before = scratch.clone();
+        (_, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"d")]).unwrap();
+        let each: Vec<&[u8]> = scratch.each().iter().map(|bytes| &bytes[..]).collect();
+        assert_eq!(each, [&[n][..], &[], &[n]]);
+        assert_ne!(scratch, before);
+    }
+    assert_eq!(scratch.size(), 2);
+    // Without a sequence nothing is kept.
+    let facts = crate::processing::CallFacts { sequence: 0, ..step() };
+    let prepared = chain.pre(&facts, &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let (_, kept) = chain.post(&facts, prepared.pending, vec![inputs(b"d")]).unwrap();
+    assert_eq!(kept, SequenceScratch::default());
+}
+
+#[test]
+fn runs_multiply_along_the_chain_and_answers_are_joined() {
+    let twice = "(call $run (local.get 11) (local.get 12) (i32.const 2))";
+    let join = "wants = [\"pre\"]\n";
+    let three = twice.replace("const 2", "const 3");
+    let first = Guest { pre: twice, manifest: join, ..Guest::default() };
+    let second = Guest { pre: &three, manifest: join, ..Guest::default() };
+    let chain = chain(&[first, second]);
+    assert!(!chain.posts());
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    assert_eq!(runs(prepared.plan).len(), 6);
+    let outputs = (0..6u8).map(|n| inputs(&[n])).collect();
+    let (answer, _) = chain.post(&step(), prepared.pending, outputs).unwrap();
+    assert_eq!(answer, inputs(&[0, 1, 2, 3, 4, 5]));
+}
+
+#[test]
+fn a_reply_needs_no_run_and_passes_the_processors_before() {
+    let reply = "(call $reply (local.get 11) (local.get 12))";
+    let chain = chain(&[Guest { post: COUNT, ..Guest::default() }, Guest { pre: reply, ..Guest::default() }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let Plan::Reply(answer) = prepared.plan else { panic!("it runs") };
+    assert_eq!(answer, inputs(b"abc"));
+    assert_eq!(prepared.pending.into_scratch().size(), 1, "the processor before has finished the reply");
+}
+
+#[test]
+fn a_refusal_is_the_plug_in_s_own() {
+    let refuse = "
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1032) (i32.const 5))
+        (i32.store (i32.const 1036) (i32.const 1100))
+        (i32.store (i32.const 1040) (i32.const 2))
+        (i32.store8 (i32.const 1048) (i32.const 1))
+        (i64.store (i32.const 1056) (i64.const 1500))
+        (i32.store8 (i32.const 1064) (i32.const 1))
+        (i32.store16 (i32.const 1100) (i32.const 0x6f6e))
+        (i32.const 1024)";
+    let chain = chain(&[Guest { pre: refuse, ..Guest::default() }]);
+    let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap_err();
+    let retry = Some(std::time::Duration::from_micros(1500));
+    assert_eq!(refused.why, RefusedBy::Plugin { code: 5, text: "no".to_owned(), retry });
+    assert!(refused.ends);
+}
+
+#[test]
+fn an_end_without_inputs_runs_nothing() {
+    let chain = chain(&[Guest { manifest: "wants = [\"post\"]\n", ..Guest::default() }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), PortTensors::new()).unwrap();
+    assert_eq!(runs(prepared.plan), [PortTensors::new()]);
+    let (answer, _) = chain.post(&step(), prepared.pending, vec![PortTensors::new()]).unwrap();
+    assert_eq!(answer, PortTensors::new());
+}
+
+#[test]
+fn what_breaks_a_rule_fails_the_request() {
+    let with = |pre: &str| failure(&[Guest { pre, ..Guest::default() }]);
+    assert_eq!(with("unreachable"), "it gave up (unreachable), in pre");
+    let loops = with("(loop $ever (br $ever)) (i32.const 0)");
+    assert!(loops.starts_with("time limit ") && loops.contains(" in pre (1 KiB)"), "{loops}");
+    let runs = |k: u32| with(&format!("(call $run (local.get 11) (local.get 12) (i32.const {k}))"));
+    assert_eq!(runs(0), "pre answered 0 runs; a request has 1 to 4096");
+    assert_eq!(runs(10_000), "pre answered 10000 runs; a request has 1 to 4096");
+    assert_eq!(with("(call $run (i32.const 0) (i32.const 0) (i32.const 1))"), "pre answered run 0 without \"x\"");
+    let port = "(i32.store (local.get 11) (i32.const 9)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    assert_eq!(with(port), "pre answered run 0: answered for port 9 of 1");
+    let dtype =
+        "(i32.store offset=8 (local.get 11) (i32.const 3)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    assert_eq!(with(dtype), "pre answered run 0: \"x\" is UINT8, not UINT16");
+    let shape = "(i64.store (i32.load offset=12 (local.get 11)) (i64.const 4)) (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    assert_eq!(with(shape), "pre answered run 0: \"x\" [4] must have 4 bytes (3 bytes)");
+    let scratch = "
+        (drop (call $run (local.get 11) (local.get 12) (i32.const 1)))
+        (i32.store (i32.const 1044) (i32.const 1))
+        (i32.store (i32.const 1048) (i32.const 0))
+        (i32.store (i32.const 1052) (i32.const 9))
+        (i32.const 1024)";
+    assert_eq!(with(scratch), "pre left 9 bytes of scratch; plugin.toml says 8");
+}
+
+#[test]
+fn a_failed_call_leaves_the_scratch_and_the_next_is_answered() {
+    // It traps if the first byte is 0.
+    let pre = "
+        (if (i32.eqz (i32.load8_u (i32.load offset=20 (local.get 11)))) (then unreachable))
+        (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    let chain = chain(&[Guest { pre, post: COUNT, ..Guest::default() }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"a")).unwrap();
+    let (_, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"d")]).unwrap();
+    let before = scratch.clone();
+    assert!(chain.pre(&step(), &scratch, inputs(&[0])).is_err());
+    assert_eq!(scratch, before);
+    assert!(chain.pre(&step(), &scratch, inputs(b"a")).is_ok(), "another guest took the place of the one that trapped");
+}
+
+#[test]
+fn a_failing_processor_can_be_bypassed() {
+    let bypass = Guest { pre: "unreachable", post: "unreachable", on_failure: OnFailure::Bypass, ..Guest::default() };
+    let chain = chain(&[bypass]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    assert_eq!(runs(prepared.plan), [inputs(b"abc")]);
+    let (answer, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap();
+    assert_eq!((answer, scratch), (inputs(b"de"), SequenceScratch::default()));
+    // Its post alone fails: the outputs of the runs pass it by.
+    let chain =
+        super::fixture::chain(&[Guest { post: "unreachable", on_failure: OnFailure::Bypass, ..Guest::default() }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    assert_eq!(chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap().0, inputs(b"de"));
+}
+
+#[test]
+fn a_processor_that_does_not_fit_is_refused_at_load() {
+    let refused = |guest: Guest<'_>| try_chain(&[Guest::default(), guest]).unwrap_err();
+    let manifest = "reads = [\"x\", \"z\"]\n";
+    let (at, what) = refused(Guest { manifest, ..Guest::default() });
+    let said = "reads names \"z\", which is no input of requests and no output of the model";
+    assert_eq!((at, what.as_str()), (1, said));
+    assert_eq!(
+        refused(Guest { configure: "unreachable", ..Guest::default() }).1,
+        "it gave up (unreachable), in configure"
+    );
+    // It renames its input, which nothing is passed to then.
+    let renamed = "
+        (i32.store8 (i32.const 1024) (i32.const 0))
+        (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
+        (i32.store8 (i32.load (i32.load (i32.const 1028))) (i32.const 97))
+        (i32.const 1024)";
+    let guest = Guest { configure: renamed, ..Guest::default() };
+    assert!(try_chain(&[guest]).is_ok(), "pre gives what the model takes");
+    let refused = |guest: Guest<'_>| try_chain(&[guest]).unwrap_err().1;
+    let said = "input \"a\" is not read, and the model has no input of that name and type to pass it to";
+    assert_eq!(refused(Guest { manifest: "wants = [\"post\"]\n", ..guest }), said);
+    assert!(refused(Guest { on_failure: OnFailure::Bypass, ..guest }).starts_with("on_failure = \"bypass\" needs"));
+}

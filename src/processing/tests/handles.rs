@@ -1,0 +1,85 @@
+//! Tensors by handle: read, cut, written and passed on.
+
+use crate::processing::{Plan, RefusedBy, SequenceScratch};
+
+use super::fixture::{Guest, chain, step, tensor};
+
+const METHODS: &str = "
+    (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.read\" (func $read (param i32 i64 i64 i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.part\" (func $part (param i32 i64 i64 i32 i32) (result i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[constructor]buffer\" (func $buffer (param i32 i32 i32 i64) (result i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[method]buffer.copy\" (func $copy (param i32 i64 i32 i64 i64)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[method]buffer.write\" (func $write (param i32 i64 i32 i32)))
+    (import \"sequor:plugin/tensors@0.1.0\" \"[static]buffer.finish\" (func $finish (param i32) (result i32)))";
+
+const BY_HANDLE: &str = "by-value = \"0B\"\n";
+
+/// One run with the handle in place of the first input's.
+const RUN: &str = "
+    (i32.store offset=8 (local.get 11) (local.get $t))
+    (call $run (local.get 11) (local.get 12) (i32.const 1))";
+
+fn ran(pre: &str) -> Result<Vec<u8>, String> {
+    let chain = chain(&[Guest { extra: METHODS, pre, manifest: BY_HANDLE, ..Guest::default() }]);
+    let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"abcdef"))]);
+    match prepared.map_err(|refused| refused.why) {
+        Ok(prepared) => match prepared.plan {
+            Plan::Run(runs) => Ok(runs[0][0].as_ref().unwrap().data.to_vec()),
+            Plan::Reply(_) => panic!("it does not run"),
+        },
+        Err(RefusedBy::Failure { what }) => Err(what),
+        Err(why) => panic!("{why:?}"),
+    }
+}
+
+#[test]
+fn a_tensor_is_passed_on_by_its_handle() {
+    assert_eq!(ran(super::fixture::PASS), Ok(b"abcdef".to_vec()));
+}
+
+#[test]
+fn a_part_is_a_tensor_of_its_own() {
+    let part = |at: u32, len: u32, shape: u32| {
+        ran(&format!(
+            "(local $t i32)
+            (i64.store (i32.const 512) (i64.const {shape}))
+            (local.set $t (call $part (i32.load offset=8 (local.get 11)) (i64.const {at}) (i64.const {len}) (i32.const 512) (i32.const 1)))
+            {RUN}"
+        ))
+    };
+    assert_eq!(part(2, 3, 3), Ok(b"cde".to_vec()));
+    assert_eq!(part(4, 3, 3).unwrap_err(), "3 bytes from byte 4 on are not within 6 bytes, in pre");
+    assert_eq!(part(0, 3, 4).unwrap_err(), "a part UINT8 [4] must have 4 bytes, in pre");
+}
+
+#[test]
+fn a_buffer_becomes_a_tensor() {
+    let buffer = |size: u64, at: u64| {
+        ran(&format!(
+            "(local $t i32) (local $b i32)
+            (i64.store (i32.const 512) (i64.const {size}))
+            (i32.store (i32.const 520) (i32.const 0x7a))
+            (local.set $b (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const {size})))
+            (call $copy (local.get $b) (i64.const 1) (i32.load offset=8 (local.get 11)) (i64.const 2) (i64.const 2))
+            (call $write (local.get $b) (i64.const {at}) (i32.const 520) (i32.const 1))
+            (local.set $t (call $finish (local.get $b)))
+            {RUN}"
+        ))
+    };
+    assert_eq!(buffer(4, 3), Ok(b"\0cdz".to_vec()));
+    assert_eq!(buffer(4, 4).unwrap_err(), "1 bytes from byte 4 on are not within 4 bytes, in pre");
+    assert_eq!(buffer(1 << 30, 0).unwrap_err(), "more than 64 MiB of buffers in one call, in pre");
+}
+
+#[test]
+fn a_guest_that_keeps_too_much_is_replaced() {
+    // It never gives its input back. Each call is given more than a quarter of what a guest may keep.
+    let pre = "(local $b i32) (i64.store (i32.const 512) (i64.const 20971520))
+        (local.set $b (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520)))
+        (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    let chain = chain(&[Guest { extra: METHODS, pre, manifest: BY_HANDLE, ..Guest::default() }]);
+    for _ in 0..12 {
+        let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"a"))]);
+        assert!(prepared.is_ok(), "{prepared:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! The processor's world: what a component of it must be.
+
+use std::any::Any;
+use std::path::Path;
+
+use wasmtime::Store;
+use wasmtime::component::{HasSelf, Instance, InstancePre, Linker};
+
+use super::contract::sequor::plugin::tensors;
+use super::contract::{self, ProcessorPlugin, ProcessorPluginIndices};
+use super::manifest::{self, Manifest};
+use super::tensors::HeldTensors;
+use crate::config::fault::Fault;
+use crate::wasm::component::Component;
+use crate::wasm::guest::WasmGuest;
+use crate::wasm::host::HostState;
+use crate::wasm::manifest::Declared;
+use crate::wasm::world::{FunctionTypes, World, WorldLimits};
+
+/// Components that prepare a model's inputs and finish its outputs.
+#[derive(Debug)]
+pub struct ProcessorWorld;
+
+/// A version of a processor plug-in, compiled.
+pub type ProcessorComponent = Component<ProcessorWorld>;
+/// A running processor plug-in.
+pub type ProcessorGuest = WasmGuest<ProcessorWorld>;
+
+impl World for ProcessorWorld {
+    const NAME: &'static str = contract::WORLD;
+    const VERSION: &'static str = contract::VERSION;
+    const EXPORT: &'static str = contract::PROCESSOR;
+    const FUNCTIONS: &'static [&'static str] = &["configure", "pre", "post"];
+    const IMPORTS: &'static [&'static str] =
+        &["sequor:plugin/types", "sequor:plugin/host", "sequor:plugin/tensors", "sequor:plugin/calls"];
+    // A tensor that is handed over by value may be large. A larger one goes into a buffer part by part.
+    const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };
+
+    type Manifest = Manifest;
+    type Exports = ProcessorPluginIndices;
+    type Bindings = ProcessorPlugin;
+
+    fn declare(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
+        manifest::parse(path, text)
+    }
+
+    fn undeclared(_: &str) -> Manifest {
+        manifest::undeclared()
+    }
+
+    /// The functions take handles, whose types are known only once there is an instance. The bindings check them when a guest starts, and a load
+    /// starts one before it serves.
+    fn check(_: &FunctionTypes<'_>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+        tensors::add_to_linker::<_, HasSelf<HostState>>(linker, |state| state)
+    }
+
+    fn data() -> Box<dyn Any + Send> {
+        HeldTensors::data()
+    }
+
+    fn exports(
+        _: &wasmtime::component::Component,
+        pre: &InstancePre<HostState>,
+    ) -> wasmtime::Result<ProcessorPluginIndices> {
+        ProcessorPluginIndices::new(pre)
+    }
+
+    fn bind(
+        exports: &ProcessorPluginIndices,
+        instance: Instance,
+        store: &mut Store<HostState>,
+    ) -> wasmtime::Result<ProcessorPlugin> {
+        exports.load(store, &instance)
+    }
+}
