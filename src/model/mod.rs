@@ -10,9 +10,9 @@
 //! - `execute`: runs rows through a graph.
 //! - `sequences`: the core and the requests of one model name, under one lock.
 //! - `instance`: the threads that pull steps and run batches.
-//! - `catalog`: what is remembered of a model's files and scheduler.
-//! - [`repository`]: which models there are, and how they come and go.
+//! - `catalog`: the models by name, and what is shown of them.
 //! - `decide`: which plug-in decides for which load.
+//! - [`repository`]: loads models, and is the face of all this.
 
 mod catalog;
 mod decide;
@@ -34,14 +34,14 @@ mod tests;
 #[cfg(not(feature = "shuttle"))]
 mod tier_tests;
 
+pub use catalog::{Availability, Counted, IndexRow, ModelStatus, Served, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{
-    Availability, Control, Counted, EndedSequence, IndexRow, LiveSequence, ModelStatus, Options, Repository, Served,
-    VersionOverview,
-};
+pub use repository::{Control, Options, Repository};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
-pub use sequences::{InlineScope, Pending, SequenceOwner, TransferError, VersionStatistics, wake};
+pub use sequences::{
+    EndedSequence, InlineScope, LiveSequence, Pending, SequenceOwner, TransferError, VersionStatistics, wake,
+};
 
 pub use crate::tensor::rows::Texts;
 pub use crate::tensor::{Named, Tensor};

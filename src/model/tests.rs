@@ -162,7 +162,7 @@ fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
 fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
     let fixture = Fixture::empty(u64::MAX);
     let capacity = |name: &str| {
-        let models = fixture.repository.0.models.read();
+        let models = fixture.repository.0.catalog.entries.read();
         models[name].model.as_ref().unwrap().table.lock().core.load_capacity()
     };
     let names: Vec<String> = (0..100).map(|n| format!("m{n}")).collect();
@@ -182,7 +182,7 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
         load(&fixture.repository, &fixture.model());
         served.push(fixture.sum(u64::try_from(reload).unwrap() + 1, 3, |s| (s.start, s.end) = (true, true)));
         // The old load goes with its thread.
-        let only = || fixture.repository.0.models.read()["sum"].model.as_ref().unwrap().loads().len() == 1;
+        let only = || fixture.repository.0.catalog.entries.read()["sum"].model.as_ref().unwrap().loads().len() == 1;
         while !only() {
             std::thread::yield_now();
         }
@@ -202,7 +202,7 @@ fn a_stage_that_nothing_carries_out_is_answered_and_hangs_nobody() {
     ];
     for (stages, want) in cases {
         let fixture = Fixture::new(u64::MAX);
-        let model = fixture.repository.0.models.read()["sum"].model.clone().unwrap();
+        let model = fixture.repository.0.catalog.entries.read()["sum"].model.clone().unwrap();
         let load = Arc::clone(&model.loads()[0]);
         model.apply(Event::Loaded(load.key, LoadSpec { stages, ..load.spec() }));
         load.wake_all();
@@ -225,7 +225,7 @@ fn a_load_without_all_its_threads_never_serves() {
     fixture.repository.load(&fixture.model());
     SPAWNS_LEFT.set(None);
     let loads = || {
-        let models = fixture.repository.0.models.read();
+        let models = fixture.repository.0.catalog.entries.read();
         let model = models["sum"].model.as_ref().unwrap();
         let instances: Vec<u16> = model.loads().iter().map(|load| load.settings.instances).collect();
         (instances, models["sum"].faults.iter().map(ToString::to_string).collect::<Vec<_>>())

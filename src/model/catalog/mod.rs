@@ -1,7 +1,29 @@
-//! What the repository remembers of a model's files and of who chose its scheduler.
+//! The models by name, and what clients and operators see of them.
+//!
+//! - `names`: the catalog. `entry`: what it remembers of a model. `served`: a model as a request addresses it.
+//! - `directories`: the folders of models. `fingerprint`: whether a model's files have changed. `scheduler_choice`: who chose its plug-in.
+//! - `index`, `overview`: what is shown of all models.
+//!
+//! Nothing here loads a model or starts a thread.
 
+mod directories;
+mod entry;
 mod fingerprint;
+mod index;
+mod names;
+mod overview;
 mod scheduler_choice;
+mod served;
 
+pub use entry::{Availability, ModelStatus, ReadyVersion};
+pub use index::IndexRow;
+pub use overview::{Counted, VersionOverview};
+pub use served::Served;
+
+pub(in crate::model) use directories::model_directories;
+pub(in crate::model) use entry::Entry;
 pub(in crate::model) use fingerprint::Fingerprint;
+pub(in crate::model) use index::index;
+pub(in crate::model) use names::Catalog;
+pub(in crate::model) use overview::overview;
 pub(in crate::model) use scheduler_choice::SchedulerChoice;

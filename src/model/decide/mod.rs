@@ -6,6 +6,8 @@ mod plugin_files;
 mod plugins;
 mod schedule_file;
 
+pub(in crate::model) use plugins::Deciders;
+
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod plugin_admission_tests;

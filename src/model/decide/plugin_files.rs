@@ -2,15 +2,16 @@
 //! say so.
 
 use std::path::PathBuf;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use super::schedule_file;
-use crate::model::catalog::SchedulerChoice;
-use crate::model::repository::{Repository, Shared};
+use crate::model::catalog::{Catalog, Entry, SchedulerChoice};
+use crate::model::sequences::Model;
 use crate::scheduling::ModelFiles;
+use crate::scheduling::report::PluginError;
 
 #[derive(Debug)]
-pub(super) struct Files(pub(in crate::model) Weak<Shared>);
+pub(super) struct Files(pub(super) Weak<Catalog>);
 
 /// A model for which a plug-in decides, and its folder.
 struct Naming {
@@ -33,53 +34,58 @@ impl Naming {
 
 impl Files {
     /// The models it decides for, whoever says so: where a file names a version, that is protected also while an operator says the same.
-    fn decided(&self, repository: &Repository, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
-        let models = repository.0.models.read();
-        let decides = |(name, entry): (&String, &crate::model::repository::Entry)| {
+    fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
+        let decides = |name: &String, entry: &Entry| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
             let is_one = by(&entry.decides) && at.binding().plugin() == plugin;
             is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
         };
-        models.iter().filter_map(decides).collect()
+        catalog.collect(decides)
     }
 
     /// Those for which it decides because their file says so.
-    fn naming(&self, repository: &Repository, plugin: &str) -> Vec<Naming> {
-        self.decided(repository, plugin, |choice| matches!(choice, SchedulerChoice::File))
+    fn naming(&self, catalog: &Catalog, plugin: &str) -> Vec<Naming> {
+        self.decided(catalog, plugin, |choice| matches!(choice, SchedulerChoice::File))
     }
 }
 
 impl ModelFiles for Files {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
-        let Some(repository) = self.0.upgrade().map(Repository) else { return Vec::new() };
-        let decided = self.decided(&repository, plugin, |_| true);
+        let Some(catalog) = self.0.upgrade() else { return Vec::new() };
+        let decided = self.decided(&catalog, plugin, |_| true);
         decided.iter().filter_map(|of| Some((of.file(), of.read(plugin)?.1))).collect()
     }
 
     fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<String>, String> {
-        let Some(repository) = self.0.upgrade().map(Repository) else { return Ok(Vec::new()) };
+        let Some(catalog) = self.0.upgrade() else { return Ok(Vec::new()) };
         let mut written: Vec<(Naming, String)> = Vec::new();
-        for of in self.naming(&repository, plugin) {
-            let Ok((_, gate)) = repository.serving(&of.model) else { continue };
+        for of in self.naming(&catalog, plugin) {
+            let Ok((_, gate)) = serving(&catalog, &of.model) else { continue };
             // Nobody loads it from a file that is about to say something else.
             let _held = gate.lock();
             let Some((was, pinned)) = of.read(plugin).filter(|(_, pinned)| pinned != sha256) else { continue };
             let wrote = schedule_file::with_pin(&was, sha256).and_then(|text| schedule_file::write(&of.file(), &text));
             if let Err(why) = wrote {
                 let short = pinned.get(..7).unwrap_or(&pinned);
-                written.iter().for_each(|(of, was)| put_back(&repository, of, was));
+                written.iter().for_each(|(of, was)| put_back(&catalog, of, was));
                 return Err(format!("the file of {} names {short}, and cannot be written: {why}", of.model));
             }
-            repository.says_what_serves(&of.model, &of.directory);
+            catalog.note_files(&of.model, &of.directory);
             written.push((of, was));
         }
         Ok(written.into_iter().map(|(of, _)| of.model).collect())
     }
 }
 
-fn put_back(repository: &Repository, of: &Naming, was: &str) {
+fn put_back(catalog: &Catalog, of: &Naming, was: &str) {
     if let Err(why) = schedule_file::write(&of.file(), was) {
         tracing::error!(model = of.model, "its file says another version than serves: {why}");
     }
-    repository.says_what_serves(&of.model, &of.directory);
+    catalog.note_files(&of.model, &of.directory);
+}
+
+/// An open model, and the lock that keeps it from being loaded or unloaded meanwhile.
+pub(super) fn serving(catalog: &Catalog, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
+    let of = |entry: &Entry| Some((entry.model.clone().filter(|_| entry.open)?, Arc::clone(&entry.gate)));
+    catalog.look(name, of).flatten().ok_or_else(|| PluginError::Absent(format!("no model \"{name}\" is served")))
 }

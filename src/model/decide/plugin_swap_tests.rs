@@ -148,7 +148,7 @@ fn no_round_is_lost_to_a_swap() {
         done.store(true, Ordering::Relaxed);
         swaps.join().unwrap()
     });
-    let metrics = rig.fixture.repository.0.metrics.encode();
+    let metrics = rig.fixture.repository.0.resources.metrics.encode();
     let lost: Vec<&str> = metrics.lines().filter(|l| l.starts_with("sequor_plugin_fallback_total{")).collect();
     assert!(lost.iter().all(|line| line.ends_with(" 0")), "{swaps} swaps: {lost:#?}");
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
 
-use crate::model::repository::Availability;
+use crate::model::catalog::Availability;
 use crate::model::request::Parameter;
 use crate::model::tests::{Fixture, load, request};
 use crate::scheduling::Rules;

@@ -1,41 +1,54 @@
 //! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
 //! audit line a change.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
-use crate::model::catalog::{Fingerprint, SchedulerChoice};
+use crate::model::catalog::{Catalog, SchedulerChoice};
 use crate::model::load::{Loaded, strategy_name};
-use crate::model::repository::Repository;
+use crate::model::runtime::Clock;
 use crate::model::sequences::Model;
 use crate::scheduling::guest::ModelFacts;
-use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::scheduling::report::{Attach, By, PluginError};
 use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
-use crate::wasm::journal::LogLine;
+use crate::telemetry::Metrics;
 use crate::wasm::limits::Limits;
 
-use super::plugin_files::Files;
+use super::plugin_files::{Files, serving};
 use super::schedule_file::{self, Says};
 
-impl Repository {
+/// Attaches plug-ins to loads, and remembers who chose them.
+#[derive(Debug)]
+pub(in crate::model) struct Deciders {
+    catalog: Arc<Catalog>,
+    clock: Clock,
+    metrics: Metrics,
+    /// The plug-ins, if the server has any.
+    registry: OnceLock<Registry>,
+}
+
+impl Deciders {
+    pub(in crate::model) fn new(catalog: &Arc<Catalog>, clock: Clock, metrics: Metrics) -> Deciders {
+        Deciders { catalog: Arc::clone(catalog), clock, metrics, registry: OnceLock::new() }
+    }
+
     /// Says where plug-ins come from. To be called once, before any model is loaded.
-    pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
+    pub(in crate::model) fn start(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
-        let registry = Registry::new(rules, loader, Arc::new(self.0.clock.clone()), self.0.metrics.clone(), keeps)?;
-        registry.knows_files(Box::new(Files(Arc::downgrade(&self.0))));
-        self.0.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
+        let registry = Registry::new(rules, loader, Arc::new(self.clock.clone()), self.metrics.clone(), keeps)?;
+        registry.knows_files(Box::new(Files(Arc::downgrade(&self.catalog))));
+        self.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 
     /// The plug-ins, if the server has any.
-    pub fn registry(&self) -> Option<&Registry> {
-        self.0.registry.get()
+    pub(in crate::model) fn registry(&self) -> Option<&Registry> {
+        self.registry.get()
     }
 
-    fn equipped(&self) -> Result<&Registry, PluginError> {
+    pub(in crate::model) fn equipped(&self) -> Result<&Registry, PluginError> {
         self.registry().ok_or_else(|| PluginError::Denied("this server runs no plug-ins".to_owned()))
     }
 
@@ -48,7 +61,7 @@ impl Repository {
         model: &Arc<Model>,
         load: &Arc<Loaded>,
     ) -> Result<Option<Arc<SchedulerBinding>>, LoadError> {
-        let decides = self.edit(&model.name, |entry| entry.decides.clone());
+        let decides = self.catalog.edit(&model.name, |entry| entry.decides.clone());
         match (decides, &load.settings.scheduler) {
             (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
             (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
@@ -138,17 +151,8 @@ impl Repository {
 
     // === what operators say ===
 
-    /// Every load of a model that takes new sequences, and what keeps it from being loaded or unloaded meanwhile.
-    pub(super) fn serving(&self, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
-        let models = self.0.models.read();
-        let entry = models.get(name).filter(|entry| entry.open);
-        let absent = || PluginError::Absent(format!("no model \"{name}\" is served"));
-        let model = entry.and_then(|entry| entry.model.clone()).ok_or_else(absent)?;
-        Ok((model, entry.map(|entry| Arc::clone(&entry.gate)).ok_or_else(absent)?))
-    }
-
     /// Opens everything first, and changes nothing if that fails. Its hashes: of what decided before, and of what does now or was tried.
-    fn attach_now(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
+    pub(in crate::model) fn attach(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
         let (before, after) =
             (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
@@ -157,7 +161,7 @@ impl Repository {
             registry.audit_refused("attach", &how.plugin, &how.model, by, (&before, &after), why);
         };
         check_how(how).inspect_err(refused)?;
-        let (model, gate) = self.serving(&how.model).inspect_err(refused)?;
+        let (model, gate) = serving(&self.catalog, &how.model).inspect_err(refused)?;
         let _held = gate.lock();
         let all = self.opened(registry, how, &model).inspect_err(refused)?;
         if how.save {
@@ -174,15 +178,17 @@ impl Repository {
         if how.save {
             registry.audit("save", &how.plugin, &how.model, by, &before, &after);
         } else {
-            self.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
+            self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
         }
         Ok(())
     }
 
     /// The hash of what decides for a model; nothing, if that is the built-in policy.
     fn decides_for(&self, name: &str) -> String {
-        let of = |(model, _): (Arc<Model>, _)| model.decider().and_then(|at| self.show(at.binding().plugin()).ok());
-        self.serving(name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
+        let of = |(model, _): (Arc<Model>, _)| {
+            model.decider().and_then(|at| self.equipped().ok()?.show(at.binding().plugin()).ok())
+        };
+        serving(&self.catalog, name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
     }
 
     /// An instance for every load that takes new sequences.
@@ -202,28 +208,19 @@ impl Repository {
 
     /// Writes what is so into the model's file.
     fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
-        let directory = self.edit(&how.model, |entry| entry.directory.clone());
+        let directory = self.catalog.edit(&how.model, |entry| entry.directory.clone());
         let config = if how.config.is_empty() { "{}" } else { &how.config };
         let says = Says { plugin: &how.plugin, sha256, time: how.time, config };
         schedule_file::save(&directory.join("sequor.toml"), says)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
-        self.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
-        self.says_what_serves(&how.model, &directory);
+        self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
+        self.catalog.note_files(&how.model, &directory);
         Ok(())
     }
 
-    /// What the model's file says now is what serves: it is not loaded anew for that.
-    pub(super) fn says_what_serves(&self, model: &str, directory: &Path) {
-        let print = Fingerprint::of(directory, None).ok();
-        self.edit(model, |entry| {
-            entry.tried.clone_from(&print);
-            entry.served = print;
-        });
-    }
-
-    fn detach_now(&self, name: &str, model: &str, by: By<'_>) -> Result<(), PluginError> {
+    pub(in crate::model) fn detach(&self, name: &str, model: &str, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
-        let (served, gate) = self.serving(model)?;
+        let (served, gate) = serving(&self.catalog, model)?;
         let _held = gate.lock();
         let before = registry.show(name)?.sha256;
         let mut any = false;
@@ -237,7 +234,7 @@ impl Repository {
         if !any {
             return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
         }
-        self.edit(model, |entry| entry.decides = SchedulerChoice::Runtime(None));
+        self.catalog.edit(model, |entry| entry.decides = SchedulerChoice::Runtime(None));
         registry.audit("detach", name, model, by, &before, "");
         Ok(())
     }
@@ -280,53 +277,5 @@ fn facts(load: &Loaded) -> ModelFacts {
         slots: spec.slots(),
         numbers,
         keys,
-    }
-}
-
-impl Plugins for Repository {
-    fn list(&self) -> Vec<Summary> {
-        self.registry().map(Registry::list).unwrap_or_default()
-    }
-
-    fn show(&self, name: &str) -> Result<Summary, PluginError> {
-        self.equipped()?.show(name)
-    }
-
-    fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.load(name, component, by)
-    }
-
-    fn attach(&self, how: &Attach, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.change(|| self.attach_now(how, by))?;
-        self.show(&how.plugin)
-    }
-
-    fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.replace(name, component, by)
-    }
-
-    fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.rollback(name, by)
-    }
-
-    fn detach(&self, name: &str, model: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.change(|| self.detach_now(name, model, by))?;
-        self.show(name)
-    }
-
-    fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.park(name, by)
-    }
-
-    fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        self.equipped()?.unpark(name, by)
-    }
-
-    fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
-        self.equipped()?.unload(name, by)
-    }
-
-    fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
-        self.equipped()?.logs(name, after)
     }
 }

@@ -1,22 +1,21 @@
-//! Which models the server has, and how they come and go.
+//! Loads models and keeps them up to date, and is the face of all of `model/`.
 //!
-//! - `facade`: [`Repository`], what the rest of the server asks.
-//! - `loading`: loads a model. `placing`: finds the devices of its instances. `lifecycle`: loads and unloads by request and by polling.
-//! - `control`: where models lie. `index`, `overview`, `sequences`: what clients and operators see.
+//! - `facade`: [`Repository`], what the rest of the server asks. `options`: how models are loaded. `resources`: what all models share.
+//! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
+//! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
+//! - `plugins`: what operators do with plug-ins.
 
 mod control;
 mod facade;
-mod index;
 mod lifecycle;
-mod loading;
-mod overview;
-mod placing;
-mod sequences;
+mod loader;
+mod options;
+mod placer;
+mod plugins;
+mod resources;
 
 pub use control::Control;
-pub use facade::{Availability, ModelStatus, Options, ReadyVersion, Repository, Served};
-pub use index::IndexRow;
-pub use overview::{Counted, VersionOverview};
-pub use sequences::{EndedSequence, LiveSequence};
+pub use facade::Repository;
+pub use options::Options;
 
-pub(in crate::model) use facade::{Entry, Shared};
+pub use crate::model::catalog::{Availability, ReadyVersion};

@@ -5,7 +5,8 @@
 //! - `owner`: counts the live sequences of one client.
 //! - `inline`: leaves a step to a connection's thread. `wakeups`: wakes connections together.
 //! - `plugin_driver`: the model as its plug-ins reach it.
-//! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted.
+//! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
+//!   sequences as operators see them.
 //!
 //! Nothing here runs a graph. Under the lock there is no I/O, payload or log.
 
@@ -14,15 +15,17 @@ mod driver;
 mod inline;
 mod job;
 mod job_place;
+pub(in crate::model) mod listing;
 mod owner;
 mod pending;
 mod plugin_driver;
-mod state_transfer;
+pub(in crate::model) mod state_transfer;
 mod table;
-mod usage;
+pub(in crate::model) mod usage;
 mod wakeups;
 
 pub use inline::InlineScope;
+pub use listing::{EndedSequence, LiveSequence};
 pub use owner::SequenceOwner;
 pub use pending::Pending;
 pub use state_transfer::TransferError;

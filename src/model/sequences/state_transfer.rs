@@ -1,6 +1,5 @@
 //! A sequence's state, out as a file and in again.
 
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
@@ -37,40 +36,38 @@ pub enum TransferError {
 const MODEL: &str = "sequor.model";
 const VERSION: &str = "sequor.version";
 
-impl Model {
-    /// The state of a live sequence as a file.
-    pub(in crate::model) fn export(self: &Arc<Self>, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
-        let (model, id) = (self.name.clone(), id.clone());
-        let Some((seq, at)) = self.state_of(&id, version) else { return Err(TransferError::Unknown { model, id }) };
-        let Some(at) = at else { return Err(TransferError::NoState { model, id }) };
-        let load = self.loads().iter().find(|l| l.key == at.instance.load).cloned();
-        let Some(load) = load else { return Err(TransferError::Gone { model, id }) };
-        let header = [(MODEL, model.clone()), (VERSION, load.version.to_string())];
-        let header = header.map(|(key, value)| (key.to_owned(), value)).into();
-        let (reply, answer) = sync_channel(1);
-        let mailbox = load.mail.get(usize::from(at.instance.n));
-        let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
-        load.wake(at.instance.n);
-        match answer.recv() {
-            Ok(Some(snapshot)) if posted => Ok(snapshot?),
-            _ => Err(TransferError::Gone { model, id }),
-        }
+/// The state of a live sequence as a file.
+pub(in crate::model) fn export(model: &Model, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
+    let (name, id) = (model.name.clone(), id.clone());
+    let Some((seq, at)) = model.state_of(&id, version) else { return Err(TransferError::Unknown { model: name, id }) };
+    let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
+    let load = model.loads().iter().find(|l| l.key == at.instance.load).cloned();
+    let Some(load) = load else { return Err(TransferError::Gone { model: name, id }) };
+    let header = [(MODEL, name.clone()), (VERSION, load.version.to_string())];
+    let header = header.map(|(key, value)| (key.to_owned(), value)).into();
+    let (reply, answer) = sync_channel(1);
+    let mailbox = load.mail.get(usize::from(at.instance.n));
+    let posted = mailbox.is_some_and(|mailbox| mailbox.post(SnapshotRequest { seq, header, reply }));
+    load.wake(at.instance.n);
+    match answer.recv() {
+        Ok(Some(snapshot)) if posted => Ok(snapshot?),
+        _ => Err(TransferError::Gone { model: name, id }),
     }
+}
 
-    /// Keeps a state for the next step of a sequence that does not live here.
-    pub(in crate::model) fn import(&self, load: &Loaded, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
-        let model = self.name.clone();
-        let header = check_snapshot(&load.states, &file)?;
-        let other = |why: String| TransferError::Other { model: model.clone(), what: "the snapshot", why };
-        if let Some(of) = header.get(MODEL).filter(|of| **of != model) {
-            return Err(other(format!("it is of model '{of}'")));
-        }
-        let step = match header.get(STEP) {
-            None => 0,
-            Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
-        };
-        let ticket = self.budget().take(load.state_bytes())?;
-        let import = Import { step, snapshot: Bytes::from(file), ticket };
-        if self.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model, id }) }
+/// Keeps a state for the next step of a sequence that does not live here.
+pub(in crate::model) fn import(model: &Model, load: &Loaded, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
+    let name = model.name.clone();
+    let header = check_snapshot(&load.states, &file)?;
+    let other = |why: String| TransferError::Other { model: name.clone(), what: "the snapshot", why };
+    if let Some(of) = header.get(MODEL).filter(|of| **of != name) {
+        return Err(other(format!("it is of model '{of}'")));
     }
+    let step = match header.get(STEP) {
+        None => 0,
+        Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
+    };
+    let ticket = model.budget().take(load.state_bytes())?;
+    let import = Import { step, snapshot: Bytes::from(file), ticket };
+    if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
 }

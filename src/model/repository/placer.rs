@@ -3,21 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::backend::Graph;
 use crate::config::model::Draft;
 use crate::config::model::place::{Auto, Gpus};
 use crate::config::model::settings::Processor;
 use crate::device::{Device, Host, Pool};
 use crate::error::LoadError;
-use crate::model::execute::Placement;
+use crate::model::execute::{Placement, placement};
 use crate::telemetry::{GpuMetrics, GpuReading};
 
-use super::facade::Repository;
+use super::resources::Resources;
 
-impl Repository {
+/// Finds a device and a graph for every instance.
+#[derive(Debug)]
+pub(super) struct Placer {
+    resources: Arc<Resources>,
+    /// The GPUs that instances run on.
+    in_use: Mutex<placement::InUse>,
+}
+
+impl Placer {
+    pub(super) fn new(resources: &Arc<Resources>) -> Placer {
+        Placer { resources: Arc::clone(resources), in_use: Mutex::default() }
+    }
+
     /// Brings the gauges of the GPUs in use up to date.
-    pub(super) fn observe_gpus(&self) {
-        for (gpu, devices) in self.0.gpus.lock().values_mut() {
+    pub(super) fn observe(&self) {
+        for (gpu, devices) in self.in_use.lock().values_mut() {
             devices.retain(|device| device.strong_count() > 0);
             let reading = devices.iter().find_map(|device| device.upgrade()?.reading()).unwrap_or_default();
             gpu.set(&GpuReading {
@@ -33,10 +47,10 @@ impl Repository {
 
     /// Notes that an instance runs on this GPU.
     fn note(&self, ordinal: u16, device: &Arc<dyn Device>) -> Result<GpuMetrics, String> {
-        let there = self.0.options.accelerators.usable().map_err(|e| e.0)?;
+        let there = self.resources.options.accelerators.usable().map_err(|e| e.0)?;
         let uuid = there.into_iter().find(|gpu| gpu.ordinal == ordinal).map(|gpu| gpu.uuid).unwrap_or_default();
-        let mut in_use = self.0.gpus.lock();
-        let (gpu, devices) = in_use.entry(ordinal).or_insert_with(|| (self.0.metrics.gpu(&uuid), Vec::new()));
+        let mut in_use = self.in_use.lock();
+        let (gpu, devices) = in_use.entry(ordinal).or_insert_with(|| (self.resources.metrics.gpu(&uuid), Vec::new()));
         devices.push(Arc::downgrade(device));
         Ok(gpu.clone())
     }
@@ -49,18 +63,18 @@ impl Repository {
         };
         let auto = draft.place(&gpus).map_err(|faults| faults.into_iter().map(LoadError::from).collect::<Vec<_>>())?;
         // Where nothing was installed for GPUs, nobody expects one.
-        let expected = self.0.backend.is_for_accelerators().is_ok();
+        let expected = self.resources.backend.is_for_accelerators().is_ok();
         Ok(if expected { auto } else { Auto::NotAsked })
     }
 
     /// The GPUs that can be used. Unless one is `needed`, no driver is asked before the backend has what it needs for one.
     fn gpus(&self, needed: bool) -> Gpus {
-        let backend = &self.0.backend;
+        let backend = &self.resources.backend;
         let installed = backend.is_for_accelerators().map_err(|e| e.0);
         if !needed {
             installed.clone()?;
         }
-        let there = match (self.0.options.accelerators.usable().map_err(|e| e.0), installed) {
+        let there = match (self.resources.options.accelerators.usable().map_err(|e| e.0), installed) {
             (Ok(there), Ok(())) => there,
             (Err(one), Err(other)) => return Err(format!("{one}; {other}")),
             (Err(why), Ok(())) | (Ok(_), Err(why)) => return Err(why),
@@ -90,23 +104,24 @@ impl Repository {
         let graph = match shared {
             Some(graph) => Arc::clone(graph),
             None => {
-                let graph = self.0.backend.load(file, &self.0.options.load).map_err(|e| e.0)?;
+                let graph = self.resources.backend.load(file, &self.resources.options.load).map_err(|e| e.0)?;
                 Arc::clone(shared.insert(graph))
             }
         };
-        let (pool, budget, chunk_cache) = (self.0.pool.clone(), self.0.budget.clone(), self.0.chunk_cache.clone());
+        let (pool, budget, chunk_cache) =
+            (self.resources.pool.clone(), self.resources.budget.clone(), self.resources.chunk_cache.clone());
         Ok(Placement { graph, device: Arc::new(Host), pool, budget, chunk_cache, gpu: None })
     }
 
     fn gpu_placement(&self, file: &Path, ordinal: u16) -> Result<Placement, String> {
-        let device = self.0.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
-        let graph = self.0.backend.load_on(file, &self.0.options.load, &device).map_err(|e| e.0)?;
+        let device = self.resources.options.accelerators.open(ordinal).map_err(|e| e.to_string())?;
+        let graph = self.resources.backend.load_on(file, &self.resources.options.load, &device).map_err(|e| e.0)?;
         let pool = match device.staging() {
-            Some(staging) => Pool::over(staging, self.0.options.reply_pool),
-            None => self.0.pool.clone(),
+            Some(staging) => Pool::over(staging, self.resources.options.reply_pool),
+            None => self.resources.pool.clone(),
         };
         let gpu = Some(self.note(ordinal, &device)?);
-        let (budget, chunk_cache) = (self.0.budget.clone(), self.0.chunk_cache.clone());
+        let (budget, chunk_cache) = (self.resources.budget.clone(), self.resources.chunk_cache.clone());
         Ok(Placement { graph, device, pool, budget, chunk_cache, gpu })
     }
 }

@@ -3,10 +3,11 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sequor_core::{Instance, Limits, Load};
 
 use crate::config::Fault;
@@ -15,14 +16,17 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
-use crate::model::catalog::Fingerprint;
-use crate::model::execute::{Placement, placement};
+use crate::model::catalog::{Catalog, Fingerprint, model_directories};
+use crate::model::decide::Deciders;
+use crate::model::execute::Placement;
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadKey, Loaded, strategy_name};
-use crate::model::runtime::{JoinHandle, StartGate, sync};
+use crate::model::load::{Handle, LoadKey, Loaded};
+use crate::model::runtime::{JoinHandle, StartGate, Timer, sync};
 use crate::model::sequences::Model;
+use crate::recording::Recorder;
 
-use super::facade::{Availability, Entry, ModelStatus, ReadyVersion, Repository};
+use super::placer::Placer;
+use super::resources::Resources;
 
 /// How long the sequences of a load that was replaced may go on.
 const DRAIN: Duration = Duration::from_secs(600);
@@ -36,7 +40,7 @@ struct Prepared {
 }
 
 /// What is about to serve.
-struct Brought {
+struct PendingLoad {
     model: Arc<Model>,
     prepared: Vec<Prepared>,
     /// Versions that are as they were.
@@ -44,9 +48,46 @@ struct Brought {
     versions: Vec<u64>,
 }
 
-impl Repository {
-    /// Loads every model in this directory. What fails is told in [`Repository::statuses`].
-    pub fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
+/// Loads models into the catalog, and owns the threads of their instances.
+#[derive(Debug)]
+pub(super) struct ModelLoader {
+    resources: Arc<Resources>,
+    catalog: Arc<Catalog>,
+    deciders: Arc<Deciders>,
+    placer: Placer,
+    timer: Timer,
+    pub(super) recorder: OnceLock<Recorder>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Nothing is loaded any more.
+    stopped: AtomicBool,
+}
+
+impl ModelLoader {
+    pub(super) fn new(
+        resources: &Arc<Resources>,
+        catalog: &Arc<Catalog>,
+        deciders: &Arc<Deciders>,
+        timer: Timer,
+    ) -> ModelLoader {
+        ModelLoader {
+            resources: Arc::clone(resources),
+            catalog: Arc::clone(catalog),
+            deciders: Arc::clone(deciders),
+            placer: Placer::new(resources),
+            timer,
+            recorder: OnceLock::new(),
+            threads: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Brings the gauges of the GPUs in use up to date.
+    pub(super) fn observe_gpus(&self) {
+        self.placer.observe();
+    }
+
+    /// Loads every model in this directory. The catalog says what failed.
+    pub(super) fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
         self.load_each(&model_directories(directory)?);
         Ok(())
     }
@@ -68,56 +109,55 @@ impl Repository {
     }
 
     /// Loads the model in this directory; the server is not ready without it.
-    pub fn load(&self, directory: &Path) {
+    pub(super) fn load(&self, directory: &Path) {
         let name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         // What went wrong is kept.
-        let _ = self.bring(&name, directory, None, true);
+        let _ = self.load_model(&name, directory, None, true);
     }
 
     /// Loads a model, or what has changed of it. What serves goes on if that fails.
-    pub(in crate::model) fn bring(
+    pub(in crate::model) fn load_model(
         &self,
         name: &str,
         directory: &Path,
         config: Option<&str>,
         wanted: bool,
     ) -> Result<(), Faults> {
-        let gate = {
-            let mut models = self.0.models.write();
-            let entry = models.entry(name.to_owned()).or_default();
+        let gate = self.catalog.edit(name, |entry| {
             entry.wanted |= wanted;
             Arc::clone(&entry.gate)
-        };
+        });
         let _held = gate.lock();
-        if self.0.stopped.load(Ordering::Acquire) {
+        if self.stopped.load(Ordering::Acquire) {
             return Err(vec![LoadError::Runtime("the server is stopping".to_owned())]);
         }
-        self.edit(name, |entry| entry.loading = true);
+        self.catalog.edit(name, |entry| entry.loading = true);
         let began = Instant::now();
-        let outcome = self.bring_changes(name, directory, config);
+        let outcome = self.prepare_changes(name, directory, config);
         let took = began.elapsed();
-        self.edit(name, |entry| {
+        self.catalog.edit(name, |entry| {
             entry.loading = false;
             directory.clone_into(&mut entry.directory);
         });
         match outcome {
-            Ok(brought) => self.serve(name, brought, took),
+            Ok(pending) => self.serve(name, pending, took),
             Err(faults) => {
-                self.edit(name, |entry| entry.fail(name, faults.clone(), took));
+                self.catalog.edit(name, |entry| entry.fail(name, faults.clone(), took));
                 Err(faults)
             }
         }
     }
 
-    pub(in crate::model) fn edit<T>(&self, name: &str, change: impl FnOnce(&mut Entry) -> T) -> T {
-        change(self.0.models.write().entry(name.to_owned()).or_default())
-    }
-
     /// Prepares what has changed; `None` if nothing has.
-    fn bring_changes(&self, name: &str, directory: &Path, config: Option<&str>) -> Result<Option<Brought>, Faults> {
+    fn prepare_changes(
+        &self,
+        name: &str,
+        directory: &Path,
+        config: Option<&str>,
+    ) -> Result<Option<PendingLoad>, Faults> {
         let file = |e: std::io::Error| vec![LoadError::File { path: directory.to_owned(), what: e.to_string() }];
         let print = Fingerprint::of(directory, config).map_err(file)?;
-        let (model, served) = self.edit(name, |entry| {
+        let (model, served) = self.catalog.edit(name, |entry| {
             entry.tried = Some(print.clone());
             (entry.model.clone(), entry.served.clone().filter(|_| entry.open))
         });
@@ -125,24 +165,19 @@ impl Repository {
             return Ok(None);
         }
         let mut draft = self.draft(directory, config)?;
-        let auto = self.place(&mut draft)?;
+        let auto = self.placer.place(&mut draft)?;
         let versions = chosen(&draft, directory)?;
-        self.edit(name, |entry| {
+        self.catalog.edit(name, |entry| {
             entry.known.extend(&versions);
             entry.versions.clone_from(&versions);
         });
-        let shared = &self.0;
-        let model = model.unwrap_or_else(|| {
-            let (clock, timer) = (shared.clock.clone(), shared.timer.clone());
-            let memory = (shared.budget.clone(), shared.chunk_cache.clone());
-            Arc::new(Model::new(name.to_owned(), clock, timer, memory, first_id(), shared.recorder.get().cloned()))
-        });
+        let model = model.unwrap_or_else(|| self.new_model(name));
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
         let (kept, fresh): (Vec<u64>, Vec<u64>) = versions.iter().partition(|v| serves(**v) && same(**v));
         let prepared =
             fresh.into_iter().map(|v| self.prepare(&model, &draft, v, &auto)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(Brought { model, prepared, kept, versions }))
+        Ok(Some(PendingLoad { model, prepared, kept, versions }))
     }
 
     fn draft(&self, directory: &Path, config: Option<&str>) -> Result<Draft, Faults> {
@@ -150,19 +185,19 @@ impl Repository {
         if let Some(json) = config {
             sources.config = ConfigSource::Json(json.to_owned());
         }
-        Draft::parse(sources, &self.0.options.config).map_err(faults)
+        Draft::parse(sources, &self.resources.options.config).map_err(faults)
     }
 
     // === one version ===
 
     fn prepare(&self, model: &Model, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
-        let placements = self.placements(&draft.file(version), &draft.processors())?;
+        let placements = self.placer.placements(&draft.file(version), &draft.processors())?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
-        self.equip(model.reserve_load(), version, settings, placements, auto.clone()).map_err(|e| vec![e])
+        self.prepare_load(model.reserve_load(), version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 
-    fn equip(
+    fn prepare_load(
         &self,
         key: LoadKey,
         version: u64,
@@ -170,13 +205,13 @@ impl Repository {
         placements: Vec<Placement>,
         auto: Auto,
     ) -> Result<Prepared, LoadError> {
-        let shared = &self.0;
-        let metrics = shared.metrics.model(&settings.name, version);
-        let hold = shared.options.hold;
-        let texts = shared.registry.get().map(|r| Arc::clone(r.texts())).unwrap_or_default();
-        let candidates = shared.registry.get().map_or(Limits::default().candidates, |r| r.rules().max_candidates);
-        let shown = (hold, candidates, texts, shared.options.depth);
-        let tier = shared.options.tier.clone();
+        let Resources { options, metrics, .. } = &*self.resources;
+        let metrics = metrics.model(&settings.name, version);
+        let registry = self.deciders.registry();
+        let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
+        let candidates = registry.map_or(Limits::default().candidates, |r| r.rules().max_candidates);
+        let tier = options.tier.clone();
+        let shown = (options.hold, candidates, texts, options.depth);
         let load = Arc::new(Loaded::new(key, version, settings, metrics, shown, tier, auto)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
@@ -185,9 +220,9 @@ impl Repository {
 
     // === into service ===
 
-    fn serve(&self, name: &str, brought: Option<Brought>, took: Duration) -> Result<(), Faults> {
-        let Some(Brought { model, prepared, kept, versions }) = brought else {
-            self.edit(name, |entry| entry.faults.clear());
+    fn serve(&self, name: &str, pending: Option<PendingLoad>, took: Duration) -> Result<(), Faults> {
+        let Some(PendingLoad { model, prepared, kept, versions }) = pending else {
+            self.catalog.edit(name, |entry| entry.faults.clear());
             return Ok(());
         };
         let is_old = |l: &&Arc<Loaded>| !l.is_retired() && !kept.contains(&l.version);
@@ -199,14 +234,14 @@ impl Repository {
                 // None of them serves if one does not.
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<Loaded>| model.retire(load.key, now));
-                self.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
+                self.catalog.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
                 return Err(vec![fault]);
             }
             load.metrics.loaded(took);
             new.push(load);
         }
-        self.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
-        self.note_headers();
+        self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
+        self.catalog.refresh_headers();
         let until = model.now() + DRAIN;
         for load in old {
             model.retire(load, until);
@@ -215,38 +250,52 @@ impl Repository {
         Ok(())
     }
 
-    /// Brings up to date which headers features come from, of whatever is served.
-    fn note_headers(&self) {
-        let mut names: Vec<String> = Vec::new();
-        for entry in self.0.models.read().values() {
-            let Some(model) = &entry.model else { continue };
-            names.extend(model.loads().iter().flat_map(|l| l.settings.feature_headers()).map(str::to_owned));
-        }
-        names.sort_unstable();
-        names.dedup();
-        self.0.headers.store(Arc::new(names));
-    }
-
     /// Takes a load into service, once all its threads are there.
     fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, runners } = prepared;
-        let scheduler = self.scheduler_for(model, &load)?;
+        let scheduler = self.deciders.scheduler_for(model, &load)?;
         let (gate, mut threads) = (StartGate::default(), Vec::new());
         let started = start_all(model, &load, runners, &gate, &mut threads);
         let decided = started.and_then(|handles| {
             let _ = load.handles.set(handles);
             model.add(&load);
-            scheduler.map_or(Ok(()), |scheduler| self.let_decide(&load, &scheduler))
+            scheduler.map_or(Ok(()), |scheduler| self.deciders.let_decide(&load, &scheduler))
         });
         // A load that the model has needs its threads: they take it out of service if nothing decides for it.
         gate.decide(load.handles.get().is_some());
         for thread in &threads {
             thread.thread().unpark();
         }
-        let mut all = self.0.threads.lock();
+        let mut all = self.threads.lock();
         all.retain(|thread| !sync::is_over(thread));
         all.extend(threads);
         decided
+    }
+
+    // === the end ===
+
+    /// Loads nothing any more. Waits for loads that are under way.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        // A load that is under way either sees that, or is waited for.
+        let gates = self.catalog.collect(|_, entry| Some(Arc::clone(&entry.gate)));
+        gates.iter().for_each(|gate| drop(gate.lock()));
+    }
+
+    /// Waits for the threads of every instance.
+    pub(super) fn join(&self) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("an instance's thread has panicked");
+            }
+        }
+    }
+
+    fn new_model(&self, name: &str) -> Arc<Model> {
+        let Resources { clock, budget, chunk_cache, .. } = &*self.resources;
+        let memory = (budget.clone(), chunk_cache.clone());
+        let (clock, timer, recorder) = (clock.clone(), self.timer.clone(), self.recorder.get().cloned());
+        Arc::new(Model::new(name.to_owned(), clock, timer, memory, first_id(), recorder))
     }
 }
 
@@ -267,29 +316,6 @@ fn start_all(
     (0u16..).zip(runners).map(start).collect()
 }
 
-impl Entry {
-    /// Notes that a load came about.
-    fn take(&mut self, name: &str, model: &Arc<Model>, versions: Vec<u64>, took: Duration) {
-        let newest = |version: &u64| model.load_for(Some(*version)).map(|load| ready(&load));
-        let availability = Availability::Ready(versions.iter().filter_map(newest).collect());
-        self.model = Some(Arc::clone(model));
-        self.open = true;
-        self.status = Some(ModelStatus { name: name.to_owned(), availability, took });
-        self.faults.clear();
-        self.versions = versions;
-        self.served.clone_from(&self.tried);
-    }
-
-    /// Notes that a load did not come about. What serves goes on.
-    pub(in crate::model) fn fail(&mut self, name: &str, faults: Faults, took: Duration) {
-        self.faults.clone_from(&faults);
-        if !self.open {
-            let availability = Availability::Failed(faults);
-            self.status = Some(ModelStatus { name: name.to_owned(), availability, took });
-        }
-    }
-}
-
 fn faults(faults: Vec<Fault>) -> Faults {
     faults.into_iter().map(LoadError::from).collect()
 }
@@ -306,39 +332,10 @@ fn chosen(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
     Ok(wanted)
 }
 
-fn ready(load: &Loaded) -> ReadyVersion {
-    let spec = load.spec();
-    ReadyVersion {
-        version: load.version,
-        strategy: strategy_name(&spec.strategy),
-        instances: spec.instances,
-        slots: spec.slots() * u32::from(spec.instances),
-        state_bytes: load.state_bytes(),
-        rows: load.rows(),
-        warnings: load.warnings.clone(),
-        on: placement::told(&load.settings.processors, &load.auto),
-    }
-}
-
 /// The first id the server gives out itself: below 2^53, and another one after every start, so that an id of a former life is unknown.
 fn first_id() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     // Minutes since 2020 in the upper bits, a count of 2^29 a minute below.
     let minutes = since.as_secs().saturating_sub(1_577_836_800) / 60;
     ((minutes & 0x00ff_ffff) << 29) + 1
-}
-
-/// The directories of models: those with a configuration or with a version directory. Anything else is passed over.
-pub(super) fn model_directories(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let failed = |e: std::io::Error| LoadError::File { path: directory.to_owned(), what: e.to_string() };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let has_version = || versions::versions_in(&path).is_ok_and(|v| !v.is_empty());
-        if path.is_dir() && (path.join("config.pbtxt").is_file() || has_version()) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }

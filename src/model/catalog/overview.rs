@@ -1,11 +1,15 @@
 //! What operators see of a version: where it stands, how full it is, and what was counted of it.
 
+use std::path::PathBuf;
+
 use sequor_core::{Usage, Why};
 
+use crate::model::sequences::usage;
 use crate::telemetry::{BatchCost, Phase, Statistics, ended_reason};
 
-use super::facade::{Availability, Entry, ReadyVersion, Repository};
-use super::index::IndexRow;
+use super::entry::{Availability, Entry, ReadyVersion};
+use super::index::{IndexRow, index};
+use super::names::Catalog;
 
 /// A version of a model, or a model of whose versions nothing is known.
 #[derive(Debug, Clone)]
@@ -45,26 +49,24 @@ impl Counted {
     }
 }
 
-impl Repository {
-    /// Every version of every model of the repositories. Reads their folders.
-    pub fn overview(&self) -> Vec<VersionOverview> {
-        let rows = self.index();
-        let models = self.0.models.read();
-        rows.into_iter().map(|row| overview(models.get(&row.model), row)).collect()
-    }
+/// Every version of every model in these folders and in the catalog.
+pub(in crate::model) fn overview(catalog: &Catalog, directories: &[PathBuf]) -> Vec<VersionOverview> {
+    let rows = index(catalog, directories);
+    let entries = catalog.entries.read();
+    rows.into_iter().map(|row| version(entries.get(&row.model), row)).collect()
 }
 
-fn overview(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
+fn version(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
     let blank = VersionOverview { index, ready: None, usage: Usage::default(), state_bytes: 0, counted: None };
-    let (Some(entry), Some(version)) = (entry, blank.index.version) else { return blank };
+    let (Some(entry), Some(number)) = (entry, blank.index.version) else { return blank };
     let ready = match entry.status.as_ref().map(|status| &status.availability) {
-        Some(Availability::Ready(versions)) => versions.iter().find(|ready| ready.version == version).cloned(),
+        Some(Availability::Ready(versions)) => versions.iter().find(|ready| ready.version == number).cloned(),
         _ => None,
     };
     let Some(model) = &entry.model else { return VersionOverview { ready, ..blank } };
-    let (usage, state_bytes) = model.usage_of(version);
+    let (usage, state_bytes) = usage::usage_of(model, number);
     let loads = model.loads();
-    let counted = loads.iter().find(|load| load.version == version).map(|load| {
+    let counted = loads.iter().find(|load| load.version == number).map(|load| {
         let metrics = &load.metrics;
         let ended = metrics.sequences_ended();
         let ended = Why::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));

@@ -1,0 +1,64 @@
+//! The index: every model of the repositories, and how it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::LoadError;
+
+use super::directories::model_directories;
+use super::entry::Entry;
+use super::names::Catalog;
+
+/// A version in the index; a model of which nothing is known has neither version nor state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexRow {
+    pub model: String,
+    pub version: Option<u64>,
+    /// `READY`, `LOADING`, `UNLOADING`, `UNAVAILABLE`, or nothing.
+    pub state: &'static str,
+    pub reason: String,
+}
+
+/// Every model in these folders, and every one in the catalog, with what is known of it.
+pub(in crate::model) fn index(catalog: &Catalog, directories: &[PathBuf]) -> Vec<IndexRow> {
+    let mut all: BTreeMap<String, Vec<IndexRow>> = BTreeMap::new();
+    for path in directories.iter().flat_map(|directory| model_directories(directory).unwrap_or_default()) {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        all.insert(name.clone(), vec![IndexRow { model: name, ..IndexRow::default() }]);
+    }
+    let known = catalog.collect(|name, entry| Some((name.clone(), rows(entry, name))));
+    all.extend(known.into_iter().filter(|(_, rows)| !rows.is_empty()));
+    all.into_values().flatten().collect()
+}
+
+/// The rows of one model.
+fn rows(entry: &Entry, name: &str) -> Vec<IndexRow> {
+    let loads = entry.model.as_ref().map(|model| Arc::clone(&model.loads())).unwrap_or_default();
+    let mut versions: BTreeSet<u64> = loads.iter().map(|load| load.version).collect();
+    versions.extend(&entry.known);
+    let why = || entry.faults.iter().map(LoadError::to_string).collect::<Vec<_>>().join("; ");
+    let row = |version: u64| {
+        let mut of = loads.iter().filter(|load| load.version == version);
+        let (open, there) = (entry.open && of.clone().any(|load| !load.is_retired()), of.next().is_some());
+        let (state, reason) = match (open, entry.loading, there) {
+            (true, ..) => ("READY", String::new()),
+            (_, true, _) => ("LOADING", String::new()),
+            (.., true) => ("UNLOADING", String::new()),
+            _ if entry.faults.is_empty() || !entry.versions.contains(&version) => {
+                ("UNAVAILABLE", "unloaded".to_owned())
+            }
+            _ => ("UNAVAILABLE", why()),
+        };
+        IndexRow { model: name.to_owned(), version: Some(version), state, reason }
+    };
+    if !versions.is_empty() {
+        return versions.into_iter().map(row).collect();
+    }
+    let (state, reason) = match (entry.loading, entry.faults.is_empty()) {
+        (true, _) => ("LOADING", String::new()),
+        (_, false) => ("UNAVAILABLE", why()),
+        _ => return Vec::new(),
+    };
+    vec![IndexRow { model: name.to_owned(), version: None, state, reason }]
+}

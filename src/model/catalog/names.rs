@@ -1,0 +1,100 @@
+//! The models by name: those that are, were or shall be served.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+
+use crate::error::Failure;
+use crate::model::sequences::{Model, VersionStatistics, usage};
+
+use super::entry::{Entry, ModelStatus};
+use super::fingerprint::Fingerprint;
+use super::served::Served;
+
+#[derive(Debug, Default)]
+pub(in crate::model) struct Catalog {
+    pub(in crate::model) entries: RwLock<BTreeMap<String, Entry>>,
+    /// Names, in lower case, of the headers that features come from.
+    headers: ArcSwap<Vec<String>>,
+}
+
+impl Catalog {
+    /// Changes an entry, and makes it if there is none.
+    pub(in crate::model) fn edit<T>(&self, name: &str, change: impl FnOnce(&mut Entry) -> T) -> T {
+        change(self.entries.write().entry(name.to_owned()).or_default())
+    }
+
+    /// Looks at an entry, if there is one.
+    pub(in crate::model) fn look<T>(&self, name: &str, look: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.entries.read().get(name).map(look)
+    }
+
+    /// Looks at every entry, by name.
+    pub(in crate::model) fn collect<T>(&self, mut look: impl FnMut(&String, &Entry) -> Option<T>) -> Vec<T> {
+        self.entries.read().iter().filter_map(|(name, entry)| look(name, entry)).collect()
+    }
+
+    /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
+    pub(in crate::model) fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
+        Served::find(self.entries.read().get(model), model, version).map_err(Failure::NotServed)
+    }
+
+    /// Every model that was loaded and not forgotten, open or not.
+    pub(in crate::model) fn models(&self) -> Vec<Arc<Model>> {
+        self.collect(|_, entry| entry.model.clone())
+    }
+
+    /// The model of this name, open or not.
+    pub(in crate::model) fn model(&self, name: &str) -> Option<Arc<Model>> {
+        self.look(name, |entry| entry.model.clone())?
+    }
+
+    /// Whether every model that is wanted is ready.
+    pub(in crate::model) fn is_complete(&self) -> bool {
+        self.entries.read().values().all(Entry::is_complete)
+    }
+
+    /// How the last load of every model ended.
+    pub(in crate::model) fn statuses(&self) -> Vec<ModelStatus> {
+        self.collect(|_, entry| entry.status.clone())
+    }
+
+    /// What was counted of this model and version, or of all where the name or the version is empty.
+    pub(in crate::model) fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
+        if !model.is_empty() {
+            return Ok(self.find(model, version)?.statistics());
+        }
+        let models = self.collect(|_, entry| entry.model.clone().filter(|_| entry.open));
+        Ok(models.iter().flat_map(|model| usage::statistics(model, None)).collect())
+    }
+
+    // === files ===
+
+    /// Takes the files in this folder for those of the loads that serve, so that the model is not loaded anew.
+    pub(in crate::model) fn note_files(&self, model: &str, directory: &Path) {
+        let print = Fingerprint::of(directory, None).ok();
+        self.edit(model, |entry| {
+            entry.tried.clone_from(&print);
+            entry.served = print;
+        });
+    }
+
+    /// Names, in lower case, of the headers that surfaces hand over with a request.
+    pub(in crate::model) fn headers(&self) -> Arc<Vec<String>> {
+        self.headers.load_full()
+    }
+
+    /// Brings up to date which headers features come from.
+    pub(in crate::model) fn refresh_headers(&self) {
+        let mut names: Vec<String> = Vec::new();
+        for model in self.models() {
+            names.extend(model.loads().iter().flat_map(|l| l.settings.feature_headers()).map(str::to_owned));
+        }
+        names.sort_unstable();
+        names.dedup();
+        self.headers.store(Arc::new(names));
+    }
+}

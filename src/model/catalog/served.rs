@@ -1,0 +1,110 @@
+//! A model as a request addresses it: found, and ready to take requests.
+
+use std::sync::Arc;
+
+use sequor_core::{DataType, Id};
+use sequor_proto as proto;
+
+use crate::error::{Failure, Invalid, NotServed};
+use crate::model::load::{Loaded, Metadata};
+use crate::model::request::{InferRequest, intake};
+use crate::model::sequences::{Model, Pending, SequenceOwner, TransferError, VersionStatistics, state_transfer, usage};
+
+use super::entry::Entry;
+
+/// One version (or the server's choice of it) of one model, found and ready.
+#[derive(Debug, Clone)]
+pub struct Served {
+    model: Arc<Model>,
+    version: Option<u64>,
+    load: Arc<Loaded>,
+}
+
+impl Served {
+    /// Finds a model in its entry; `version` is as the client wrote it, empty for the server's choice.
+    pub(super) fn find(entry: Option<&Entry>, model: &str, version: &str) -> Result<Served, NotServed> {
+        let version = parse_version(version)?;
+        let name = || model.to_owned();
+        let entry = entry.ok_or_else(|| NotServed::UnknownModel { model: name() })?;
+        let Some(found) = entry.model.as_ref().filter(|_| entry.open) else {
+            return Err(match version.filter(|_| entry.loading) {
+                Some(version) => NotServed::NotReady { model: name(), version },
+                None => NotServed::NoVersion { model: name() },
+            });
+        };
+        match (found.load_for(version), version) {
+            (Some(load), _) => Ok(Served { model: Arc::clone(found), version, load }),
+            (None, Some(version)) => Err(NotServed::UnknownVersion { model: name(), version }),
+            (None, None) => Err(NotServed::NoVersion { model: name() }),
+        }
+    }
+
+    /// What was counted of this version.
+    pub(super) fn statistics(&self) -> Vec<VersionStatistics> {
+        usage::statistics(&self.model, self.version)
+    }
+
+    /// The type that the model declares for an input.
+    pub fn input_type(&self, name: &str) -> Option<DataType> {
+        self.load.settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
+    }
+
+    /// Checks the names of a request's inputs before their data is read.
+    pub fn check_inputs(&self, names: &[&str]) -> Result<(), Invalid> {
+        intake::check_names(&self.load.settings, names)
+    }
+
+    pub fn metadata(&self) -> Arc<Metadata> {
+        let mut metadata = (*self.load.metadata).clone();
+        metadata.versions = self.model.loads().iter().filter(|l| !l.is_retired()).map(|l| l.version).collect();
+        metadata.versions.sort_unstable();
+        metadata.versions.dedup();
+        Arc::new(metadata)
+    }
+
+    pub fn config(&self) -> Arc<proto::ModelConfig> {
+        Arc::clone(&self.load.settings.proto)
+    }
+
+    /// Names of the classes of an output, if it has any.
+    pub fn labels(&self, output: &str) -> Option<Arc<[String]>> {
+        self.load.labels(output)
+    }
+
+    pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
+        self.submit_of(request, None)
+    }
+
+    /// Submits a request of a client whose live sequences are counted.
+    pub fn submit_of(&self, request: InferRequest, owner: Option<&Arc<dyn SequenceOwner>>) -> Result<Pending, Failure> {
+        let (answer, req) = self.model.submit(request, self.version, owner)?;
+        Ok(Pending::new(answer, Arc::clone(&self.model), req))
+    }
+
+    /// The state of a live sequence as a `.safetensors` file. Waits until no batch of its instance runs.
+    pub fn export(&self, id: &Id) -> Result<Vec<u8>, TransferError> {
+        state_transfer::export(&self.model, id, self.version)
+    }
+
+    /// Keeps a state for a sequence that does not live here; its next step goes on from there.
+    pub fn import(&self, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
+        state_transfer::import(&self.model, &self.load, id, file)
+    }
+}
+
+/// Parses a version as Triton does (`stol`): white space in front and anything behind the digits is ignored, so `1.0` and ` 1` are 1.
+fn parse_version(text: &str) -> Result<Option<u64>, NotServed> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bad = || NotServed::BadVersion { version: text.to_owned() };
+    let number = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+    let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let version: u64 = digits.get(..end).and_then(|digits| digits.parse().ok()).ok_or_else(bad)?;
+    match i64::try_from(version) {
+        Err(_) => Err(bad()),
+        Ok(1..) if number.starts_with('-') => Err(NotServed::NegativeVersion { version: text.to_owned() }),
+        Ok(_) => Ok(Some(version)),
+    }
+}

@@ -1,0 +1,40 @@
+//! What all models of a repository share.
+
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::device::Pool;
+use crate::model::runtime::{Clock, Upkeep};
+use crate::state::ChunkCache;
+use crate::state::budget::Budget;
+use crate::telemetry::Metrics;
+
+use super::options::Options;
+
+#[derive(Debug)]
+pub(in crate::model) struct Resources {
+    pub(in crate::model) backend: Arc<dyn Backend>,
+    pub(in crate::model) options: Options,
+    pub(in crate::model) metrics: Metrics,
+    pub(in crate::model) clock: Clock,
+    /// Bytes of state.
+    pub(in crate::model) budget: Budget,
+    pub(in crate::model) chunk_cache: ChunkCache,
+    /// Memory for answers.
+    pub(in crate::model) pool: Pool,
+}
+
+impl Resources {
+    pub(in crate::model) fn new(backend: Arc<dyn Backend>, options: Options, metrics: Metrics) -> Resources {
+        let (clock, budget, pool) =
+            (options.clock.clone(), Budget::new(options.state_limit), Pool::new(options.reply_pool));
+        let reads = clock.clone();
+        let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
+        Resources { backend, options, metrics, clock, budget, chunk_cache, pool }
+    }
+
+    /// Releases memory that was kept long enough.
+    pub(in crate::model) fn upkeep(&self) -> Upkeep {
+        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend))
+    }
+}
