@@ -14,7 +14,7 @@ use super::BatchError;
 /// Up to this many bytes a batch's output is copied out of the memory it was written to.
 const SMALL: usize = 16 * 1024;
 
-/// An output's data in whatever memory the run put it.
+/// An output's data in the memory where the run put it.
 #[derive(Debug)]
 pub enum OutputBuffer {
     Pooled(Pooled),
@@ -50,7 +50,7 @@ impl OutputBuffer {
     }
 }
 
-/// An output that can be cut into its parts: whatever may be wrong with it was found before anything of its run is taken. What is in it
+/// An output that can be cut into its parts: its faults were found before anything of its run is taken. What is in it
 /// need not be there yet, unless it is texts.
 #[derive(Debug)]
 pub struct OutputSplit {

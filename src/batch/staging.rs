@@ -79,7 +79,7 @@ impl Staging {
         })
     }
 
-    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. Whatever was laid out before must have been run.
+    /// Lays out the inputs of these rows. `None` is a padding row: zeros, and READY false. The batch that was laid out before must have been run.
     pub fn fill(&mut self, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
         for (n, staged) in self.clients.iter_mut().enumerate() {
             staged.fill_client(n, batch, self.batching)?;

@@ -130,7 +130,7 @@ impl Buffer {
     /// Part of the buffer, for a backend to write.
     ///
     /// # Safety
-    /// Nobody else may read or write this part, and the buffer may not be dropped, while the span is in use; except that a backend may be
+    /// Nothing else may read or write this part, and the buffer may not be dropped, while the span is in use; except that a backend may be
     /// told to read it too, where the model is known to allow that.
     pub unsafe fn write<'a>(&self, part: Range<usize>) -> Result<SpanMut<'a>, DeviceError> {
         let (address, len) = self.part(&part)?;
@@ -152,7 +152,7 @@ unsafe impl Send for Buffer {}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same size; whoever borrowed parts has promised to be done.
+        // SAFETY: allocated in `new` with the same size; the borrowers of its parts have promised to be done.
         unsafe { self.device.release(self.address, self.len.max(1)) };
     }
 }

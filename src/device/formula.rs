@@ -11,7 +11,7 @@ pub const EACH: u64 = 4;
 /// Blocks that share a row at most.
 pub const SHARES: u64 = 64;
 
-/// What is moved at once, given every address, stride and size of a set or-ed where it is read and where it is written: bytes, or with a
+/// The bytes that one move takes, given every address, stride and size of a set or-ed where it is read and where it is written: bytes, or with a
 /// conversion elements.
 pub fn unit(read: u64, written: u64, convert: Convert) -> u32 {
     let (from, to) = convert.element();
@@ -269,7 +269,7 @@ mod tests {
             let (by_host, by_formula) = (arena(written, !seed), arena(written, !seed));
             let of = |to: &Buffer| lay(&cases, from.address(), to.address());
             let (sets, rows, ..) = of(&by_host);
-            // SAFETY: `lay` has measured both arenas, rows do not overlap, and nobody else touches them.
+            // SAFETY: `lay` has measured both arenas, rows do not overlap, and nothing else touches them.
             unsafe { Host.run(&sets, &rows) }.unwrap();
             let (sets, rows, ..) = of(&by_formula);
             let grid = grid(&sets);

@@ -52,7 +52,7 @@ impl Device for Host {
         for set in sets {
             let at = set.first as usize;
             for row in rows.get(at..at + set.count as usize).unwrap_or_default() {
-                // SAFETY: the caller's promise: living memory of this size, nobody else's, not overlapping.
+                // SAFETY: the caller's promise: living memory of this size, used by nothing else, not overlapping.
                 unsafe { one(set, row) };
             }
         }
@@ -123,14 +123,14 @@ unsafe fn piece(from: Option<u64>, to: u64, inner: usize, convert: Convert) {
 }
 
 /// # Safety
-/// There must be so many elements, aligned, that nobody writes.
+/// There must be so many elements, aligned, and nothing may write them.
 unsafe fn slice<'a, T>(at: u64, len: usize) -> &'a [T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(at as *const T, len) }
 }
 
 /// # Safety
-/// There must be so many elements, aligned, that nobody else touches.
+/// There must be so many elements, aligned, and nothing else may touch them.
 unsafe fn slice_mut<'a, T>(at: *mut u8, len: usize) -> &'a mut [T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(at.cast(), len) }

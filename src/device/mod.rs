@@ -88,20 +88,20 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;
 
     /// # Safety
-    /// The memory must be what [`Device::allocate`] gave for `bytes`, and nobody may use it any more but for work that was asked for already.
+    /// The memory must be what [`Device::allocate`] gave for `bytes`, and only work that was submitted before may still use it.
     unsafe fn release(&self, address: u64, bytes: usize);
 
     /// Does all these moves, in any order among themselves.
     ///
     /// # Safety
-    /// Every address must lie in memory of this device that is alive and that nobody else touches before this is done; no two moves may
+    /// Every address must lie in memory of this device that is alive and that nothing else touches before this is done; no two moves may
     /// overlap in what they write, nor one write what another reads. Sets must name rows that are there.
     unsafe fn run(&self, sets: &[RawSet], rows: &[RawRow]) -> Result<(), DeviceError>;
 
     /// Copies bytes of the host into memory of this device.
     ///
     /// # Safety
-    /// `len` bytes must be readable at `from` and writable at `to`, alive and nobody else's to change before this is done.
+    /// `len` bytes must be readable at `from` and writable at `to`, alive and changed by nothing else before this is done.
     unsafe fn upload(&self, from: u64, to: u64, len: usize) -> Result<(), DeviceError>;
 
     /// Copies bytes of this device into memory of the host.
@@ -141,7 +141,7 @@ pub trait Accelerators: Send + Sync + fmt::Debug {
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError>;
 }
 
-/// One that can be used.
+/// A GPU that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accelerator {
     pub ordinal: u16,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Buffer, Device, DeviceError, Place, Span, SpanMut, copy};
 
-/// Memory that somebody else allocated (a runtime, a pool), kept alive by `keeper`, read-only and shareable.
+/// Memory that a runtime or a pool allocated, kept alive by `keeper`, read-only and shareable.
 #[derive(Clone)]
 pub struct Owned {
     place: Place,
@@ -34,14 +34,14 @@ impl Owned {
     /// The memory must stay as it is until that is done.
     pub unsafe fn copied(device: &Arc<dyn Device>, from: &Span<'_>) -> Result<Owned, DeviceError> {
         let buffer = Buffer::new(device, from.len())?;
-        // SAFETY: nobody else knows of the buffer; the rest is the caller's promise.
+        // SAFETY: nothing else knows of the buffer; the rest is the caller's promise.
         let room = unsafe { buffer.write(0..from.len()) }?;
         // SAFETY: as above.
         unsafe { copy(&**device, from, &room) }?;
         Ok(Owned::of(buffer))
     }
 
-    /// A buffer that nobody writes any more, but what was asked for already.
+    /// A buffer that only work in flight still writes.
     pub fn of(buffer: Buffer) -> Owned {
         let (place, address, len) = (buffer.place(), buffer.address(), buffer.len());
         // A buffer is used by one thread at a time; here by none.

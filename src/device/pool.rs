@@ -97,7 +97,7 @@ impl Pooled {
 impl AsRef<[u8]> for Pooled {
     fn as_ref(&self) -> &[u8] {
         let span = self.buffer.as_ref().and_then(|buffer| {
-            // SAFETY: nobody writes while this shared borrow lasts.
+            // SAFETY: nothing writes while this shared borrow lasts.
             unsafe { buffer.read(0..self.len) }.ok()
         });
         span.and_then(|span| span.as_host()).unwrap_or(&[])

@@ -68,7 +68,7 @@ impl<'a> SpanMut<'a> {
     }
 
     /// # Safety
-    /// `address..address + len` must be memory at `place` that nobody else reads, writes or frees for as long as `'a`.
+    /// `address..address + len` must be memory at `place` that nothing else reads, writes or frees for as long as `'a`.
     pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> SpanMut<'a> {
         SpanMut { place, address, len, borrow: PhantomData }
     }

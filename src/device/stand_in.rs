@@ -18,7 +18,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct StandIns(Arc<Vec<Arc<Counts>>>);
 
-/// What is to be known of one of them.
+/// The shared state of one stand-in.
 #[derive(Debug)]
 struct Counts {
     room: usize,
@@ -48,7 +48,7 @@ impl StandIns {
         StandIns(Arc::new(std::iter::repeat_with(one).take(usize::from(count)).collect()))
     }
 
-    /// How often somebody waited for one of them.
+    /// How often a thread waited for one of them.
     pub fn waits(&self) -> u64 {
         self.0.iter().map(|c| c.waits.load(Ordering::Relaxed)).sum()
     }
@@ -84,7 +84,7 @@ impl StandIns {
         self.0.iter().for_each(|c| c.broken.store(false, Ordering::Relaxed));
     }
 
-    /// From now on nobody's wait ends before [`StandIns::finish`] or [`StandIns::go_on`].
+    /// From now on no wait ends before [`StandIns::finish`] or [`StandIns::go_on`].
     pub fn hold(&self) {
         self.0.iter().for_each(|c| c.gate.set(Some(0)));
     }
@@ -173,7 +173,7 @@ pub unsafe fn write<'a>(span: &'a mut SpanMut<'_>) -> SpanMut<'a> {
 /// Asks for work of a graph's, to be done behind everything that was asked for before.
 ///
 /// # Safety
-/// The stream must be that of a stand-in that is alive, and whatever the work touches must stay and be left alone until it is done.
+/// The stream must be that of a stand-in that is alive, and all memory that the work touches must stay and be left alone until it is done.
 pub unsafe fn ask(stream: u64, work: impl FnOnce() + Send + 'static) {
     // SAFETY: the caller's promise: streams are what `StandIn::stream` gave.
     unsafe { &*(stream as *const Work) }.ask(work);
@@ -194,7 +194,7 @@ type Piece = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Work {
     asked: Mutex<Asked>,
-    /// Held by whoever does it.
+    /// Held by the thread that does it.
     doing: Mutex<()>,
 }
 
@@ -252,7 +252,7 @@ impl StandIn {
     fn copy(&self, from: u64, to: u64, len: usize) {
         self.counts.copied.fetch_add(len as u64, Ordering::Relaxed);
         self.work.ask(move || {
-            // SAFETY: whoever asked has promised that both are there, and nobody else's, until this is done.
+            // SAFETY: the caller's promise: both are there, and used by nothing else, until this is done.
             unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, len) };
         });
     }

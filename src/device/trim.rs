@@ -6,7 +6,7 @@ use std::ops::Range;
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 
-/// To be called when what took memory is over. What is in use stays; code that is needed again is mapped again where it lies.
+/// Call this after work that took much memory. Memory in use stays; code that is needed again is mapped again where it lies.
 pub fn trim() {
     trim_heaps();
     #[cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ fn unmap_code() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else { return };
     for range in code(&maps) {
         let start = std::ptr::without_provenance_mut::<c_void>(range.start);
-        // SAFETY: a mapping of a file that nobody may write to and of which nothing was changed: what is unmapped is read from there again.
+        // SAFETY: a mapping of a file that is read-only and unchanged: unmapped pages are read from the file again.
         let dropped = unsafe { madvise(start, range.len(), Advice::LinuxDontNeed) };
         if let Err(error) = dropped {
             tracing::debug!(%error, "code stays mapped");

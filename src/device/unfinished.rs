@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::Device;
 
-/// Keeps memory until its device is known to be done. If that never happens, the memory is leaked: the device could write to whatever the
+/// Keeps memory until its device is known to be done. If that never happens, the memory is leaked: the device could write to memory that the
 /// allocator puts there next.
 pub struct Unfinished {
     device: Arc<dyn Device>,

@@ -22,7 +22,7 @@ use crate::scheduling::report::{Attach, By, Plugins};
 use crate::scheduling::stand_in::{Does, Version};
 use crate::telemetry::Metrics;
 
-/// Two slots for three clients, so that somebody waits; a batch has room for both.
+/// Two slots for three clients, so that one of them waits; a batch has room for both.
 const CONFIG: &str = r#"
     backend: "onnxruntime" max_batch_size: 2
     input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
@@ -156,7 +156,7 @@ fn equip(repository: &Repository) {
     repository.run_plugins(Rules::default(), Box::new(make)).unwrap();
 }
 
-/// What an operator does while requests run. The maintenance thread's work is done here too: nobody else holds what these hold.
+/// What an operator does while requests run. The maintenance thread's work is done here too, so no other thread holds these locks.
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {

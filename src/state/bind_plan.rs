@@ -2,7 +2,7 @@
 //!
 //! [`choose`] is a pure function. It picks the plan that copies the fewest rows.
 
-/// What is known of a slot.
+/// The facts of a slot that a plan depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotView {
     /// A sequence's state lies here.
@@ -41,7 +41,7 @@ pub fn choose(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) 
     let real = rows.iter().flatten().count();
     let moved = rows.len() + real;
     let run = || (first..).zip(rows);
-    // What is written beside a row that does not take part must not hit its state: it has to lie on the side that is read.
+    // A row that does not take part is written too, so its state has to lie on the side that is read.
     let carry = |side: u8| -> Vec<u32> {
         let away = |slot: &u32| {
             let view = slots.get(*slot as usize).copied().unwrap_or_default();
@@ -67,7 +67,7 @@ fn run_of(rows: &[Option<u32>], slots: &[SlotView], terms: BindConstraints) -> O
     let fits = (first..).zip(rows).all(|(slot, row)| row.is_none_or(|real| real == slot));
     let last = first.checked_add(u32::try_from(rows.len()).ok()?)?.checked_sub(1)?;
     let within = (last as usize) < slots.len() && first / terms.per_chunk.max(1) == last / terms.per_chunk.max(1);
-    // With one side, padding would have to be written over somebody's state.
+    // With one side, padding would have to be written over another sequence's state.
     let padded = rows.iter().any(Option::is_none);
     (fits && within && !(padded && terms.sides < 2)).then_some(first)
 }

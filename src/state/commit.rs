@@ -53,7 +53,7 @@ impl Store {
         let mut taken: Vec<(usize, u32)> = Vec::with_capacity(bound.rows.len());
         taken
             .extend(bound.rows.iter().enumerate().filter_map(|(n, row)| Some((n, (*row)?))).filter(|(n, _)| takes(*n)));
-        // Whatever can fail comes before whatever changes a slot.
+        // Everything that can fail comes before the first change of a slot.
         let left = self.split(bound, fresh, &taken)?;
         let copies = if copied.contains(&true) { self.copy_rows(bound, &left, copied)? } else { Vec::new() };
         let flips = matches!(bound.plan, BindPlan::InPlace { .. }) && self.terms.sides > 1;

@@ -241,7 +241,7 @@ impl DeviceVariable {
         }
     }
 
-    /// What was asked for of it is done before whatever its next owner asks for.
+    /// Work that was submitted for it is done before the work of its next owner.
     fn lay_by(&mut self, memory: Buffer) {
         if self.free.iter().map(Buffer::len).sum::<usize>() + memory.len() <= KEPT {
             self.free.push(memory);

@@ -211,7 +211,7 @@ impl Store {
         Ok((buffer, at, size))
     }
 
-    /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first whatever the axis.
+    /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first, for any axis.
     /// `None` where the backend allocated.
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
         let Some(State { kind: Kind::Fixed { row, .. }, spec }) = self.states.get(state) else { return Ok(None) };
@@ -235,7 +235,7 @@ impl Store {
         Some((shape, layout.row() * count))
     }
 
-    /// Asks for what a run writes for a state of a fixed size to be laid out in `to`, rows first whatever the axis.
+    /// Asks for what a run writes for a state of a fixed size to be laid out in `to`, rows first, for any axis.
     pub fn lay_out(&mut self, bound: &Bound, state: usize, to: &mut Buffer) -> Result<(), StateError> {
         let count = bound.rows.len();
         let Some((layout, _)) = self.layout_of(state).zip(self.laid_out(bound, state)) else { return Ok(()) };

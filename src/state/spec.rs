@@ -20,7 +20,7 @@ pub struct StateSpec {
     /// The type it is kept in: `dtype`, or FP16 or BF16 for an FP32 state.
     pub storage: DataType,
     pub initial: Initial,
-    /// One copy is to be enough, whatever that costs (`use_same_buffer_for_input_output`).
+    /// Keep one copy, at any cost (`use_same_buffer_for_input_output`).
     pub same_buffer: bool,
 }
 

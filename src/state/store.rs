@@ -17,7 +17,7 @@ use super::spec::{Layout, StateSpec};
 /// Smaller buffers of a batch are not worth releasing.
 const LARGE: usize = 256 << 10;
 
-/// The states of the slots of one instance. Belongs to whoever is that instance.
+/// The states of the slots of one instance. Belongs to the thread that runs the instance.
 #[derive(Debug)]
 pub struct Store {
     pub(super) device: Arc<dyn Device>,
@@ -106,7 +106,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Whether an accelerator has room for a first sequence: else a model would load there and serve nobody.
+    /// Whether an accelerator has room for a first sequence: else a model would load there and serve no request.
     fn try_room(&mut self) -> Result<(), DeviceError> {
         if self.device.place() == Place::Host || self.slots.is_empty() {
             return Ok(());
@@ -137,7 +137,7 @@ impl Store {
 
     // === slots ===
 
-    /// Gives the slot the first state of a sequence, whatever it held. Written when the slot first runs.
+    /// Gives the slot the first state of a sequence, in place of its contents. Written when the slot first runs.
     pub fn init(&mut self, slot: u32) -> Result<(), StateError> {
         let view = self.slots.get_mut(slot as usize).ok_or(StateError::NoSlot(slot))?;
         let (slots, is_stale) = match view.live {
@@ -227,7 +227,7 @@ impl Store {
         Ok(())
     }
 
-    // === what the host is told of a slot ===
+    // === facts of a slot ===
 
     /// Class of the shapes of a slot's states that can change; equal classes batch together.
     pub fn shape_class(&self, slot: u32) -> u64 {

@@ -21,7 +21,7 @@ struct Tensor {
 impl Tensor {
     /// As a graph on the host is fed.
     fn feed(&self) -> Feed<'_> {
-        // SAFETY: whoever asked for the run has promised that it is there, and left alone, until the run is done.
+        // SAFETY: the caller's promise: it is there, and left alone, until the run is done.
         let data = unsafe { Span::from_raw(Place::Host, self.address, self.len) };
         Feed { dtype: self.dtype, shape: &self.shape, data }
     }

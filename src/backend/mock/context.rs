@@ -10,7 +10,7 @@ use super::rows::{self, Inputs, check_poison};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
 use crate::device::{Device, Owned, SpanMut};
 
-/// What a test may do, or wait for, on the running thread before a batch is computed. It is told the shape of INPUT.
+/// What a test may do, or wait for, on the running thread before a batch is computed. It gets the shape of INPUT.
 pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
 
 pub(super) struct MockContext {

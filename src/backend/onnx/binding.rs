@@ -24,7 +24,7 @@ pub(super) struct Binding {
     host: MemoryInfo<'static>,
 }
 
-// SAFETY: a binding is used by whoever has it alone, on any thread.
+// SAFETY: only the owner of a binding uses it, on any thread.
 unsafe impl Send for Binding {}
 
 impl Binding {
@@ -53,7 +53,7 @@ impl Binding {
                 .and_then(|()| self.session.run_bound(self.pointer.as_ptr()))
                 .and_then(|()| self.take(outputs))
         };
-        // What is bound is only there during the run.
+        // The bound memory is only there during the run.
         // SAFETY: the binding is alive and ours.
         unsafe {
             (ort::api().ClearBoundInputs)(self.pointer.as_ptr());
@@ -107,7 +107,7 @@ impl Binding {
         for (n, value) in made.iter().enumerate() {
             match outputs.get_mut(n).filter(|place| place.is_null()) {
                 Some(place) => *place = *value,
-                // SAFETY: nobody else has it.
+                // SAFETY: nothing else has it.
                 None => drop(unsafe { Value::from_raw(*value) }),
             }
         }

@@ -1,5 +1,5 @@
 //! Descriptions of caller's memory that a port has used before. A description says where memory lies and how it is shaped, nothing
-//! of what is in it: the same place, shape and length need the same one, whoever's memory it is by now.
+//! of what is in it: the same place, shape and length need the same one, even if the memory has a new owner.
 
 use sequor_core::{DataType, Shape};
 

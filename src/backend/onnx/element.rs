@@ -1,4 +1,4 @@
-//! Element types, ours and ONNX Runtime's. One that no protocol carries is none of ours.
+//! Element types, ours and ONNX Runtime's. Types that no protocol carries are left out.
 
 use ort::sys::ONNXTensorElementDataType as Onnx;
 use sequor_core::DataType;

@@ -43,7 +43,7 @@ pub(super) fn environment(path: &Path) -> Result<Environment, BackendError> {
 }
 
 /// Builds of ONNX Runtime that are distributed keep a journal of their use in the home directory, and a thread to send it, from the moment
-/// their library is loaded; that the environment is told to have no telemetry comes too late for it.
+/// their library is loaded; switching telemetry off in the environment comes too late for it.
 fn no_telemetry() {
     // SAFETY: who reads the environment at this time does so by Rust's library, which locks it; ONNX Runtime, which does not, is not loaded.
     unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };

@@ -1,6 +1,6 @@
 //! Where ONNX Runtime's library is. The order of the search is a pure function of its [`Surroundings`]; what a file is, [`super::probe`] says.
 //!
-//! A place that somebody named (the setting, `ORT_DYLIB_PATH`) is used or is an error; it is never passed over for another one.
+//! A place that is named (by the setting, `ORT_DYLIB_PATH`) is used or is an error; it is never passed over for another one.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::config::trust;
 pub const FILE: &str = "libonnxruntime.so";
 /// The folder `sequor runtime install` puts it in, looked for in the working directory.
 pub const LOCAL: &str = ".sequor/lib";
-/// The folder `sequor runtime install --gpu` puts it in. Where both are, whoever asked for GPUs has said which: they serve the CPU alike.
+/// The folder `sequor runtime install --gpu` puts it in. If both are there, the one with GPUs is used: it serves the CPU as well.
 pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
 /// ONNX Runtime's own variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";

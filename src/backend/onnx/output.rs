@@ -62,7 +62,7 @@ fn adopted(
         return unsafe { Owned::copied(device, &span) }.map_err(|error| BackendError(error.to_string()));
     }
     let keeper = Arc::new(Kept { _value: value, _session: Arc::clone(session) });
-    // SAFETY: the value owns this memory, as it is none of an input's; nobody writes to an output after its run.
+    // SAFETY: the value owns this memory, as it is none of an input's; nothing writes to an output after its run.
     Ok(unsafe { Owned::from_raw(place, address, len, keeper) })
 }
 

@@ -112,13 +112,13 @@ fn not_loaded(path: &Path, error: &libloading::Error, bare: bool) -> Probe {
     if bare && cause.contains("No such file") {
         return Probe::Absent;
     }
-    // Whoever asks knows which file it is about; a library that it needs in turn is still named.
+    // The caller knows which file it is about; a library that it needs in turn is still named.
     let own = format!("{}: ", path.display());
     Probe::NotALibrary(cause.strip_prefix(&own).unwrap_or(&cause).to_owned())
 }
 
 fn version_of(library: &Library) -> Result<Version, String> {
-    // SAFETY: whatever exports this name is ONNX Runtime, and the type is that of its header.
+    // SAFETY: a library that exports this name is ONNX Runtime, and the type is that of its header.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase") }
         .map_err(|_| "it does not export OrtGetApiBase".to_owned())?;
     // SAFETY: the function takes nothing and gives a pointer to a static of the library, or null.

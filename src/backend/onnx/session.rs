@@ -88,7 +88,7 @@ impl Session {
     ///
     /// # Safety
     /// There must be as many values as names. The inputs, and the outputs that are not null, must be values whose memory is there, and
-    /// for the outputs is nobody else's to read or write, until this returns.
+    /// for the outputs is read and written by nothing else, until this returns.
     pub(super) unsafe fn run(
         &self,
         input_names: &Names,

@@ -1,4 +1,4 @@
-//! What a session takes and gives, read once when it is loaded. Whatever cannot be served is refused here, by the port's name.
+//! What a session takes and gives, read once when it is loaded. Ports that cannot be served are refused here, by name.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};

@@ -18,7 +18,7 @@ pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<Value, B
     let value = Value::strings(shape)?;
     for (index, element) in elements.iter().enumerate() {
         let mut buffer: *mut c_char = ptr::null_mut();
-        // SAFETY: the value is a string tensor, made with exactly so many elements, and nobody else has it yet.
+        // SAFETY: the value is a string tensor, made with exactly so many elements, and nothing else has it yet.
         check(unsafe {
             (ort::api().GetResizedStringTensorElementBuffer)(value.as_ptr(), index, element.len(), &raw mut buffer)
         })?;

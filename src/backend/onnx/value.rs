@@ -28,7 +28,7 @@ impl Value {
     /// Takes over what ONNX Runtime gave away.
     ///
     /// # Safety
-    /// The pointer must be null or a value that nobody else releases.
+    /// The pointer must be null or a value that nothing else releases.
     pub(super) unsafe fn from_raw(pointer: *mut OrtValue) -> Option<Value> {
         NonNull::new(pointer).map(Value)
     }

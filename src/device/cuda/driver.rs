@@ -1,4 +1,4 @@
-//! Which GPUs there are. Asking loads the driver's library; nothing here is done before somebody asks.
+//! Which GPUs there are. Asking loads the driver's library; nothing here is done before that.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn recent(version: i32) -> Result<(), NoAccelerator> {
     )))
 }
 
-/// What is to be known of a GPU; `None` for one that does not answer.
+/// Describes a GPU; `None` if it does not answer.
 fn describe(ordinal: u16) -> Option<Accelerator> {
     let device = device::get(i32::from(ordinal)).ok()?;
     let name = device::get_name(device).ok()?;

@@ -26,7 +26,7 @@ pub(super) struct Gpu {
     module: CUmodule,
     move_rows: CUfunction,
     tables: Mutex<Tables>,
-    /// Events that nobody waits for.
+    /// Events that no thread waits for.
     events: Mutex<Vec<CUevent>>,
 }
 
@@ -61,7 +61,7 @@ impl Gpu {
         let name = CString::new(kernels::MOVE_ROWS).unwrap_or_default();
         // SAFETY: the module is loaded.
         gpu.move_rows = unsafe { module::get_function(module, name) }.map_err(no_kernels())?;
-        // One that the null stream waits for and is waited for by: what a runtime copies there stands in the same order.
+        // A stream in order with the null stream: copies that a runtime makes there stand in the same order.
         gpu.stream = stream::create(StreamKind::Default).map_err(failed(ordinal, "make a stream"))?;
         Ok(gpu)
     }
@@ -129,10 +129,10 @@ impl Device for Gpu {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceError::OutOfMemory { place: self.place(), bytes },
             _ => self.failed("give memory")(error),
         })?;
-        // SAFETY: so many bytes were just given to us alone; whatever is asked for later comes later.
+        // SAFETY: so many bytes were just allocated for this call alone; later work comes later.
         let zeroed = unsafe { result::memset_d8_async(address, 0, bytes.max(1), self.stream) };
         if let Err(error) = zeroed {
-            // SAFETY: nobody knows of it yet.
+            // SAFETY: nothing else knows of it yet.
             let _ = unsafe { result::free_sync(address) };
             return Err(self.failed("zero memory")(error));
         }
@@ -230,7 +230,7 @@ impl Drop for Gpu {
         if self.primary.bind().is_err() {
             return;
         }
-        // SAFETY: everything here is ours, was made once and is used by nobody any more; what fails is lost, which is no unsafety.
+        // SAFETY: everything here is ours, was made once and is no longer used; a failure leaks it, which is safe.
         unsafe {
             if !self.stream.is_null() {
                 let _ = stream::synchronize(self.stream);
@@ -282,13 +282,13 @@ impl Tables {
 }
 
 impl Table {
-    /// Makes it at least so large. Nobody may be reading it.
+    /// Makes it at least so large. Nothing may be reading it.
     fn ensure(&mut self, size: usize) -> Result<(), cudarc::driver::DriverError> {
         if size <= self.size {
             return Ok(());
         }
         let size = size.next_power_of_two().max(4096);
-        // SAFETY: nobody reads the old ones any more.
+        // SAFETY: nothing reads the old ones any more.
         unsafe { self.release() };
         // SAFETY: the context is current; both are ours alone.
         unsafe {
@@ -300,7 +300,7 @@ impl Table {
     }
 
     /// # Safety
-    /// Nobody may read it any more. The context must be current.
+    /// Nothing may read it any more. The context must be current.
     unsafe fn release(&mut self) {
         // SAFETY: the caller's promise; each was given once and is forgotten here.
         unsafe {

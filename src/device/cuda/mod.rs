@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, over the driver's own interface. Nothing of CUDA is needed to build; the driver is loaded when somebody asks for a GPU, and
+//! NVIDIA GPUs, over the driver's own interface. Nothing of CUDA is needed to build; the driver is loaded when a GPU is asked for, and
 //! a machine without one gets a sentence.
 //!
 //! # Layout

@@ -31,7 +31,7 @@ struct Nvml {
     handles: Mutex<HashMap<String, Option<usize>>>,
 }
 
-/// Loaded when a GPU is in use and somebody looks at its gauges; it stays.
+/// Loaded when the gauges of a GPU in use are read for the first time; it stays.
 static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
 
 /// The reading with what can be told of this GPU filled in.
@@ -96,7 +96,7 @@ fn load() -> Option<Nvml> {
 mod tests {
     use super::*;
 
-    /// Wherever it runs, a GPU that is not there has no gauges, and nobody panics.
+    /// Wherever it runs, a GPU that is not there has no gauges, and nothing panics.
     #[test]
     fn what_is_not_told_is_missing() {
         let memory = Reading { free_bytes: 1, total_bytes: 2, ..Reading::default() };

@@ -33,7 +33,7 @@ pub(in crate::model) struct Entry {
     /// The versions last chosen, and all that ever were.
     pub(in crate::model) versions: Vec<u64>,
     pub(in crate::model) known: BTreeSet<u64>,
-    /// What is served was made from this; what was tried last, from that.
+    /// The files that the loads in service were made from, and those of the last attempt.
     pub(in crate::model) served: Option<Fingerprint>,
     pub(in crate::model) tried: Option<Fingerprint>,
     /// Who says which plug-in decides for it.
@@ -71,7 +71,7 @@ pub struct ReadyVersion {
     pub state_bytes: u64,
     /// `fixed` or `compact`, for `direct`.
     pub rows: Option<&'static str>,
-    /// What is wrong with its files although it is served.
+    /// Faults of its files that do not keep it from serving.
     pub warnings: Vec<LoadWarning>,
     /// Where its instances run, if that is not just the CPU: `GPU 0`, `GPU 0 1 and CPU`, `CPU: ` and why not on a GPU.
     pub on: Option<String>,

@@ -19,7 +19,7 @@ fn who_gets_a_slot_is_asked_by_an_instances_thread() {
     assert_eq!((shown.fallbacks, shown.strikes, shown.calls >= 12), (0, 0, true));
 }
 
-/// Who comes while it is said who gets a slot is asked about next; but whoever has one runs first.
+/// Sequences that come during an admission are asked about next, but sequences with a slot run first.
 #[test]
 fn sequences_that_come_while_others_are_admitted_keep_nobody_from_running() {
     const COME: u64 = 20;

@@ -33,7 +33,7 @@ impl Naming {
 }
 
 impl Files {
-    /// The models it decides for, whoever says so: where a file names a version, that is protected also while an operator says the same.
+    /// The models it decides for, by their file or by an operator: a version that a file names is protected in both cases.
     fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
         let decides = |name: &String, entry: &Entry| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
@@ -61,7 +61,7 @@ impl ModelFiles for Files {
         let mut written: Vec<(Naming, String)> = Vec::new();
         for of in self.naming(&catalog, plugin) {
             let Ok((_, gate)) = serving(&catalog, &of.model) else { continue };
-            // Nobody loads it from a file that is about to say something else.
+            // The model is not loaded while its file is being rewritten.
             let _held = gate.lock();
             let Some((was, pinned)) = of.read(plugin).filter(|(_, pinned)| pinned != sha256) else { continue };
             let wrote = schedule_file::with_pin(&was, sha256).and_then(|text| schedule_file::write(&of.file(), &text));

@@ -1,4 +1,4 @@
-//! What is saved stays true: where a model's file names a plug-in, it names the version that decides.
+//! Saved settings stay true: where a model's file names a plug-in, it names the version that decides.
 
 use super::plugin_tests::{BY, Rig, attach};
 use crate::scheduling::report::{Attach, Plugins};
@@ -38,7 +38,7 @@ fn another_version_is_saved_where_the_one_before_was() {
     repository.rollback("up", BY).unwrap();
     assert_eq!(names(&rig), all("first"));
     repository.replace("up", b"bad#33".to_vec(), BY).unwrap_err();
-    assert_eq!(names(&rig), all("first"), "what is not taken is not saved");
+    assert_eq!(names(&rig), all("first"), "a version that is not taken is not saved");
     // An operator who says otherwise until the server ends says so of the version, too.
     repository.attach(&attach("up"), BY).unwrap();
     repository.replace("up", b"all#3".to_vec(), BY).unwrap();
@@ -78,13 +78,13 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
         of.message.starts_with("not replaced: up.wasm of plugins.dir has changed (all#2), and ")
     };
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
-    // Whoever writes the hash has it taken.
+    // A hash that the operator wrote is taken.
     let file = rig.fixture.model().join("sequor.toml");
     let text = fs_err::read_to_string(&file).unwrap();
     fs_err::write(&file, super::schedule_file::with_pin(&text, "all#2").unwrap()).unwrap();
     registry.look();
     assert_eq!(names(&rig), all("all#2"));
-    // One that is as it serves again is no news.
+    // A file as it is served changes nothing.
     fs_err::write(registry.file("up").unwrap(), "all#3").unwrap();
     registry.look();
     fs_err::write(registry.file("up").unwrap(), "all#2 ".trim()).unwrap();

@@ -48,7 +48,7 @@ fn of_two_loads_either_both_get_it_or_none() {
         request.version = version.to_owned();
         rig.fixture.answer(request).unwrap();
     };
-    // Somebody lives on the second: there it traps, once it is told.
+    // A sequence lives on the second load, so the guest traps when it observes that.
     step("2", 7, |s| s.start = true);
     for before in [vec![], vec!["first"; 2]] {
         let is = || decides(&rig).into_iter().filter(|(.., fallbacks)| *fallbacks == 0).map(|(name, ..)| name);
@@ -117,7 +117,7 @@ fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
 /// Plug-ins that want to know unlike things take each other's place while clients send: not one round is the built-in's.
 #[test]
 fn no_round_is_lost_to_a_swap() {
-    // So that nobody is held to be busy who is only not on a processor.
+    // A thread that only lacks a processor must not count as busy.
     let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
     rig.load();
     let repository: &dyn Plugins = &rig.fixture.repository;

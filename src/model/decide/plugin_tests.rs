@@ -290,7 +290,7 @@ fn a_shadow_is_nobodys_decision() {
     rig.sequence(1);
     let shown = repository.show("all").unwrap().attached.remove(0);
     assert_eq!((shown.state, shown.differs), (State::Shadow, Some((0, 3))));
-    // Whoever decides takes its place; it is no shadow of another's then.
+    // A plug-in that decides takes its place, so it is no longer the shadow of another.
     repository.attach(&attach("first"), BY).unwrap();
     let error = repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap_err();
     assert_eq!(error.to_string(), "first decides for sum; detach it before another is its shadow");

@@ -247,7 +247,7 @@ fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
 }
 
-/// What is wrong with it whatever serves.
+/// Checks the parts of an attachment that depend on no model.
 fn check_how(how: &Attach) -> Result<(), PluginError> {
     if how.save && how.shadow {
         let what = "a shadow cannot be saved: sequor.toml names who decides".to_owned();

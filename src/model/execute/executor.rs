@@ -34,7 +34,7 @@ pub(in crate::model) struct Executor {
     lost: Arc<Lost>,
 }
 
-/// What is known of a device that failed in the midst of its work. The slots of this instance then hold no sequence's state any more.
+/// The error of a device that failed during its work. The slots of this instance then hold no sequence's state any more.
 #[derive(Debug)]
 struct Lost {
     /// The first error, which says more than those that follow from it.
@@ -102,8 +102,8 @@ impl Executor {
         submitted.wait(from, times)
     }
 
-    /// Asks for a run, and for everything that belongs to it. When this returns, its states are committed as far as whatever is asked for
-    /// later can see. All rows or none: after an error nothing of it is under way, and every state is as it was.
+    /// Asks for a run, and for everything that belongs to it. When this returns, its states are committed for everything that is
+    /// submitted later. All rows or none: after an error nothing of it is under way, and every state is as it was.
     pub(in crate::model) fn submit(
         &mut self,
         staging: &mut Staging,

@@ -79,7 +79,7 @@ mod tests {
     use crate::device::{Device, Host};
     use crate::state::{Initial, Store};
 
-    /// What is in use and what is kept stay within the limit together, without a START in between.
+    /// States in use and kept memory stay within the limit together, without a START in between.
     #[test]
     fn kept_memory_makes_room_for_a_state_that_grows() {
         let budget = Budget::new(8 << 20);

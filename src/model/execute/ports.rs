@@ -34,7 +34,7 @@ pub(super) fn feed<'a>(
     Ok(Feed { dtype: fed.0, shape: fed.1, data: fed.2 })
 }
 
-/// Whatever one run writes for clients, by the graph's outputs. It stays until the run is over, also if that fails.
+/// The memory that one run writes for clients, by the graph's outputs. It stays until the run is over, even if the run fails.
 #[derive(Debug, Default)]
 pub(super) struct RunMemory {
     /// Host memory, where the size is known or was learnt from the run.
@@ -106,7 +106,7 @@ impl OutputMemory {
         }
         let Some((shape, pooled)) = place else { return Ok(Fetch::New(None)) };
         let data = match sink.client.and_then(|n| self.written.get(n)) {
-            // SAFETY: nobody else reads or writes it before the run is over, and it has room for the output.
+            // SAFETY: no other code reads or writes it before the run is over, and it has room for the output.
             Some(buffer) => unsafe { buffer.write(0..pooled.len()) }?,
             None => pooled.write()?,
         };
@@ -164,7 +164,7 @@ impl OutputMemory {
         Ok(())
     }
 
-    /// What is held for a client, by the output's number in the graph.
+    /// The data that is held for a client, by the output's number in the graph.
     pub(in crate::model) fn written(
         &self,
         store: &Store,

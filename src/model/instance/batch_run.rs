@@ -100,7 +100,7 @@ pub(super) fn one_by_one(
     real.into_iter().map(alone).collect()
 }
 
-/// What a client is told of a row that did not run.
+/// The failure that a client gets for a row that did not run.
 fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
     if let Some(NoRoom { wanted, used, limit }) = error.over_limit() {
         let (model, id) = (load.settings.name.clone(), job.id.clone());

@@ -104,7 +104,7 @@ impl Identity {
         if let Some(mailbox) = self.mailbox() {
             mailbox.close();
         }
-        // Once it is forgotten nobody finds its other threads to wake them, and each must see for itself that it is over.
+        // A forgotten load's threads are no longer found to be woken, so all are woken now and see that it is over.
         self.model.forget(self.load.key);
         self.load.wake_all();
     }

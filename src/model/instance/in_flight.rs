@@ -18,7 +18,7 @@ pub(super) struct InFlight {
     pub(in crate::model) run: BatchRun,
     pub(in crate::model) submitted: Submitted,
     pub(in crate::model) times: RunTimes,
-    /// Where its inputs were laid out, which nobody touches before it is done.
+    /// Its inputs, which stay untouched until it is done.
     pub(in crate::model) staging: Staging,
 }
 
@@ -93,7 +93,7 @@ impl InFlightQueue {
         }
     }
 
-    /// Notes that one was given back. Whether somebody waits for that.
+    /// Notes that one was given back. Returns whether the instance's thread waits for that.
     fn completed(&self) -> bool {
         let mut queue = self.0.lock();
         queue.open = queue.open.saturating_sub(1);

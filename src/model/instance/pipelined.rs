@@ -38,7 +38,7 @@ impl Pipeline {
                 // A state is let out as of a step that was answered.
                 self.in_flight.drain();
                 identity.serve(mailbox, &mut self.executor.slots);
-                // Whoever woke this thread meanwhile was not heard.
+                // A wake-up that came meanwhile was not seen.
                 if matches!(step, Step::Sleep(_)) {
                     step = identity.next();
                 }
@@ -59,7 +59,7 @@ impl Pipeline {
         identity.end();
     }
 
-    /// Asks for a batch and leaves it to the thread that waits. One that fails at once is tried again row by row, and given back here.
+    /// Asks for a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and given back here.
     fn begin(&mut self, identity: &Identity, completion: &Thread, taken: TakenBatch) -> Step {
         let load = &identity.load;
         let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);

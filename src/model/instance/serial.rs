@@ -139,7 +139,7 @@ impl InlineStep for SerialInstance {
             };
         };
         let done = matches!(step, Step::Sleep(None));
-        // For how long its thread sleeps it asks anew: whoever has come meanwhile has woken it from a sleep that it had not begun.
+        // The instance's thread asks anew how long to sleep: a request that came meanwhile woke it from a sleep that had not begun.
         if !matches!(step, Step::Sleep(_)) {
             running.step = Some(step);
         }

@@ -57,7 +57,7 @@ pub(in crate::model) struct Loaded {
     pub(in crate::model) mail: Vec<Mailbox>,
     /// Where plug-ins reach it, once one was to.
     pub(in crate::model) port: OnceLock<Arc<SchedulerPort<Decider>>>,
-    /// What is wrong with its files although it is served.
+    /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
     labels: Vec<Option<Arc<[String]>>>,
@@ -203,7 +203,7 @@ impl Loaded {
         if away && !matches!(strategy, Strategy::Direct { .. }) { self.depth.max(1) } else { 1 }
     }
 
-    /// What the core is told of this load.
+    /// The load as the core sees it.
     pub(in crate::model) fn spec(&self) -> LoadSpec {
         let settings = &self.settings;
         let strategy = strategy(settings);

@@ -1,5 +1,5 @@
-//! What an instance's thread is asked to do between two batches. Only the thread that owns a slot touches its state: whoever wants to have
-//! that leaves a request here.
+//! What an instance's thread is asked to do between two batches. Only the thread that owns a slot touches its state. Other threads
+//! leave a request here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
@@ -30,7 +30,7 @@ pub(in crate::model) struct SnapshotRequest {
 }
 
 impl Mailbox {
-    /// False if nobody reads it any more.
+    /// False if the mailbox is closed.
     pub(in crate::model) fn post(&self, request: SnapshotRequest) -> bool {
         let mut requests = self.0.lock();
         let open = !requests.closed;
@@ -65,7 +65,7 @@ impl Mailbox {
                 header.insert(STEP.to_owned(), at.step.to_string());
                 snapshot(at.slot.ix, &header)
             });
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = reply.send(snapshot);
         }
     }

@@ -1,4 +1,4 @@
-//! What a recording is told: how a load is served, and of each request that is through, when and how large it was and what became of it.
+//! Facts for a recording: how a load is served, and for each finished request its time, size and outcome.
 //! No tensor and no id in clear goes from here.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::recording::{Through, trace};
 
 use super::loaded::{Loaded, strategy_name};
 
-/// What is known of a request when it is admitted, and the size of its batch.
+/// The facts of a request at its admission, and the size of its batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::model) struct Facts {
     pub(in crate::model) start: bool,
@@ -36,7 +36,7 @@ impl Facts {
         }
     }
 
-    /// What a recording is told of a request once it is through: how long it waited and ran, and what became of it.
+    /// The facts of a finished request: how long it waited and ran, and its outcome.
     pub(in crate::model) fn through(
         &self,
         load: &Loaded,

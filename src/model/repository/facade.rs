@@ -131,7 +131,7 @@ impl Repository {
         self.0.lifecycle.load_by_request(model, config)
     }
 
-    /// Unloads a model because a client asked for it. What is not loaded is unloaded already.
+    /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
     pub fn unload_by_request(&self, model: &str) -> Result<(), Failure> {
         self.0.lifecycle.unload_by_request(model)
     }

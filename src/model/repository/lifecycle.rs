@@ -48,7 +48,7 @@ impl ModelLifecycle {
         })
     }
 
-    /// Unloads a model because a client asked for it. What is not loaded is unloaded already.
+    /// Unloads a model because a client asked for it. A model that is not loaded counts as unloaded.
     pub(super) fn unload_by_request(&self, model: &str) -> Result<(), Failure> {
         self.explicit()?;
         self.unload(model);

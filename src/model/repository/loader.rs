@@ -39,7 +39,7 @@ struct Prepared {
     runners: Vec<Runner>,
 }
 
-/// What is about to serve.
+/// New loads of a model that are about to serve.
 struct PendingLoad {
     model: Arc<Model>,
     prepared: Vec<Prepared>,

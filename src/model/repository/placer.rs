@@ -1,4 +1,5 @@
-//! Puts the instances of a model where they run. One that asks for a GPU gets one or is refused, with everything that is missing said at once.
+//! Puts the instances of a model where they run. An instance that asks for a GPU gets one, or
+//! the load is refused with a list of everything that is missing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Placer {
             false => Err(String::new()),
         };
         let auto = draft.place(&gpus).map_err(|faults| faults.into_iter().map(LoadError::from).collect::<Vec<_>>())?;
-        // Where nothing was installed for GPUs, nobody expects one.
+        // Without the files for GPUs, no GPU is expected.
         let expected = self.resources.backend.is_for_accelerators().is_ok();
         Ok(if expected { auto } else { Auto::NotAsked })
     }

@@ -1,4 +1,4 @@
-//! A request held against its model's configuration, before it is queued. Whatever is wrong is said here, and nothing is touched.
+//! Checks a request against its model's configuration before it is queued. Every fault is reported here; nothing has changed by then.
 
 use sequor_core::{DataType, Dims, Id, Shape, Traits};
 
@@ -245,7 +245,7 @@ fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What scheduling is told: the class of the shapes that must agree, and the size.
+/// The properties that scheduling uses: the class of the shapes that must agree, and the size.
 fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Traits {
     let mut class = 0;
     for (input, tensor) in settings.inputs.iter().zip(inputs) {

@@ -1,7 +1,7 @@
 //! What the other rooms of `model/` run on: locks and threads, the clock, the timer's thread. In tests of interleavings the model checker's
 //! stand in their place.
 //!
-//! This room knows of no model: the timer sees a [`Tick`], and the upkeep memory that nobody uses.
+//! This room knows of no model: the timer sees a [`Tick`], and the upkeep sees unused memory.
 
 mod clock;
 mod start_gate;

@@ -41,7 +41,7 @@ mod real {
         std::thread::Builder::new().name(name).spawn(run)
     }
 
-    /// Whether a thread has ended, so that nobody need wait for it.
+    /// Whether a thread has ended, so that no thread need wait for it.
     pub(in crate::model) fn is_over(thread: &JoinHandle<()>) -> bool {
         thread.is_finished()
     }

@@ -11,7 +11,7 @@ use sequor_core::Time;
 use super::clock::Clock;
 use super::upkeep::Upkeep;
 
-/// Whoever does what has come due.
+/// Does the work that has come due.
 pub(in crate::model) trait Tick: Debug + Send + Sync {
     #[cfg_attr(feature = "shuttle", allow(dead_code, reason = "ticks come from the test"))]
     fn tick(self: Arc<Self>);

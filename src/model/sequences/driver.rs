@@ -1,5 +1,5 @@
 //! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back.
-//! Under the lock: no I/O, no payload is read, no log, nobody is woken.
+//! Under the lock there is no I/O, payload, log or wake-up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -151,7 +151,7 @@ impl Model {
         Ok((receiver, req))
     }
 
-    /// State memory for the sequence that this request starts. One that lives here begins anew in the memory it has.
+    /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
     fn ticket(&self, table: &Table, load: &Loaded, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = load.state_bytes();
         if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {

@@ -45,7 +45,7 @@ impl InlineScope {
 
     /// Does the step that was left to this thread. Whether one was.
     pub fn run(&mut self) -> bool {
-        // What is to be woken by the step itself has its own thread for that.
+        // The step itself wakes instances at once.
         let left = put(Deferred::Never);
         if let Deferred::WakeUp(load, instance) = &left
             && !load.try_step(*instance)

@@ -138,7 +138,7 @@ impl Job {
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }
         });
-        // Nobody may be listening any more; that is no fault.
+        // The client may have gone, which is no fault.
         let _ = self.reply.send(answer);
     }
 

@@ -77,7 +77,7 @@ pub(super) enum PolicyNotice {
     Stale(u32),
 }
 
-/// What is to be done after the lock is given back.
+/// Actions to carry out after the lock is released.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     /// And whether the request's sequence ended with it.
@@ -181,7 +181,7 @@ impl Table {
     pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: Said) -> Step {
         let planned = matches!(said, Said::Plan(_));
         let next = self.core.answer(now, round, said, &mut self.effects);
-        // After an admission a batch comes first, whatever else is to be decided: where sequences come and go faster than somebody answers
+        // After an admission a batch comes first, before any other question: where sequences come and go faster than a plug-in answers
         // who of them gets a slot, nothing would ever run.
         let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
         self.step(now, who, next)
@@ -242,7 +242,7 @@ impl Table {
         Some(self.policies.swap_remove(at).1)
     }
 
-    /// What is to be done now that the lock is about to be given back.
+    /// Takes the actions to carry out after the lock is released.
     pub(super) fn settle(&mut self) -> Actions {
         Actions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }

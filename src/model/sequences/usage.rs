@@ -1,4 +1,4 @@
-//! How full a model is and what was counted of it, by version: loads of one version are one to whoever looks.
+//! How full a model is and what was counted of it, by version: all loads of a version count as one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is refused, by whom, and in which words.
+//! Refusals: which part refuses, and in which words.
 
 use super::*;
 use crate::backend::onnx::value::Value;
@@ -97,7 +97,7 @@ fn files_that_are_no_models_are_an_error() {
     assert!(refusal("text.onnx").starts_with("onnx runtime error 7: "), "{}", refusal("text.onnx"));
 }
 
-/// Whoever forgets an input hears its name.
+/// The message names the input that is missing.
 #[test]
 fn an_input_that_is_not_given_is_an_error() {
     let mut context = context("grow_fp32", &["INPUT"], &["OUTPUT"]);
