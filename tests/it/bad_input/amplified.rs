@@ -14,6 +14,7 @@ use prost::Message;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferInputTensor;
 use sequor_proto::{InferParameter, InferTensorContents, ModelInferRequest, SystemSharedMemoryRegisterRequest};
+use serde_json::json;
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
@@ -325,4 +326,35 @@ async fn streams_of_one_connection_take_little() {
     let wrong: Vec<String> = watch.prove(&house, what, send).await.into_iter().collect();
     let limit = watch.idle() + REQUEST;
     watch.end(house, &wrong, 1, limit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loads_that_ask_for_more_than_may_be_take_nothing() {
+    let house = House::with(&["--model-control-mode=explicit", "--load-model=*"]).await;
+    let watch = Watch::new(&house);
+    let config = |slots: u64, instances: u64| {
+        let batching = json!({ "oldest": { "max_candidate_sequences": slots } });
+        let group = json!([{ "kind": "KIND_CPU", "count": instances }]);
+        json!({ "max_batch_size": 4, "sequence_batching": batching, "instance_group": group }).to_string()
+    };
+    let cases = [
+        ("2,147,483,647 slots", config(2_147_483_647, 1), "2147483647"),
+        ("500 instances", config(4, 500), "500 instances"),
+    ];
+    let mut wrong = Vec::new();
+    for (what, config, text) in &cases {
+        let body = json!({ "parameters": { "config": config } }).to_string();
+        let head = format!(
+            "POST /v2/repository/models/three/load HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let sent = [head.as_bytes(), body.as_bytes()].concat();
+        let send = async |_| {
+            let said = ask(house.server.http, &sent, false)?.error()?;
+            if said.contains(text) { Ok(()) } else { Err(said) }
+        };
+        wrong.extend(watch.prove(&house, (what, body.len()), send).await);
+    }
+    let limit = watch.idle() + REQUEST;
+    watch.end(house, &wrong, cases.len(), limit);
 }
