@@ -88,7 +88,7 @@ pub struct Refused {
     pub may_retry: bool,
 }
 
-/// What is wrong with a request, against the model's configuration (or in itself). Nothing of it was run.
+/// A fault of a request, against the model's configuration or in itself. Nothing of the request was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalid {
     UnknownInput {
@@ -191,7 +191,7 @@ pub enum LoadError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadWarning {
     pub path: PathBuf,
-    /// What is wrong, and what Sequor does instead.
+    /// The fault, and what Sequor does instead.
     pub what: String,
 }
 

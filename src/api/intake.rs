@@ -217,7 +217,7 @@ pub(crate) struct Decoded {
 /// What a request counts, until it is answered.
 type Held = (QueuedBytesPermit, PeerRequest);
 
-/// What is known of a request whether or not it could be decoded.
+/// The surface, model and mark of a request, also of one that could not be decoded.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub surface: Surface,

@@ -101,7 +101,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     }
 }
 
-/// Answers the requests of a connection, whatever carries it.
+/// Answers the requests of a connection, with TLS or without.
 pub(super) async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: Serving)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -151,7 +151,7 @@ where
         }
         let mut inline = InlineScope::begin();
         for _ in 0..ROUNDS {
-            // Whoever has had its share of the thread calls again at once, and is refused until others have had theirs.
+            // A task that has used its share of the thread would be polled at once, and refused until others have had theirs.
             if !has_budget_remaining() {
                 break;
             }

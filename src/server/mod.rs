@@ -83,10 +83,10 @@ pub struct ServerOptions {
     pub checks: Vec<Arc<dyn Check>>,
 }
 
-/// What is served to operators, and to whom.
+/// The operators' interface, and who may use it.
 #[derive(Debug, Clone, Default)]
 pub struct AdminOptions {
-    /// Without keys, whoever reaches the listener may do everything.
+    /// Without keys, every client that reaches the listener may do everything.
     pub keys: Option<Keys>,
     pub serves: admin::Options,
 }
@@ -139,7 +139,7 @@ pub fn start(
     let drain_asked = Arc::new(Notify::new());
     let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
-    // Operators are served whatever clients have queued.
+    // Requests of operators do not count against the clients' queue.
     let bodies = BodyLimits { queued: None, stall: connections.body };
     let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
     let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone(), Peers::default());
@@ -239,7 +239,7 @@ fn admit(serving: &Serving, peer: SocketAddr) -> Option<ConnectionPermit> {
     admitted.ok()
 }
 
-/// A connection that was gone before it was taken is nobody's loss. Anything else (no file descriptors left) does not pass by trying at once.
+/// Waits a moment, unless the connection was only gone before it was taken. Other errors (no file descriptors left) do not pass at once.
 async fn refuse_a_while(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {

@@ -1,5 +1,6 @@
 //! One `ModelStreamInfer`: requests are admitted in the order in which they are read, and answered in that order. Errors are replies like
-//! others. What a client does not read is bounded: then no more of its requests are read, its sequences rest, and nobody else notices.
+//! others. Answers that a client does not read are bounded. At the maximum Sequor reads no more of its requests, and its sequences rest.
+//! Other clients are not affected.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -35,7 +36,7 @@ pub(crate) struct Pump<S> {
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
     messages: Option<S>,
-    /// What is known of messages that were unpacked.
+    /// The permits and turns of messages that were unpacked.
     unpacked: UnpackedQueue,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
