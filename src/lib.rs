@@ -14,6 +14,7 @@
 //! - [`state`]: the states of sequences between two steps.
 //! - [`batch`]: a batch's inputs and outputs.
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
+//! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
 //! - [`wasm`]: runs WebAssembly components, whatever they are for.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
@@ -34,6 +35,7 @@ pub mod cli;
 pub mod config;
 pub mod device;
 pub mod error;
+pub mod executor;
 pub mod model;
 pub mod processing;
 pub mod recording;
@@ -41,6 +43,7 @@ pub mod scheduling;
 pub mod server;
 pub mod simulate;
 pub mod state;
+mod sync;
 pub mod telemetry;
 pub mod tensor;
 pub mod text;

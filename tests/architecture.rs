@@ -215,6 +215,25 @@ fn rooms_within_a_room_stand_in_order() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A type has one job, so its methods stand in one file, or in two where one of them is a subject of its own.
+#[test]
+fn methods_of_a_type_stand_in_two_files_at_most() {
+    const ROOMS: [&str; 5] = ["model", "executor", "device", "batch", "backend"];
+    let mut files: BTreeMap<(String, String), BTreeSet<PathBuf>> = BTreeMap::new();
+    for (path, text) in sources("src") {
+        let Some(room) = room(&path).filter(|room| ROOMS.contains(&room.as_str())) else { continue };
+        for line in text.lines().filter(|line| line.starts_with("impl") && !line.contains(" for ")) {
+            let of = &line["impl".len()..];
+            let of = of.split_once("> ").filter(|_| of.starts_with('<')).map_or(of, |(_, of)| of).trim();
+            let name: String = of.chars().take_while(|c| in_word(*c)).collect();
+            files.entry((room.clone(), name)).or_default().insert(path.clone());
+        }
+    }
+    assert!(files.contains_key(&("model".to_owned(), "Repository".to_owned())), "{:?}", files.keys());
+    let faults: Vec<_> = files.iter().filter(|(_, files)| files.len() > 2).collect();
+    assert!(faults.is_empty(), "{faults:?}");
+}
+
 #[test]
 fn crates_are_named_only_where_they_live() {
     let mut faults = Vec::new();

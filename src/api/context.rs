@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::peers::Peer;
 use super::{Caller, Code, ConnectionOrder, Status};
+use crate::executor::ExecutorHandle;
 
 /// The caller, trace parent and deadline of a request. Its headers stay in the request; checks see them in a [`RequestHead`].
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct RequestContext {
     pub deadline: Option<Deadline>,
     /// The order of the requests of its connection.
     pub(crate) order: ConnectionOrder,
+    /// Its connection, if that polls the request itself. The dispatcher sets it.
+    pub(crate) connection: Option<ExecutorHandle>,
     /// What its client holds. The dispatcher sets it once the checks have named the caller.
     pub(crate) peer: Peer,
 }
@@ -59,6 +62,7 @@ impl RequestContext {
             trace_parent: headers.get("traceparent").cloned(),
             deadline,
             order,
+            connection: None,
             peer: Peer::default(),
         }
     }

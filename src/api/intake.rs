@@ -16,7 +16,8 @@ use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::{Code, Deadline, Status};
 use crate::config::server::settings::SharedMemory;
 use crate::error::{Failure, Refused};
-use crate::model::{InferAnswer, InferRequest, Pending, Repository, Served, VersionStatistics};
+use crate::executor::ExecutorHandle;
+use crate::model::{InferAnswer, InferRequest, Pending, Repository, RequestOrigin, Served, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
@@ -174,13 +175,14 @@ impl Api {
     }
 
     fn admit(&self, peer: &Peer, decoded: Decoded) -> Result<(Pending, Held), Status> {
-        let Decoded { model, request, mut permit } = decoded;
+        let Decoded { model, request, mut permit, connection } = decoded;
         self.check_room(&request)?;
         let in_flight = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
         let mark = request.id.clone();
         let owner = peer.owner();
-        let pending = model.submit_of(request, owner.as_ref()).map_err(|failure| refusal::status(&failure, &mark))?;
+        let origin = RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref() };
+        let pending = model.submit_from(origin, request).map_err(|failure| refusal::status(&failure, &mark))?;
         Ok((pending, (permit, in_flight)))
     }
 
@@ -212,6 +214,15 @@ pub(crate) struct Decoded {
     pub(crate) request: InferRequest,
     /// What decoding counts against `limits.queued`. From its admission on, the request counts the bytes of its inputs.
     pub(crate) permit: QueuedBytesPermit,
+    /// The connection that polls the request, if that is one with tasks of its own.
+    pub(crate) connection: Option<ExecutorHandle>,
+}
+
+impl Decoded {
+    /// The same request on its connection.
+    pub(crate) fn on(self, connection: Option<ExecutorHandle>) -> Decoded {
+        Decoded { connection, ..self }
+    }
 }
 
 /// What a request counts, until it is answered.

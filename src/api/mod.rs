@@ -6,7 +6,7 @@
 //! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`body_error`]: why a body was given up while it arrived.
-//! - [`connection_spawner`]: tasks within a connection · [`order`]: the order of its requests · [`upgrades`]: connections that became something else.
+//! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
 //! - [`code`], [`status`]: the outcome of a request that has no answer.
 //! - [`health`]: the health service of gRPC.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
@@ -16,7 +16,6 @@ pub mod admin;
 pub mod body_error;
 pub mod caller;
 pub mod code;
-pub mod connection_spawner;
 pub mod context;
 pub mod health;
 pub mod intake;
@@ -30,7 +29,6 @@ pub mod upgrades;
 pub use body_error::BodyError;
 pub use caller::Caller;
 pub use code::Code;
-pub use connection_spawner::ConnectionSpawner;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use intake::{Api, Limits, Phase};
 pub use order::ConnectionOrder;

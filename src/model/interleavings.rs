@@ -2,8 +2,11 @@
 //! passes, an instance that pulls, or a client's own thread in its place. Every request must be answered once, every sum must be right, no slot may run or be freed without its state.
 //! Run with `--features shuttle`.
 
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use sequor_core::policy::columns;
@@ -16,6 +19,8 @@ use super::*;
 use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
 use crate::error::Failure;
+use crate::executor::planted::{self, PlantedFault};
+use crate::executor::{ConnectionExecutor, ExecutorHandle, Next};
 use crate::scheduling::Rules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::{Attach, By, Plugins};
@@ -59,16 +64,27 @@ fn whole(repository: &Repository, id: u64) {
 
 /// The same from a socket's thread, which does steps of the model itself.
 fn whole_inline(repository: &Repository, id: u64) {
-    let mut inline = InlineScope::begin();
-    let sent = send(repository, id);
-    while inline.run() {}
-    // What came to be left to this thread in the meantime is handed on.
-    drop(inline);
+    let mut connection = ConnectionExecutor::default();
+    connection.turn();
+    let handle = connection.handle();
+    let sent = send_on(repository, id, Some(&handle));
+    while connection.next(Waker::noop()) == Next::Turn {
+        connection.turn();
+    }
     check(id, sent);
 }
 
 fn send(repository: &Repository, id: u64) -> Vec<Pending> {
-    let send = |n: i32| repository.submit(request(id, n + 1, n == 0, n == STEPS - 1)).unwrap();
+    send_on(repository, id, None)
+}
+
+fn send_on(repository: &Repository, id: u64, connection: Option<&ExecutorHandle>) -> Vec<Pending> {
+    let served = repository.find("sum", "").unwrap();
+    let send = |n: i32| {
+        served
+            .submit_from(RequestOrigin { connection, owner: None }, request(id, n + 1, n == 0, n == STEPS - 1))
+            .unwrap()
+    };
     (0..STEPS).map(send).collect()
 }
 
@@ -79,6 +95,40 @@ fn check(id: u64, sent: Vec<Pending>) {
         let answer = shuttle::future::block_on(pending).unwrap();
         assert_eq!(answer.outputs[0].tensor.data[..], sum.to_le_bytes(), "sequence {id}, step {n}");
     }
+}
+
+/// Sequences of one connection, whose tasks send their steps and await the answers within it. The connection rests while nothing is to be done.
+fn whole_connection(repository: &Repository, ids: &[u64]) {
+    let mut connection = ConnectionExecutor::default();
+    let (handle, left) = (connection.handle(), Arc::new(AtomicUsize::new(ids.len())));
+    for id in ids.iter().copied() {
+        let (repository, on, left) = (repository.clone(), handle.clone(), Arc::clone(&left));
+        handle.spawn(async move {
+            let (mut sum, served) = (0, repository.find("sum", "").unwrap());
+            for n in 0..STEPS {
+                let step = request(id, n + 1, n == 0, n == STEPS - 1);
+                let answer = served
+                    .submit_from(RequestOrigin { connection: Some(&on), owner: None }, step)
+                    .unwrap()
+                    .await
+                    .unwrap();
+                sum += n + 1;
+                assert_eq!(answer.outputs[0].tensor.data[..], sum.to_le_bytes(), "sequence {id}, step {n}");
+            }
+            left.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+    shuttle::future::block_on(poll_fn(|cx: &mut Context<'_>| {
+        loop {
+            connection.turn();
+            let next = connection.next(cx.waker());
+            match (left.load(Ordering::Acquire), next) {
+                (0, _) => return Poll::Ready(()),
+                (_, Next::Rest) => return Poll::Pending,
+                (_, Next::Turn) => {}
+            }
+        }
+    }));
 }
 
 /// A sequence whose client goes away in the middle, and comes back in turns with a new one of the same id.
@@ -205,6 +255,46 @@ fn every_interleaving_tried_answers_everything_right_in_oldest() {
 #[test]
 fn every_interleaving_tried_answers_everything_right_in_direct() {
     tried("direct { }", "1", PctScheduler::new(3, 3000));
+}
+
+/// Two connections and a batch of their answers: every task is woken, and every step is run once, by the connection or by the instance.
+#[test]
+fn every_interleaving_tried_wakes_the_tasks_of_connections() {
+    let strategy = "oldest { max_candidate_sequences: 2 }";
+    tried_connections(strategy, RandomScheduler::new(2000));
+    tried_connections(strategy, PctScheduler::new(3, 1000));
+}
+
+/// The schedules above would see a lost wake-up: with each of these faults, one of them hangs.
+#[test]
+fn planted_faults_of_the_executor_are_found() {
+    for fault in [PlantedFault::RestsWithoutLooking, PlantedFault::ForgetsStep, PlantedFault::LeavesHostAsleep] {
+        let strategy = "oldest { max_candidate_sequences: 2 }";
+        let run = || tried_connections(strategy, RandomScheduler::new(2000));
+        let found = planted::with(fault, || std::panic::catch_unwind(run));
+        assert!(found.is_err(), "{fault:?}");
+    }
+}
+
+fn tried_connections(strategy: &str, scheduler: impl Scheduler + 'static) {
+    let folder = folder(strategy, "1");
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    let run = move || {
+        let repository = Repository::new(Arc::new(MockBackend::new()), Options::default(), Metrics::new(true)).unwrap();
+        repository.load(&folder.path().join("sum"));
+        let act = |ids: &'static [u64]| {
+            let repository = repository.clone();
+            shuttle::thread::spawn(move || whole_connection(&repository, ids))
+        };
+        let connections = [act(&[1, 2]), act(&[3])];
+        connections.into_iter().for_each(|connection| connection.join().unwrap());
+        while repository.live() > 0 {
+            shuttle::thread::yield_now();
+        }
+        repository.stop();
+    };
+    println!("{} schedules", Runner::new(scheduler, config).run(run));
 }
 
 #[test]

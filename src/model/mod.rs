@@ -40,7 +40,7 @@ pub use repository::{Control, Options, Repository};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
-    EndedSequence, InlineScope, LiveSequence, Pending, SequenceOwner, TransferError, VersionStatistics, wake,
+    EndedSequence, LiveSequence, Pending, RequestOrigin, SequenceOwner, TransferError, VersionStatistics,
 };
 
 pub use crate::tensor::rows::Texts;

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use sequor_core::{DataType, Dialect, Event, Id, LoadSpec, Refusal, Shape, Stages};
 use tempfile::TempDir;
 
-use super::runtime::sync::SPAWNS_LEFT;
 use super::*;
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
+use crate::sync::SPAWNS_LEFT;
 use crate::telemetry::Metrics;
 
 const CONFIG: &str = r#"

@@ -22,10 +22,9 @@ use super::connection_limit::{ConnectionLimit, ConnectionOptions, ConnectionPerm
 use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
 use super::shutdown::Shutdown;
-use super::tasks::Tasks;
 use super::tls::{self, Tls};
-use crate::api::{Caller, ConnectionOrder, ConnectionSpawner};
-use crate::model::InlineScope;
+use crate::api::{Caller, ConnectionOrder};
+use crate::executor::{ConnectionExecutor, ExecutorHandle, Next};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
@@ -40,7 +39,7 @@ const ROUNDS: usize = 64;
 const LEAVE: Duration = Duration::from_secs(10);
 
 /// What the HTTP/2 machinery wants run beside the connection is run within it.
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionSpawner {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
     fn execute(&self, task: F) {
         self.spawn(task);
     }
@@ -58,9 +57,12 @@ pub(super) struct Serving {
     pub(super) metrics: Metrics,
 }
 
-fn builder(keepalive: Duration, options: &ConnectionOptions) -> (auto::Builder<ConnectionSpawner>, ConnectionSpawner) {
-    let spawner = ConnectionSpawner::default();
-    let mut builder = auto::Builder::new(spawner.clone());
+fn builder(
+    executor: ExecutorHandle,
+    keepalive: Duration,
+    options: &ConnectionOptions,
+) -> auto::Builder<ExecutorHandle> {
+    let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head);
     builder
         .http2()
@@ -71,7 +73,7 @@ fn builder(keepalive: Duration, options: &ConnectionOptions) -> (auto::Builder<C
         .max_concurrent_streams(options.streams)
         .max_pending_accept_reset_streams(EARLY_RESETS)
         .keep_alive_interval((!keepalive.is_zero()).then_some(keepalive));
-    (builder, spawner)
+    builder
 }
 
 /// Serves a connection until either side ends it.
@@ -116,13 +118,14 @@ where
         Ok(stream) => stream,
         Err(reason) => return reason.into_iter().for_each(|reason| metrics.connection_closed(reason)),
     };
-    let (builder, spawner) = builder(keepalive, &options);
+    let mut tasks = ConnectionExecutor::default();
+    let builder = builder(tasks.handle(), keepalive, &options);
     let activity = Activity::default();
     let mut idle = IdleTimer::new(options.idle, activity.clone());
     let handle = ConnectionHandle {
         peer: dispatcher.peer(&caller),
         caller,
-        spawner: spawner.clone(),
+        executor: tasks.handle(),
         order: ConnectionOrder::default(),
         shutdown: shutdown.clone(),
         activity,
@@ -131,7 +134,6 @@ where
     };
     let service = service_fn(move |request| dispatcher.call(&handle, request));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let mut tasks = Tasks::default();
     let mut closing = pin!(shutdown.closing.cancelled());
     let mut told = false;
     let served = poll_fn(|cx| {
@@ -149,7 +151,6 @@ where
             }
             Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
-        let mut inline = InlineScope::begin();
         for _ in 0..ROUNDS {
             // A task that has used its share of the thread would be polled at once, and refused until others have had theirs.
             if !has_budget_remaining() {
@@ -161,12 +162,12 @@ where
             {
                 return Poll::Ready(end);
             }
-            spawner.take().into_iter().for_each(|work| tasks.begin(work));
             // Models last: everything that came in is in their queues.
-            if tasks.is_idle() && !inline.run() && tasks.rest(cx.waker()) {
+            if tasks.next(cx.waker()) == Next::Rest {
                 return Poll::Pending;
             }
         }
+        tasks.pause();
         cx.waker().wake_by_ref();
         Poll::Pending
     });

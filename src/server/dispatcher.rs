@@ -25,7 +25,8 @@ use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::peers::{Peer, Peers};
 use crate::api::status::is_grpc;
-use crate::api::{Caller, Check, ConnectionOrder, ConnectionSpawner, RequestContext, RequestHead, Status, Upgrades};
+use crate::api::{Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
+use crate::executor::ExecutorHandle;
 
 /// The service whose streams may rest like those of inference.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -47,7 +48,7 @@ pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
     /// What that caller holds.
     pub(crate) peer: Peer,
-    pub(crate) spawner: ConnectionSpawner,
+    pub(crate) executor: ExecutorHandle,
     pub(crate) order: ConnectionOrder,
     pub(crate) shutdown: Shutdown,
     pub(crate) activity: Activity,
@@ -90,9 +91,8 @@ impl Dispatcher {
                 return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
             }
             (Some(service), STREAM_INFER) => {
-                let spawner = connection.spawner.clone();
                 let request = request.map(receive(Kind::Messages));
-                let answer = service.clone().stream(context, spawner, request);
+                let answer = service.clone().stream(context, connection.executor.clone(), request);
                 return self.respond(connection, Answer::Infer(Box::pin(answer)));
             }
             _ => {}
@@ -114,6 +114,7 @@ impl Dispatcher {
         let mut context = RequestContext::new(&connection.caller, &connection.order, request.headers());
         let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };
         self.checks.iter().try_for_each(|check| check.check(&mut context, &head))?;
+        context.connection = Some(connection.executor.clone());
         context.peer = match Arc::ptr_eq(&context.caller, &connection.caller) {
             true => connection.peer.clone(),
             false => self.peers.find(&context.caller),

@@ -2,9 +2,10 @@
 //! passed, only that it is time to look ([`super::budget`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, Thread};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use crate::sync::{self, AtomicBool, AtomicU64, Thread};
 
 /// From one tick to the next.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -36,7 +37,7 @@ impl Ticker {
             let shared = Arc::clone(&shared);
             move || shared.run(tick)
         };
-        let thread = thread::Builder::new().name("sequor-epoch".to_owned()).spawn(run)?.thread().clone();
+        let thread = sync::spawn("sequor-epoch".to_owned(), run)?.thread().clone();
         Ok(Ticker { shared, thread })
     }
 
@@ -73,7 +74,7 @@ impl Shared {
     fn run(&self, tick: impl Fn()) {
         let (mut seen, mut quiet) = (0, 0);
         while !self.over.load(Ordering::SeqCst) {
-            thread::sleep(TICK);
+            sync::sleep(TICK);
             tick();
             let entered = self.entered.load(Ordering::SeqCst);
             let still = entered == seen && entered == self.left.load(Ordering::SeqCst);
@@ -91,13 +92,50 @@ impl Shared {
             self.asleep.store(false, Ordering::SeqCst);
         }
         while self.asleep.load(Ordering::SeqCst) && !self.over.load(Ordering::SeqCst) {
-            thread::park();
+            sync::park(None);
         }
     }
 }
 
 #[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings {
+    use shuttle::thread;
+
+    use super::*;
+
+    /// A call that begins while the clock goes to sleep: either side sees the other, so the clock ticks and the schedule ends.
+    fn calls_are_ticked() {
+        let ticks = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&ticks);
+        let ticker = Ticker::start(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+        for _ in 0..3 {
+            for _ in 0..QUIET {
+                thread::yield_now();
+            }
+            let before = ticks.load(Ordering::SeqCst);
+            let call = ticker.enter();
+            while ticks.load(Ordering::SeqCst) == before {
+                thread::yield_now();
+            }
+            drop(call);
+        }
+    }
+
+    #[test]
+    fn every_interleaving_tried_ticks_while_a_call_is_under_way() {
+        shuttle::check_random(calls_are_ticked, 2000);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn ticker() -> (Ticker, Arc<AtomicU64>) {

@@ -1,10 +1,12 @@
 //! Short steps run on the thread that brings them, until one of them turns out slow.
 
+use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use sequor::model::{Clock, InlineScope};
+use sequor::executor::ConnectionExecutor;
+use sequor::model::{Clock, RequestOrigin};
 use sequor::telemetry::StepPath;
 use tokio::runtime::Builder;
 
@@ -29,11 +31,15 @@ const TRIES: usize = 10_000;
 
 /// Sends a sequence of one step as a connection's thread does.
 fn send(server: &Server, count: i64) {
-    let mut inline = InlineScope::begin();
+    let mut connection = ConnectionExecutor::default();
+    connection.turn();
     let ask = server.seq(1).only().input(&[1.0_f32]).with("COUNT", row(&[count]));
-    let mut pending = server.repository.submit(ask.request()).unwrap();
-    inline.run();
-    drop(inline);
+    let served = server.repository.find(&server.model, "").unwrap();
+    let mut pending = served
+        .submit_from(RequestOrigin { connection: Some(&connection.handle()), owner: None }, ask.request())
+        .unwrap();
+    connection.next(Waker::noop());
+    drop(connection);
     let answer = (&mut pending).now_or_never();
     let answer = answer.unwrap_or_else(|| Builder::new_current_thread().build().unwrap().block_on(pending));
     assert!(answer.is_ok());

@@ -63,7 +63,7 @@ impl BodyRequest {
             (request, form)
         };
         request.headers = headers;
-        Ok((Decoded { model, request, permit }, form))
+        Ok((Decoded { model, request, permit, connection: None }, form))
     }
 }
 

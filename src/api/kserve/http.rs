@@ -119,6 +119,7 @@ async fn infer(
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
     };
+    let request = request.map(|decoded| decoded.on(context.connection));
     let underway = api.begin(&context.peer, call, request);
     drop(turn);
     let answer = underway.until(context.deadline).await?;

@@ -19,7 +19,8 @@ use super::stream::Pump;
 use super::{ECHOED, encode};
 use crate::api::order::off_task;
 use crate::api::peers::Peer;
-use crate::api::{Api, ConnectionSpawner, RequestContext};
+use crate::api::{Api, RequestContext};
+use crate::executor::ExecutorHandle;
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -51,7 +52,7 @@ impl InferService {
     pub async fn stream<B>(
         self,
         context: RequestContext,
-        spawner: ConnectionSpawner,
+        connection: ExecutorHandle,
         request: http::Request<B>,
     ) -> http::Response<Body>
     where
@@ -60,7 +61,7 @@ impl InferService {
     {
         let (request, unpacked) = frames::unpack(&self.api, &context.peer, None, request);
         let mut grpc = self.grpc::<ModelStreamInferResponse>();
-        grpc.streaming(StreamCall { api: self.api, peer: context.peer, spawner, unpacked }, request).await
+        grpc.streaming(StreamCall { api: self.api, peer: context.peer, connection, unpacked }, request).await
     }
 
     /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
@@ -117,6 +118,7 @@ async fn infer(
         }
     };
     let ReadMessage { call, request, form } = read;
+    let request = request.map(|decoded| decoded.on(context.connection));
     let underway = api.begin(&context.peer, call, request);
     drop(turn);
     let answer = underway.until(context.deadline).await?;
@@ -127,7 +129,7 @@ async fn infer(
 struct StreamCall {
     api: Api,
     peer: Peer,
-    spawner: ConnectionSpawner,
+    connection: ExecutorHandle,
     unpacked: UnpackedQueue,
 }
 
@@ -141,7 +143,8 @@ impl StreamingService<Bytes> for StreamCall {
         let (sender, replies) = reply_queue::reply_queue();
         let call_metadata = CallMetadata::of(&self.api, &metadata);
         let (api, peer) = (self.api.clone(), self.peer.clone());
-        self.spawner.spawn(Pump::new(api, peer, call_metadata, messages, self.unpacked.clone(), sender));
+        let pump = Pump::new(api, peer, call_metadata, messages, self.unpacked.clone(), sender);
+        self.connection.spawn(pump.on(self.connection.clone()));
         Box::pin(std::future::ready(Ok(echo(&metadata, replies))))
     }
 }

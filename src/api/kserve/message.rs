@@ -125,7 +125,7 @@ impl ScannedMessage {
             request.headers.clone_from(&metadata.headers);
             form.typed |= is_typed;
             form.fit_to(&model, &request)?;
-            Ok((Decoded { model, request, permit }, form))
+            Ok((Decoded { model, request, permit, connection: None }, form))
         };
         Ok(match read() {
             Ok((decoded, form)) => ReadMessage { call, request: Ok(decoded), form },

@@ -21,6 +21,7 @@ use super::response_format::ResponseFormat;
 use crate::api::intake::Underway;
 use crate::api::peers::Peer;
 use crate::api::{Api, Code, Phase, Status};
+use crate::executor::ExecutorHandle;
 
 /// What an answer is taken to need before the first one is seen.
 pub(super) const GUESS: usize = 64 << 10;
@@ -33,6 +34,8 @@ const TURN: usize = 64;
 pub(crate) struct Pump<S> {
     api: Api,
     peer: Peer,
+    /// The connection that polls this task.
+    connection: Option<ExecutorHandle>,
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
     messages: Option<S>,
@@ -69,7 +72,25 @@ where
         });
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
         let (decoding, largest, end) = (None, None, None);
-        Pump { api, peer, metadata, messages, unpacked, decoding, replies, waiting, largest, closing, end }
+        Pump {
+            api,
+            peer,
+            connection: None,
+            metadata,
+            messages,
+            unpacked,
+            decoding,
+            replies,
+            waiting,
+            largest,
+            closing,
+            end,
+        }
+    }
+
+    /// The same task on its connection.
+    pub(super) fn on(self, connection: ExecutorHandle) -> Pump<S> {
+        Pump { connection: Some(connection), ..self }
     }
 
     /// Puts the answers that are there in line. `Err` ends the stream.
@@ -143,6 +164,7 @@ where
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
             Ok(ReadMessage { call, request, form }) => {
+                let request = request.map(|decoded| decoded.on(self.connection.clone()));
                 self.waiting.push_back((self.api.begin(&self.peer, call, request), form));
             }
             Err(status) => (self.messages, self.end) = (None, Some(status)),

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::error::{LoadError, LoadWarning};
 use crate::model::execute::placement;
-use crate::model::load::{Loaded, strategy_name};
-use crate::model::sequences::Model;
+use crate::model::load::{LoadedModel, strategy_name};
+use crate::model::sequences::ModelScheduler;
 
 use super::fingerprint::Fingerprint;
 use super::scheduler_choice::SchedulerChoice;
@@ -19,7 +19,7 @@ use super::scheduler_choice::SchedulerChoice;
 #[derive(Debug, Default)]
 pub(in crate::model) struct Entry {
     /// One for all loads of the name, so that its sequences live through a reload.
-    pub(in crate::model) model: Option<Arc<Model>>,
+    pub(in crate::model) model: Option<Arc<ModelScheduler>>,
     /// Whether requests are taken.
     pub(in crate::model) open: bool,
     /// Whether the server is not ready without it.
@@ -79,7 +79,13 @@ pub struct ReadyVersion {
 
 impl Entry {
     /// Notes that a load came about.
-    pub(in crate::model) fn take(&mut self, name: &str, model: &Arc<Model>, versions: Vec<u64>, took: Duration) {
+    pub(in crate::model) fn take(
+        &mut self,
+        name: &str,
+        model: &Arc<ModelScheduler>,
+        versions: Vec<u64>,
+        took: Duration,
+    ) {
         let newest = |version: &u64| model.load_for(Some(*version)).map(|load| ready(&load));
         let availability = Availability::Ready(versions.iter().filter_map(newest).collect());
         self.model = Some(Arc::clone(model));
@@ -116,7 +122,7 @@ impl Entry {
     }
 }
 
-fn ready(load: &Loaded) -> ReadyVersion {
+fn ready(load: &LoadedModel) -> ReadyVersion {
     let spec = load.spec();
     ReadyVersion {
         version: load.version,

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
 use crate::error::Failure;
-use crate::model::sequences::{Model, VersionStatistics, usage};
+use crate::model::sequences::{ModelScheduler, VersionStatistics, usage};
 
 use super::entry::{Entry, ModelStatus};
 use super::fingerprint::Fingerprint;
@@ -43,12 +43,12 @@ impl Catalog {
     }
 
     /// Every model that was loaded and not forgotten, open or not.
-    pub(in crate::model) fn models(&self) -> Vec<Arc<Model>> {
+    pub(in crate::model) fn models(&self) -> Vec<Arc<ModelScheduler>> {
         self.collect(|_, entry| entry.model.clone())
     }
 
     /// The model of this name, open or not.
-    pub(in crate::model) fn model(&self, name: &str) -> Option<Arc<Model>> {
+    pub(in crate::model) fn model(&self, name: &str) -> Option<Arc<ModelScheduler>> {
         self.look(name, |entry| entry.model.clone())?
     }
 

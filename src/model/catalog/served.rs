@@ -6,18 +6,20 @@ use sequor_core::{DataType, Id};
 use sequor_proto as proto;
 
 use crate::error::{Failure, Invalid, NotServed};
-use crate::model::load::{Loaded, Metadata};
+use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, intake};
-use crate::model::sequences::{Model, Pending, SequenceOwner, TransferError, VersionStatistics, state_transfer, usage};
+use crate::model::sequences::{
+    ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, state_transfer, usage,
+};
 
 use super::entry::Entry;
 
 /// One version (or the server's choice of it) of one model, found and ready.
 #[derive(Debug, Clone)]
 pub struct Served {
-    model: Arc<Model>,
+    model: Arc<ModelScheduler>,
     version: Option<u64>,
-    load: Arc<Loaded>,
+    load: Arc<LoadedModel>,
 }
 
 impl Served {
@@ -72,12 +74,12 @@ impl Served {
     }
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
-        self.submit_of(request, None)
+        self.submit_from(RequestOrigin::default(), request)
     }
 
-    /// Submits a request of a client whose live sequences are counted.
-    pub fn submit_of(&self, request: InferRequest, owner: Option<&Arc<dyn SequenceOwner>>) -> Result<Pending, Failure> {
-        let (answer, req) = self.model.submit(request, self.version, owner)?;
+    /// Submits a request of a client whose live sequences are counted, or of a connection that may run a short step of the model itself.
+    pub fn submit_from(&self, origin: RequestOrigin<'_>, request: InferRequest) -> Result<Pending, Failure> {
+        let (answer, req) = self.model.submit(request, self.version, origin)?;
         Ok(Pending::new(answer, Arc::clone(&self.model), req))
     }
 

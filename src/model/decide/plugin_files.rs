@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use super::schedule_file;
 use crate::model::catalog::{Catalog, Entry, SchedulerChoice};
-use crate::model::sequences::Model;
+use crate::model::sequences::ModelScheduler;
 use crate::scheduling::ModelFiles;
 use crate::scheduling::report::PluginError;
 
@@ -85,7 +85,10 @@ fn put_back(catalog: &Catalog, of: &Naming, was: &str) {
 }
 
 /// An open model, and the lock that keeps it from being loaded or unloaded meanwhile.
-pub(super) fn serving(catalog: &Catalog, name: &str) -> Result<(Arc<Model>, Arc<parking_lot::Mutex<()>>), PluginError> {
+pub(super) fn serving(
+    catalog: &Catalog,
+    name: &str,
+) -> Result<(Arc<ModelScheduler>, Arc<parking_lot::Mutex<()>>), PluginError> {
     let of = |entry: &Entry| Some((entry.model.clone().filter(|_| entry.open)?, Arc::clone(&entry.gate)));
     catalog.look(name, of).flatten().ok_or_else(|| PluginError::Absent(format!("no model \"{name}\" is served")))
 }

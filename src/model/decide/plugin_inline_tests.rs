@@ -1,12 +1,14 @@
 //! Plug-ins that are asked by the thread of a socket, at whole models; guests are stand-ins.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread;
 
 use futures_util::FutureExt;
 
 use super::plugin_tests::{BY, Rig, attach};
-use crate::model::sequences::InlineScope;
+use crate::executor::{ConnectionExecutor, Next};
+use crate::model::sequences::RequestOrigin;
 use crate::model::tests::request;
 use crate::scheduling::report::Plugins as _;
 
@@ -17,12 +19,14 @@ const TRIES: u64 = 10_000;
 /// the instance's thread may have come before it.
 fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
     for id in 1..TRIES {
-        let mut inline = InlineScope::begin();
+        let mut connection = ConnectionExecutor::default();
+        connection.turn();
         let whole = request(id, 5, |step| (step.start, step.end) = (true, true));
-        let mut pending = rig.fixture.repository.submit(whole).unwrap();
-        let here = inline.run();
-        // What was left to this thread meanwhile is handed on.
-        drop(inline);
+        let served = rig.fixture.repository.find("sum", "").unwrap();
+        let mut pending =
+            served.submit_from(RequestOrigin { connection: Some(&connection.handle()), owner: None }, whole).unwrap();
+        let here = connection.next(Waker::noop()) == Next::Turn;
+        drop(connection);
         let answer = match (&mut pending).now_or_never() {
             Some(answer) if here && and() => {
                 assert!(answer.is_ok());

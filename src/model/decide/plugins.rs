@@ -7,9 +7,9 @@ use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, SchedulerChoice};
-use crate::model::load::{Loaded, strategy_name};
+use crate::model::load::{LoadedModel, strategy_name};
 use crate::model::runtime::Clock;
-use crate::model::sequences::Model;
+use crate::model::sequences::ModelScheduler;
 use crate::scheduling::guest::ModelFacts;
 use crate::scheduling::report::{Attach, By, PluginError};
 use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
@@ -58,8 +58,8 @@ impl Deciders {
     /// named is done without if it is not.
     pub(in crate::model) fn scheduler_for(
         &self,
-        model: &Arc<Model>,
-        load: &Arc<Loaded>,
+        model: &Arc<ModelScheduler>,
+        load: &Arc<LoadedModel>,
     ) -> Result<Option<Arc<SchedulerBinding>>, LoadError> {
         let decides = self.catalog.edit(&model.name, |entry| entry.decides.clone());
         match (decides, &load.settings.scheduler) {
@@ -79,8 +79,8 @@ impl Deciders {
     fn by_file(
         &self,
         says: &SchedulerPlugin,
-        model: &Arc<Model>,
-        load: &Arc<Loaded>,
+        model: &Arc<ModelScheduler>,
+        load: &Arc<LoadedModel>,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let registry = self.equipped()?;
         let source = registry.find(&says.name)?;
@@ -124,8 +124,8 @@ impl Deciders {
         registry: &Registry,
         plugin: &str,
         options: BindingOptions,
-        model: &Arc<Model>,
-        load: &Arc<Loaded>,
+        model: &Arc<ModelScheduler>,
+        load: &Arc<LoadedModel>,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let source = registry.find(plugin)?;
         let binding = registry.bind(plugin, facts(load), model.port(load), options)?;
@@ -134,7 +134,11 @@ impl Deciders {
     }
 
     /// Lets it decide for a load that the core knows and that no plug-in decides for yet.
-    pub(in crate::model) fn let_decide(&self, load: &Loaded, binding: &Arc<SchedulerBinding>) -> Result<(), LoadError> {
+    pub(in crate::model) fn let_decide(
+        &self,
+        load: &LoadedModel,
+        binding: &Arc<SchedulerBinding>,
+    ) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
         let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", binding.plugin()));
         let ready = binding.prepare().map_err(unfit)?;
@@ -185,20 +189,25 @@ impl Deciders {
 
     /// The hash of what decides for a model; nothing, if that is the built-in policy.
     fn decides_for(&self, name: &str) -> String {
-        let of = |(model, _): (Arc<Model>, _)| {
+        let of = |(model, _): (Arc<ModelScheduler>, _)| {
             model.decider().and_then(|at| self.equipped().ok()?.show(at.binding().plugin()).ok())
         };
         serving(&self.catalog, name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
     }
 
     /// An instance for every load that takes new sequences.
-    fn opened(&self, registry: &Registry, how: &Attach, model: &Arc<Model>) -> Result<Vec<Opened>, PluginError> {
+    fn opened(
+        &self,
+        registry: &Registry,
+        how: &Attach,
+        model: &Arc<ModelScheduler>,
+    ) -> Result<Vec<Opened>, PluginError> {
         let decides = model.decider().map(|decider| Arc::clone(decider.binding()));
         if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.options().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
             return Err(PluginError::Conflict(what));
         }
-        let open = |load: &Arc<Loaded>| {
+        let open = |load: &Arc<LoadedModel>| {
             let binding = self.tried(registry, &how.plugin, self.options(registry, how), model, load)?;
             let ready = binding.prepare().map_err(|unfit| cannot_decide(&how.plugin, model, &unfit))?;
             Ok((binding, ready))
@@ -243,7 +252,7 @@ impl Deciders {
 /// A binding that is to decide for a load, and its first guest.
 type Opened = (Arc<SchedulerBinding>, Ready);
 
-fn cannot_decide(plugin: &str, model: &Model, unfit: &Unfit) -> PluginError {
+fn cannot_decide(plugin: &str, model: &ModelScheduler, unfit: &Unfit) -> PluginError {
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
 }
 
@@ -261,7 +270,7 @@ fn check_how(how: &Attach) -> Result<(), PluginError> {
     parsed.map(drop).map_err(|e| PluginError::Invalid(format!("config is no JSON table: {e}")))
 }
 
-fn facts(load: &Loaded) -> ModelFacts {
+fn facts(load: &LoadedModel) -> ModelFacts {
     let spec = load.spec();
     let (numbers, keys) = load.settings.feature_names();
     ModelFacts {

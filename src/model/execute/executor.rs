@@ -11,7 +11,7 @@ use crate::batch::outputs::OutputSplit;
 use crate::batch::{BatchError, Staging, Wiring};
 use crate::config::model::settings::{ModelSettings, Output, reshaped};
 use crate::device::{Device, DeviceError, Fence, Unfinished};
-use crate::model::load::Loaded;
+use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
@@ -24,7 +24,7 @@ use super::work::{CommittedRow, Outcome, RunSize, RunTimes, StateNow, Work};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {
-    load: Arc<Loaded>,
+    load: Arc<LoadedModel>,
     pub(in crate::model) slots: Slots,
     outputs: OutputMemory,
     /// By the optional inputs that are there.
@@ -54,7 +54,7 @@ impl Lost {
 /// A run that was asked for: what is left to do when the device has done it.
 #[derive(Debug)]
 pub(in crate::model) struct Submitted {
-    load: Arc<Loaded>,
+    load: Arc<LoadedModel>,
     device: Arc<dyn Device>,
     lost: Arc<Lost>,
     /// Behind all of it.
@@ -69,7 +69,7 @@ pub(in crate::model) struct Submitted {
 
 impl Executor {
     pub(in crate::model) fn new(
-        load: Arc<Loaded>,
+        load: Arc<LoadedModel>,
         placement: Placement,
         slots: u32,
         sided: bool,

@@ -6,7 +6,7 @@ use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::error::Failure;
 use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Slots, StateNow, Work};
-use crate::model::load::Loaded;
+use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
 use crate::state::budget::NoRoom;
 
@@ -30,7 +30,7 @@ enum RowDisposition {
 impl BatchRun {
     /// Does what must be done to slots, and says which rows are to be run.
     pub(in crate::model) fn begin(
-        load: &Loaded,
+        load: &LoadedModel,
         slots: &mut Slots,
         taken: TakenBatch,
     ) -> (BatchRun, Vec<Option<Work>>) {
@@ -49,7 +49,7 @@ impl BatchRun {
     }
 
     /// Answers every request. `ran` has one result for each row that was to be run.
-    pub(in crate::model) fn end(self, load: &Loaded, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
+    pub(in crate::model) fn end(self, load: &LoadedModel, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
         let BatchRun { batch, jobs, dispositions } = self;
         let mut ran = ran.into_iter();
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
@@ -81,7 +81,7 @@ impl BatchRun {
 
 /// Runs the rows of a batch that failed one by one, each to its end. One result for each real row.
 pub(super) fn one_by_one(
-    load: &Loaded,
+    load: &LoadedModel,
     executor: &mut Executor,
     staging: &mut Staging,
     work: Vec<Option<Work>>,
@@ -101,7 +101,7 @@ pub(super) fn one_by_one(
 }
 
 /// The failure that a client gets for a row that did not run.
-fn failure(error: &RunError, load: &Loaded, job: &Job) -> Failure {
+fn failure(error: &RunError, load: &LoadedModel, job: &Job) -> Failure {
     if let Some(NoRoom { wanted, used, limit }) = error.over_limit() {
         let (model, id) = (load.settings.name.clone(), job.id.clone());
         return Failure::StateMemory { model, id, wanted, used, limit };
@@ -126,7 +126,7 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn disposition(load: &Loaded, slots: &Slots, work: &Work) -> RowDisposition {
+fn disposition(load: &LoadedModel, slots: &Slots, work: &Work) -> RowDisposition {
     match slots.roomless(work.slot) {
         Some(error) => RowDisposition::Fails(error.clone()),
         None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
@@ -135,7 +135,7 @@ fn disposition(load: &Loaded, slots: &Slots, work: &Work) -> RowDisposition {
 }
 
 /// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
-fn runnable(load: &Loaded, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
+fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
     let runs = |w: &Work| matches!(disposition(load, slots, w), RowDisposition::Runs);
     if load.has_fixed_rows() {
         return work.into_iter().map(|row| row.filter(runs)).collect();

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
 
 use crate::model::execute::Slots;
-use crate::model::load::{Loaded, Mailbox};
-use crate::model::runtime::sync;
-use crate::model::sequences::{FinishedBatch, Model, Step};
+use crate::model::load::{LoadedModel, Mailbox};
+use crate::model::sequences::{FinishedBatch, ModelScheduler, Step};
 use crate::scheduling::{Answer, Decider};
+use crate::sync;
 use crate::wasm::urgency;
 
 /// Which instance a thread runs.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct Identity {
-    pub(in crate::model) model: Arc<Model>,
-    pub(in crate::model) load: Arc<Loaded>,
+    pub(in crate::model) model: Arc<ModelScheduler>,
+    pub(in crate::model) load: Arc<LoadedModel>,
     pub(in crate::model) instance: Instance,
 }
 

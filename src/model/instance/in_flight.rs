@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::batch::Staging;
+use crate::executor::ModelStep;
 use crate::model::execute::{RunTimes, Submitted};
-use crate::model::load::Loaded;
-use crate::model::runtime::{Mutex, sync};
+use crate::model::load::LoadedModel;
 use crate::model::sequences::FinishedBatch;
+use crate::sync::{self, Mutex};
 
 use super::batch_run::BatchRun;
 use super::identity::Identity;
@@ -123,7 +124,7 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
 
 impl InFlight {
     /// Waits for it. What became of its rows, and the memory that it does not need any more.
-    fn wait(self, load: &Loaded) -> (FinishedBatch, Staging) {
+    fn wait(self, load: &LoadedModel) -> (FinishedBatch, Staging) {
         let InFlight { run, submitted, mut times, staging } = self;
         let (size, requests) = (submitted.size, submitted.requests());
         let ran = match submitted.wait(Instant::now(), &mut times) {

@@ -11,8 +11,8 @@ use super::batch_run::{BatchRun, one_by_one};
 use super::identity::Identity;
 use super::in_flight::{InFlight, InFlightQueue};
 use crate::model::execute::{Executor, RunError, RunSize, RunTimes};
-use crate::model::runtime::Thread;
 use crate::model::sequences::{Step, TakenBatch};
+use crate::sync::Thread;
 use crate::telemetry::StepPath;
 
 /// What a pipelined instance runs with.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::device::Place;
 use crate::model::execute::{Executor, Placement, RunError};
-use crate::model::load::{Handle, Loaded};
-use crate::model::runtime::{JoinHandle, StartGate, sync};
+use crate::model::load::{Handle, LoadedModel};
+use crate::model::runtime::StartGate;
+use crate::sync::{self, JoinHandle};
 
 use super::identity::Identity;
 use super::in_flight;
@@ -25,7 +26,7 @@ enum Kind {
 }
 
 impl Runner {
-    pub(in crate::model) fn new(load: &Arc<Loaded>, placement: Placement) -> Result<Runner, RunError> {
+    pub(in crate::model) fn new(load: &Arc<LoadedModel>, placement: Placement) -> Result<Runner, RunError> {
         let (spec, away) = (load.spec(), placement.device.place() != Place::Host);
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let executor = Executor::new(Arc::clone(load), placement, spec.slots(), sided)?;

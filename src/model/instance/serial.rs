@@ -8,9 +8,9 @@ use super::identity::Identity;
 use crate::batch::Staging;
 use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Work};
 use crate::model::load::InlineStep;
-use crate::model::runtime::Mutex;
 use crate::model::sequences::{Step, TakenBatch};
 use crate::scheduling::Decider;
+use crate::sync::Mutex;
 use crate::telemetry::{OwnTime, StepPath};
 
 /// Questions to its plug-in that are part of one step: who gets a slot, and who runs.

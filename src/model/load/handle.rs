@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Weak;
 
-use crate::model::runtime::Thread;
+use crate::sync::Thread;
 
 /// An instance whose next step any thread may do while its own is at rest.
 pub(in crate::model) trait InlineStep: Debug + Send + Sync {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sequor_core::{Load, Slab};
 
-use crate::model::runtime::Mutex;
+use crate::sync::Mutex;
 
 /// The keys that are in use. Clones share them.
 #[derive(Debug, Clone, Default)]

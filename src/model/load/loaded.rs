@@ -14,6 +14,7 @@ use crate::config::model::settings::{
     InitialData, ModelSettings, Processor, Scheduling, SequenceStrategy, StateSettings,
 };
 use crate::error::{Failure, LoadError, LoadWarning, Refused};
+use crate::executor::ModelStep;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::{Initial, StateSpec, Store};
@@ -27,7 +28,7 @@ use super::metadata::{Metadata, TensorMetadata};
 use super::tier::StateTier;
 
 #[derive(Debug)]
-pub(in crate::model) struct Loaded {
+pub(in crate::model) struct LoadedModel {
     pub(in crate::model) key: Load,
     #[allow(dead_code, reason = "only its drop matters")]
     reserved: LoadKey,
@@ -67,7 +68,7 @@ pub(in crate::model) struct Loaded {
     running: AtomicUsize,
 }
 
-impl Loaded {
+impl LoadedModel {
     pub(in crate::model) fn new(
         reserved: LoadKey,
         version: u64,
@@ -76,7 +77,7 @@ impl Loaded {
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
         tier: Option<Arc<dyn StateTier>>,
         auto: Auto,
-    ) -> Result<Loaded, LoadError> {
+    ) -> Result<LoadedModel, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
         let mut warnings = Vec::new();
@@ -88,7 +89,7 @@ impl Loaded {
         let wiring = Wiring::of(&settings);
         let metadata = Arc::new(metadata(&settings, version));
         let instances = usize::from(settings.instances.max(1));
-        Ok(Loaded {
+        Ok(LoadedModel {
             key: reserved.load(),
             reserved,
             version,
@@ -163,18 +164,6 @@ impl Loaded {
         self.handles.get()?.get(usize::from(instance))
     }
 
-    pub(in crate::model) fn wake(&self, instance: u16) {
-        if let Some(handle) = self.handle(instance) {
-            handle.thread.unpark();
-        }
-    }
-
-    /// Does a step of an instance in place of its own thread, if that is at rest. Whether nothing is left for that thread.
-    pub(in crate::model) fn try_step(&self, instance: u16) -> bool {
-        let inline = self.handle(instance).and_then(|handle| handle.inline.as_ref()?.upgrade());
-        inline.is_some_and(|instance| instance.try_step())
-    }
-
     pub(in crate::model) fn wake_all(&self) {
         for handle in self.handles.get().into_iter().flatten() {
             handle.thread.unpark();
@@ -236,6 +225,19 @@ impl Loaded {
         };
         spec.limits.candidates = self.candidates.max(1);
         spec
+    }
+}
+
+impl ModelStep for LoadedModel {
+    fn try_step(&self, instance: u16) -> bool {
+        let inline = self.handle(instance).and_then(|handle| handle.inline.as_ref()?.upgrade());
+        inline.is_some_and(|instance| instance.try_step())
+    }
+
+    fn wake(&self, instance: u16) {
+        if let Some(handle) = self.handle(instance) {
+            handle.thread.unpark();
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::mpsc::SyncSender;
 
 use sequor_core::{Seq, StateAt};
 
-use crate::model::runtime::Mutex;
 use crate::state::SnapshotError;
+use crate::sync::Mutex;
 
 /// The key of a snapshot's header that its step stands under.
 pub(in crate::model) const STEP: &str = "sequor.step";

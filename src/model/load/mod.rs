@@ -20,6 +20,6 @@ pub use tier::{BatchToSeal, Sealed, StateTier, StateToSeal};
 
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
-pub(in crate::model) use loaded::{Loaded, strategy_name};
+pub(in crate::model) use loaded::{LoadedModel, strategy_name};
 pub(in crate::model) use mailbox::{Mailbox, STEP, SnapshotRequest};
 pub(in crate::model) use record::Facts;

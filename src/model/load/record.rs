@@ -8,7 +8,7 @@ use sequor_core::{Expiry, LoadSpec, Strategy, Time, Traits};
 use crate::model::request::InferRequest;
 use crate::recording::{Through, trace};
 
-use super::loaded::{Loaded, strategy_name};
+use super::loaded::{LoadedModel, strategy_name};
 
 /// The facts of a request at its admission, and the size of its batch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,7 +39,7 @@ impl Facts {
     /// The facts of a finished request: how long it waited and ran, and its outcome.
     pub(in crate::model) fn through(
         &self,
-        load: &Loaded,
+        load: &LoadedModel,
         arrived: Time,
         (queue, run): (Duration, Duration),
         outcome: &'static str,
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-pub(in crate::model) fn load(load: &Loaded, spec: &LoadSpec) -> trace::Load<'static> {
+pub(in crate::model) fn load(load: &LoadedModel, spec: &LoadSpec) -> trace::Load<'static> {
     let delay = match &spec.strategy {
         Strategy::Stateless { delay, .. } | Strategy::Direct { delay, .. } | Strategy::Oldest { delay, .. } => *delay,
         Strategy::Deadline { .. } => Duration::ZERO,

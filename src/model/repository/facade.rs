@@ -13,7 +13,9 @@ use crate::model::catalog::{self, Catalog, IndexRow, ModelStatus, Served, Versio
 use crate::model::decide::Deciders;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
-use crate::model::sequences::{EndedSequence, LiveSequence, Model, Pending, VersionStatistics, listing, usage};
+use crate::model::sequences::{
+    EndedSequence, LiveSequence, ModelScheduler, Pending, VersionStatistics, listing, usage,
+};
 use crate::recording::Recorder;
 use crate::scheduling::{MakeSource, Registry, Rules};
 use crate::telemetry::Metrics;
@@ -197,14 +199,14 @@ impl Repository {
         Ok(listing::end(&self.model(model)?, id, Why::Admin))
     }
 
-    fn model(&self, name: &str) -> Result<Arc<Model>, Failure> {
+    fn model(&self, name: &str) -> Result<Arc<ModelScheduler>, Failure> {
         let unknown = || Failure::NotServed(NotServed::UnknownModel { model: name.to_owned() });
         self.0.catalog.model(name).ok_or_else(unknown)
     }
 
     /// Live sequences of all models.
     pub fn live(&self) -> u64 {
-        let of = |model: &Arc<Model>| -> u64 {
+        let of = |model: &Arc<ModelScheduler>| -> u64 {
             model.loads().iter().map(|load| u64::from(model.usage(load.key).live)).sum()
         };
         self.0.catalog.models().iter().map(of).sum()

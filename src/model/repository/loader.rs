@@ -20,10 +20,11 @@ use crate::model::catalog::{Catalog, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::execute::Placement;
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadKey, Loaded};
-use crate::model::runtime::{JoinHandle, StartGate, Timer, sync};
-use crate::model::sequences::Model;
+use crate::model::load::{Handle, LoadKey, LoadedModel};
+use crate::model::runtime::{StartGate, Timer};
+use crate::model::sequences::ModelScheduler;
 use crate::recording::Recorder;
+use crate::sync::{self, JoinHandle};
 
 use super::placer::Placer;
 use super::resources::Resources;
@@ -35,13 +36,13 @@ type Faults = Vec<LoadError>;
 
 /// A load that can be taken into service.
 struct Prepared {
-    load: Arc<Loaded>,
+    load: Arc<LoadedModel>,
     runners: Vec<Runner>,
 }
 
 /// New loads of a model that are about to serve.
 struct PendingLoad {
-    model: Arc<Model>,
+    model: Arc<ModelScheduler>,
     prepared: Vec<Prepared>,
     /// Versions that are as they were.
     kept: Vec<u64>,
@@ -190,7 +191,7 @@ impl ModelLoader {
 
     // === one version ===
 
-    fn prepare(&self, model: &Model, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
+    fn prepare(&self, model: &ModelScheduler, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
         let placements = self.placer.placements(&draft.file(version), &draft.processors())?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
@@ -212,7 +213,7 @@ impl ModelLoader {
         let candidates = registry.map_or(Limits::default().candidates, |r| r.rules().max_candidates);
         let tier = options.tier.clone();
         let shown = (options.hold, candidates, texts, options.depth);
-        let load = Arc::new(Loaded::new(key, version, settings, metrics, shown, tier, auto)?);
+        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, auto)?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })
@@ -225,7 +226,7 @@ impl ModelLoader {
             self.catalog.edit(name, |entry| entry.faults.clear());
             return Ok(());
         };
-        let is_old = |l: &&Arc<Loaded>| !l.is_retired() && !kept.contains(&l.version);
+        let is_old = |l: &&Arc<LoadedModel>| !l.is_retired() && !kept.contains(&l.version);
         let old: Vec<Load> = model.loads().iter().filter(is_old).map(|l| l.key).collect();
         let mut new = Vec::new();
         for prepared in prepared {
@@ -233,7 +234,7 @@ impl ModelLoader {
             if let Err(fault) = self.start(&model, prepared) {
                 // None of them serves if one does not.
                 let now = model.now();
-                new.iter().chain([&load]).for_each(|load: &Arc<Loaded>| model.retire(load.key, now));
+                new.iter().chain([&load]).for_each(|load: &Arc<LoadedModel>| model.retire(load.key, now));
                 self.catalog.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
                 return Err(vec![fault]);
             }
@@ -251,7 +252,7 @@ impl ModelLoader {
     }
 
     /// Takes a load into service, once all its threads are there.
-    fn start(&self, model: &Arc<Model>, prepared: Prepared) -> Result<(), LoadError> {
+    fn start(&self, model: &Arc<ModelScheduler>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, runners } = prepared;
         let scheduler = self.deciders.scheduler_for(model, &load)?;
         let (gate, mut threads) = (StartGate::default(), Vec::new());
@@ -291,18 +292,18 @@ impl ModelLoader {
         }
     }
 
-    fn new_model(&self, name: &str) -> Arc<Model> {
+    fn new_model(&self, name: &str) -> Arc<ModelScheduler> {
         let Resources { clock, budget, chunk_cache, .. } = &*self.resources;
         let memory = (budget.clone(), chunk_cache.clone());
         let (clock, timer, recorder) = (clock.clone(), self.timer.clone(), self.recorder.get().cloned());
-        Arc::new(Model::new(name.to_owned(), clock, timer, memory, first_id(), recorder))
+        Arc::new(ModelScheduler::new(name.to_owned(), clock, timer, memory, first_id(), recorder))
     }
 }
 
 /// Starts the threads of every instance. They wait at the gate.
 fn start_all(
-    model: &Arc<Model>,
-    load: &Arc<Loaded>,
+    model: &Arc<ModelScheduler>,
+    load: &Arc<LoadedModel>,
     runners: Vec<Runner>,
     gate: &StartGate,
     threads: &mut Vec<JoinHandle<()>>,

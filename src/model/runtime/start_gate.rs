@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::sync::{self, Mutex};
+use crate::sync::{self, Mutex};
 
 /// Clones are one gate.
 #[derive(Debug, Clone, Default)]

@@ -11,28 +11,29 @@ use sequor_core::{
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, NotServed};
-use crate::model::load::{LoadKey, LoadKeys, Loaded, record};
+use crate::executor::{AnswerBatch, ExecutorHandle};
+use crate::model::load::{LoadKey, LoadKeys, LoadedModel, record};
 use crate::model::request::{InferRequest, intake};
-use crate::model::runtime::{AtomicU64, Clock, Mutex, Tick, Timer};
+use crate::model::runtime::{Clock, Tick, Timer};
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
+use crate::sync::{AtomicU64, Mutex};
 
 use super::batch::{FinishedBatch, SealAction};
 use super::inline;
 use super::job::{Job, Reply};
-use super::owner::{SequenceOwner, SequencePermit};
+use super::owner::{RequestOrigin, SequenceOwner, SequencePermit};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
-use super::wakeups::WakeBatch;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
-pub(in crate::model) struct Model {
+pub(in crate::model) struct ModelScheduler {
     pub(in crate::model) name: String,
     pub(in crate::model) table: Mutex<Table>,
     load_keys: LoadKeys,
     /// The loads that are there, newest last. Read without the lock.
-    loads: ArcSwap<Vec<Arc<Loaded>>>,
+    loads: ArcSwap<Vec<Arc<LoadedModel>>>,
     clock: Clock,
     timer: Timer,
     budget: Budget,
@@ -45,7 +46,7 @@ pub(in crate::model) struct Model {
     recorder: Option<Recorder>,
 }
 
-impl Model {
+impl ModelScheduler {
     pub(in crate::model) fn new(
         name: String,
         clock: Clock,
@@ -53,8 +54,8 @@ impl Model {
         (budget, chunk_cache): (Budget, ChunkCache),
         first_id: u64,
         recorder: Option<Recorder>,
-    ) -> Model {
-        Model {
+    ) -> ModelScheduler {
+        ModelScheduler {
             name,
             recorder,
             table: Mutex::default(),
@@ -73,12 +74,12 @@ impl Model {
         self.clock.now()
     }
 
-    pub(in crate::model) fn loads(&self) -> arc_swap::Guard<Arc<Vec<Arc<Loaded>>>> {
+    pub(in crate::model) fn loads(&self) -> arc_swap::Guard<Arc<Vec<Arc<LoadedModel>>>> {
         self.loads.load()
     }
 
     /// The load that serves this version, or the server's choice of one.
-    pub(in crate::model) fn load_for(&self, version: Option<u64>) -> Option<Arc<Loaded>> {
+    pub(in crate::model) fn load_for(&self, version: Option<u64>) -> Option<Arc<LoadedModel>> {
         let loads = self.loads();
         let fits = loads.iter().filter(|l| version.is_none_or(|v| v == l.version));
         // A retired one serves the sequences that live on it, and tells others what became of it. Of equals the last, which is the newest, wins.
@@ -95,7 +96,7 @@ impl Model {
     }
 
     /// Takes a load into service.
-    pub(in crate::model) fn add(self: &Arc<Self>, load: &Arc<Loaded>) {
+    pub(in crate::model) fn add(self: &Arc<Self>, load: &Arc<LoadedModel>) {
         let spec = load.spec();
         if let Some(recorder) = &self.recorder {
             recorder.load(record::load(load, &spec));
@@ -124,12 +125,13 @@ impl Model {
 
     // === a request ===
 
-    /// Checks a request and puts it in its queue. Where its answer comes, and what it is called until then.
+    /// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
+    /// comes, and the request's key until then.
     pub(in crate::model) fn submit(
         self: &Arc<Self>,
         mut request: InferRequest,
         version: Option<u64>,
-        owner: Option<&Arc<dyn SequenceOwner>>,
+        origin: RequestOrigin<'_>,
     ) -> Result<(oneshot::Receiver<Reply>, Req), Failure> {
         let Some(mut load) = self.load_for(version) else {
             return Err(Failure::NotServed(NotServed::NoVersion { model: self.name.clone() }));
@@ -144,15 +146,16 @@ impl Model {
         let now = self.now();
         let submit = self.event(&load, &request, version, accepted.traits, now);
         let mut job = Job::new(load, request, accepted, now, reply);
+        job.connection = origin.connection.cloned();
         if submit.fresh_id != 0 {
             (job.id, job.made_id) = (Id::Int(submit.fresh_id), true);
         }
-        let req = self.enqueue(job, submit, owner, now)?;
+        let req = self.enqueue(job, submit, origin, now)?;
         Ok((receiver, req))
     }
 
     /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
-    fn ticket(&self, table: &Table, load: &Loaded, submit: &Submit) -> Result<Option<Ticket>, Failure> {
+    fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = load.state_bytes();
         if !submit.start || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
@@ -170,7 +173,7 @@ impl Model {
     fn permit(
         &self,
         table: &Table,
-        load: &Loaded,
+        load: &LoadedModel,
         submit: &Submit,
         owner: Option<&Arc<dyn SequenceOwner>>,
     ) -> Result<Option<SequencePermit>, Failure> {
@@ -188,7 +191,14 @@ impl Model {
         })
     }
 
-    fn event(&self, load: &Loaded, request: &InferRequest, version: Option<u64>, traits: Traits, now: Time) -> Submit {
+    fn event(
+        &self,
+        load: &LoadedModel,
+        request: &InferRequest,
+        version: Option<u64>,
+        traits: Traits,
+        now: Time,
+    ) -> Submit {
         use crate::config::model::settings::Scheduling;
         let sequence = match &load.settings.scheduling {
             Scheduling::Sequence(sequence) => Some(sequence),
@@ -224,7 +234,7 @@ impl Model {
         self: &Arc<Self>,
         mut job: Job,
         submit: Submit,
-        owner: Option<&Arc<dyn SequenceOwner>>,
+        RequestOrigin { owner, connection }: RequestOrigin<'_>,
         now: Time,
     ) -> Result<Req, Failure> {
         let mut table = self.table.lock();
@@ -236,7 +246,7 @@ impl Model {
         drop(table);
         // A sequence that starts may leave less room for freed memory.
         self.chunk_cache.trim();
-        self.act(actions, now);
+        self.act_for(connection, actions, now);
         Ok(req)
     }
 
@@ -332,16 +342,24 @@ impl Model {
     // === after the lock ===
 
     pub(super) fn act(self: &Arc<Self>, actions: Actions, now: Time) {
+        self.act_for(None, actions, now);
+    }
+
+    /// The same while a request of this connection is submitted.
+    fn act_for(self: &Arc<Self>, connection: Option<&ExecutorHandle>, mut actions: Actions, now: Time) {
         for (instance, decider) in actions.wake {
             if let Some(load) = self.loads().iter().find(|l| l.key == instance.load) {
-                inline::wake(load, instance.n, decider.as_ref(), now);
+                inline::wake(load, instance.n, connection, decider.as_ref(), now);
             }
         }
-        let wakeups = (actions.released.len() > 1).then(WakeBatch::begin);
+        let mut batch = AnswerBatch::default();
+        if actions.released.len() > 1 {
+            actions.released.iter_mut().filter_map(|job| job.connection.take()).for_each(|held| batch.hold(held));
+        }
         for job in actions.released {
             job.release(now, self.recorder.as_ref());
         }
-        drop(wakeups);
+        drop(batch);
         for (job, refusal, ended) in actions.refused {
             job.refuse(refusal, ended, now, self.recorder.as_ref());
         }
@@ -383,7 +401,7 @@ impl Model {
     }
 }
 
-impl Tick for Model {
+impl Tick for ModelScheduler {
     fn tick(self: Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);

@@ -8,8 +8,9 @@ use sequor_core::{Id, RealRow, Refusal, Seq, Time};
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
+use crate::executor::ExecutorHandle;
 use crate::model::execute::Work;
-use crate::model::load::{Facts, Loaded};
+use crate::model::load::{Facts, LoadedModel};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::recording::Recorder;
 use crate::recording::trace::refusal_reason;
@@ -25,7 +26,7 @@ pub(super) type Reply = Result<InferAnswer, Failure>;
 /// Lives in the driver's table, under the core's lock but for the time of its run.
 #[derive(Debug)]
 pub(in crate::model) struct Job {
-    pub(in crate::model) load: Arc<Loaded>,
+    pub(in crate::model) load: Arc<LoadedModel>,
     /// The client's mark.
     pub(in crate::model) mark: String,
     pub(in crate::model) id: Id,
@@ -54,13 +55,15 @@ pub(in crate::model) struct Job {
     pub(in crate::model) answer: Option<Result<Vec<Tensor>, Failure>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
+    /// The connection that it came on, if its answer is awaited there.
+    pub(super) connection: Option<ExecutorHandle>,
     pub(in crate::model) reply: oneshot::Sender<Reply>,
 }
 
 impl Job {
     /// A request that was accepted, on its way to its queue.
     pub(in crate::model) fn new(
-        load: Arc<Loaded>,
+        load: Arc<LoadedModel>,
         request: InferRequest,
         accepted: Accepted,
         now: Time,
@@ -84,6 +87,7 @@ impl Job {
             snapshot: None,
             answer: None,
             replayed: false,
+            connection: None,
             reply,
         }
     }

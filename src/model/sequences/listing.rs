@@ -7,7 +7,7 @@ use sequor_core::{Event, Id, Seen, Stage, Time, Tombstone, Why};
 
 use crate::telemetry::ended_reason;
 
-use super::driver::Model;
+use super::driver::ModelScheduler;
 
 /// Places of the table that are looked at under one lock.
 const PORTION: u32 = 256;
@@ -47,7 +47,7 @@ pub struct EndedSequence {
 }
 
 /// Every live sequence of a model, in no order.
-pub(in crate::model) fn live(model: &Model) -> Vec<LiveSequence> {
+pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
     let (mut all, mut from) = (Vec::new(), Some(0));
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
@@ -58,7 +58,7 @@ pub(in crate::model) fn live(model: &Model) -> Vec<LiveSequence> {
     all
 }
 
-fn shown(model: &Model, seen: Seen, now: Time) -> LiveSequence {
+fn shown(model: &ModelScheduler, seen: Seen, now: Time) -> LiveSequence {
     let loads = model.loads();
     let load = loads.iter().find(|load| load.key == seen.load);
     // What a run has told, else what every sequence has once it sits.
@@ -80,7 +80,7 @@ fn shown(model: &Model, seen: Seen, now: Time) -> LiveSequence {
 }
 
 /// The last sequences of a model that ended, the latest first.
-pub(in crate::model) fn ended(model: &Model) -> Vec<EndedSequence> {
+pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
     let one = |(id, Tombstone { why, at, step, .. }): (Id, Tombstone)| EndedSequence {
         id,
@@ -92,7 +92,7 @@ pub(in crate::model) fn ended(model: &Model) -> Vec<EndedSequence> {
 }
 
 /// Ends a live sequence; what it has queued is refused. False if there is none of this id.
-pub(in crate::model) fn end(model: &Arc<Model>, id: &Id, why: Why) -> bool {
+pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: Why) -> bool {
     let Some((seq, _)) = model.state_of(id, None) else { return false };
     model.apply(Event::End(seq, why));
     true

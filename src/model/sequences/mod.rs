@@ -2,8 +2,8 @@
 //!
 //! - `driver`: the lock, and what is done after it is released. `table`: what the lock guards. `batch`: what an instance gets and gives back.
 //! - `job`: a request between its submission and its answer. `job_place`: where it is. `pending`: how its surface holds it.
-//! - `owner`: counts the live sequences of one client.
-//! - `inline`: leaves a step to a connection's thread. `wakeups`: wakes connections together.
+//! - `owner`: where a request comes from, and how many sequences of its client live.
+//! - `inline`: leaves a step to a connection's thread.
 //! - `plugin_driver`: the model as its plug-ins reach it.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
@@ -22,17 +22,14 @@ mod plugin_driver;
 pub(in crate::model) mod state_transfer;
 mod table;
 pub(in crate::model) mod usage;
-mod wakeups;
 
-pub use inline::InlineScope;
 pub use listing::{EndedSequence, LiveSequence};
-pub use owner::SequenceOwner;
+pub use owner::{RequestOrigin, SequenceOwner};
 pub use pending::Pending;
 pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;
-pub use wakeups::wake;
 
 pub(in crate::model) use batch::{FinishedBatch, RowToSeal, TakenBatch};
-pub(in crate::model) use driver::Model;
+pub(in crate::model) use driver::ModelScheduler;
 pub(in crate::model) use job::Job;
 pub(in crate::model) use table::Step;

@@ -4,6 +4,17 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::executor::ExecutorHandle;
+
+/// Where a request comes from, as far as its model cares.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestOrigin<'a> {
+    /// The client, if its live sequences are counted.
+    pub owner: Option<&'a Arc<dyn SequenceOwner>>,
+    /// The connection, if it polls the request: it may run a short step of the model itself.
+    pub connection: Option<&'a ExecutorHandle>,
+}
+
 /// Counts the live sequences of one client.
 pub trait SequenceOwner: Debug + Send + Sync {
     /// Counts one more, or returns the maximum that it would exceed.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 
-use super::driver::Model;
+use super::driver::ModelScheduler;
 use super::job::Reply;
 
 /// A request on its way. Dropping it cancels the request; if it runs already, its state is committed all the same.
@@ -18,11 +18,11 @@ use super::job::Reply;
 pub struct Pending {
     answer: oneshot::Receiver<Reply>,
     /// Gone once the answer is here.
-    request: Option<(Arc<Model>, Req)>,
+    request: Option<(Arc<ModelScheduler>, Req)>,
 }
 
 impl Pending {
-    pub(in crate::model) fn new(answer: oneshot::Receiver<Reply>, model: Arc<Model>, req: Req) -> Pending {
+    pub(in crate::model) fn new(answer: oneshot::Receiver<Reply>, model: Arc<ModelScheduler>, req: Req) -> Pending {
         Pending { answer, request: Some((model, req)) }
     }
 }

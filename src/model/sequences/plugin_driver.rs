@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{Id, Load, Observed, Portion, Seq, Time};
 
-use crate::model::load::Loaded;
+use crate::model::load::LoadedModel;
 use crate::model::runtime::Clock;
 use crate::scheduling::{self, Decider, LoadPolicy, SchedulerPort};
 
-use super::driver::Model;
+use super::driver::ModelScheduler;
 use super::table::PolicyNotice;
 
 impl scheduling::Clock for Clock {
@@ -19,7 +19,7 @@ impl scheduling::Clock for Clock {
 
 /// A model, as its plug-ins reach it.
 #[derive(Debug)]
-struct PluginHost(Weak<Model>);
+struct PluginHost(Weak<ModelScheduler>);
 
 impl scheduling::SchedulerHost<Decider> for PluginHost {
     fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
@@ -45,7 +45,7 @@ impl scheduling::SchedulerHost<Decider> for PluginHost {
     }
 }
 
-impl Model {
+impl ModelScheduler {
     /// Changes which policy decides for a load, in one lock section with the event for the core. Nothing happens if the load is gone.
     fn change_policy(self: &Arc<Self>, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let now = self.now();
@@ -66,7 +66,7 @@ impl Model {
     }
 
     /// Where plug-ins reach a load.
-    pub(in crate::model) fn port(self: &Arc<Self>, load: &Loaded) -> Arc<SchedulerPort<Decider>> {
+    pub(in crate::model) fn port(self: &Arc<Self>, load: &LoadedModel) -> Arc<SchedulerPort<Decider>> {
         let made = || SchedulerPort::new(load.key, Arc::new(PluginHost(Arc::downgrade(self))));
         Arc::clone(load.port.get_or_init(made))
     }

@@ -5,11 +5,12 @@ use std::sync::mpsc::sync_channel;
 use bytes::Bytes;
 use sequor_core::Id;
 
-use crate::model::load::{Loaded, STEP, SnapshotRequest};
+use crate::executor::ModelStep;
+use crate::model::load::{LoadedModel, STEP, SnapshotRequest};
 use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, check_snapshot};
 
-use super::driver::Model;
+use super::driver::ModelScheduler;
 use super::table::Import;
 
 /// Why a state does not go out or in. Nothing was changed.
@@ -37,7 +38,11 @@ const MODEL: &str = "sequor.model";
 const VERSION: &str = "sequor.version";
 
 /// The state of a live sequence as a file.
-pub(in crate::model) fn export(model: &Model, id: &Id, version: Option<u64>) -> Result<Vec<u8>, TransferError> {
+pub(in crate::model) fn export(
+    model: &ModelScheduler,
+    id: &Id,
+    version: Option<u64>,
+) -> Result<Vec<u8>, TransferError> {
     let (name, id) = (model.name.clone(), id.clone());
     let Some((seq, at)) = model.state_of(&id, version) else { return Err(TransferError::Unknown { model: name, id }) };
     let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
@@ -56,7 +61,12 @@ pub(in crate::model) fn export(model: &Model, id: &Id, version: Option<u64>) -> 
 }
 
 /// Keeps a state for the next step of a sequence that does not live here.
-pub(in crate::model) fn import(model: &Model, load: &Loaded, id: Id, file: Vec<u8>) -> Result<(), TransferError> {
+pub(in crate::model) fn import(
+    model: &ModelScheduler,
+    load: &LoadedModel,
+    id: Id,
+    file: Vec<u8>,
+) -> Result<(), TransferError> {
     let name = model.name.clone();
     let header = check_snapshot(&load.states, &file)?;
     let other = |why: String| TransferError::Other { model: name.clone(), what: "the snapshot", why };

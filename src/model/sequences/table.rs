@@ -10,7 +10,7 @@ use sequor_core::{
     Row, Said, Seq, Slab, SlotOp, Submit, Time, Why,
 };
 
-use crate::model::load::{BatchToSeal, Loaded, StateToSeal};
+use crate::model::load::{BatchToSeal, LoadedModel, StateToSeal};
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
@@ -44,7 +44,7 @@ pub(in crate::model) struct Table {
 /// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
 #[derive(Debug)]
 struct Live {
-    load: Arc<Loaded>,
+    load: Arc<LoadedModel>,
     #[allow(dead_code, reason = "only its drop matters")]
     ticket: Option<Ticket>,
     permit: Option<SequencePermit>,
@@ -86,7 +86,7 @@ pub(super) struct Actions {
     pub(super) released: Vec<Box<Job>>,
     /// The instances to wake, each with the plug-in that decides for its load.
     pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
-    pub(in crate::model) sequences: Vec<(Arc<Loaded>, SequenceChange)>,
+    pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
     /// Notices, each with the plug-in that decided for the load when it came up.
     pub(in crate::model) policies: Vec<(Load, Option<Decider>, PolicyNotice)>,
     /// Batches whose states are to be made durable.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sequor_core::Usage;
 
-use crate::model::load::Loaded;
+use crate::model::load::LoadedModel;
 use crate::telemetry::{ModelMetrics, Statistics};
 
-use super::driver::Model;
+use super::driver::ModelScheduler;
 
 /// What was counted of a version since the server began.
 #[derive(Debug, Clone)]
@@ -20,10 +20,11 @@ pub struct VersionStatistics {
 }
 
 /// Brings the gauges of every version up to date.
-pub(in crate::model) fn observe(model: &Model) {
+pub(in crate::model) fn observe(model: &ModelScheduler) {
     let loads = model.loads();
     // Loads of one version share their gauges; the first of them sets them for all.
-    let first = |load: &&Arc<Loaded>| loads.iter().find(|l| l.version == load.version).map(|l| l.key) == Some(load.key);
+    let first =
+        |load: &&Arc<LoadedModel>| loads.iter().find(|l| l.version == load.version).map(|l| l.key) == Some(load.key);
     for load in loads.iter().filter(first) {
         let (usage, bytes) = usage_of(model, load.version);
         load.metrics.set_backlogged(usage.backlog as usize);
@@ -33,7 +34,7 @@ pub(in crate::model) fn observe(model: &Model) {
 }
 
 /// How full a version is, over all loads of it, and the bytes of state that its sequences hold.
-pub(in crate::model) fn usage_of(model: &Model, version: u64) -> (Usage, u64) {
+pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage, u64) {
     let loads = model.loads();
     let of = loads.iter().filter(|l| l.version == version).map(|l| (model.usage(l.key), l.state_bytes()));
     of.fold((Usage::default(), 0), |(sum, bytes), (usage, each)| {
@@ -49,7 +50,7 @@ pub(in crate::model) fn usage_of(model: &Model, version: u64) -> (Usage, u64) {
 }
 
 /// What was counted of this version, or of all that are in service.
-pub(in crate::model) fn statistics(model: &Model, version: Option<u64>) -> Vec<VersionStatistics> {
+pub(in crate::model) fn statistics(model: &ModelScheduler, version: Option<u64>) -> Vec<VersionStatistics> {
     let loads = model.loads();
     let mut versions: Vec<_> = loads
         .iter()

@@ -6,51 +6,51 @@
 //! The host has a waker among theirs. It is woken only while it rests, because it looks at the queue once more before it rests.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Wake, Waker};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::model;
+use super::handle::ExecutorHandle;
+use super::planted::{PlantedFault, is_planted};
+use super::queue::{DeferredStep, Queue, Shared, Task};
+use crate::sync::{AtomicBool, Mutex};
 
-pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// The number of the host in the queue; tasks have higher ones.
+/// The number of the host among its tasks, which have higher ones.
 const HOST: u64 = 0;
 
-/// The tasks of one connection.
-pub(super) struct Tasks {
-    running: BTreeMap<u64, (Work, Waker, Arc<TaskWaker>)>,
+/// The tasks of one connection, and the model step that is left to it.
+pub struct ConnectionExecutor {
+    running: BTreeMap<u64, Running>,
     begun: u64,
-    wakes: Arc<Wakes>,
+    shared: Arc<Shared>,
     host: (Waker, Arc<TaskWaker>),
-    /// Those of this turn; kept for its memory.
+    /// The tasks of this turn; kept for its memory.
     turn: Vec<u64>,
 }
 
-/// The wake-ups of one connection.
-struct Wakes {
-    queue: Mutex<WakeQueue>,
-    /// Where the host is a task.
-    runtime: Option<Handle>,
+struct Running {
+    task: Task,
+    waker: Waker,
+    state: Arc<TaskWaker>,
 }
 
-#[derive(Default)]
-struct WakeQueue {
-    tasks: Vec<u64>,
-    /// The host's own waker, while it rests.
-    resting: Option<Waker>,
+/// What the host does after a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is another turn to be done.
+    Turn,
+    /// Nothing is to be done until the host is woken.
+    Rest,
 }
 
 /// Puts one task into the queue, once until it is polled again.
 struct TaskWaker {
     task: u64,
     woken: AtomicBool,
-    wakes: Arc<Wakes>,
+    shared: Arc<Shared>,
 }
 
 impl Wake for TaskWaker {
@@ -62,49 +62,54 @@ impl Wake for TaskWaker {
         if self.woken.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut queue = self.wakes.queue.lock();
-        queue.tasks.push(self.task);
-        let host = queue.resting.take();
+        let mut queue = self.shared.queue.lock();
+        queue.woken.push(self.task);
+        let host = queue.host_to_wake();
         drop(queue);
-        match (host, &self.wakes.runtime) {
-            (Some(host), Some(runtime)) => model::wake(host, runtime),
-            (Some(host), None) => host.wake(),
-            (None, _) => {}
+        if let Some(host) = host {
+            host.wake();
         }
     }
 }
 
-/// A waker whose task is in the queue already.
-fn task_waker(task: u64, wakes: &Arc<Wakes>) -> (Waker, Arc<TaskWaker>) {
-    let state = Arc::new(TaskWaker { task, woken: AtomicBool::new(true), wakes: Arc::clone(wakes) });
-    wakes.queue.lock().tasks.push(task);
+/// The waker of a task that is to be polled in the next turn anyhow.
+fn task_waker(task: u64, shared: &Arc<Shared>) -> (Waker, Arc<TaskWaker>) {
+    let state = Arc::new(TaskWaker { task, woken: AtomicBool::new(true), shared: Arc::clone(shared) });
     (Waker::from(Arc::clone(&state)), state)
 }
 
-impl Default for Tasks {
-    fn default() -> Tasks {
-        let wakes = Arc::new(Wakes { queue: Mutex::default(), runtime: Handle::try_current().ok() });
-        let host = task_waker(HOST, &wakes);
-        Tasks { running: BTreeMap::new(), begun: HOST, wakes, host, turn: Vec::new() }
+impl Default for ConnectionExecutor {
+    /// For a host that is a task of the runtime that this thread belongs to, if it belongs to one.
+    fn default() -> ConnectionExecutor {
+        // The host is in the queue at first.
+        let queue = Queue { woken: vec![HOST], ..Queue::default() };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), runtime: Handle::try_current().ok() });
+        let host = task_waker(HOST, &shared);
+        ConnectionExecutor { running: BTreeMap::new(), begun: HOST, shared, host, turn: Vec::new() }
     }
 }
 
-impl Tasks {
-    /// Begins a task. It is polled in the next turn.
-    pub(super) fn begin(&mut self, work: Work) {
-        self.begun += 1;
-        let (waker, state) = task_waker(self.begun, &self.wakes);
-        self.running.insert(self.begun, (work, waker, state));
+impl ConnectionExecutor {
+    pub fn handle(&self) -> ExecutorHandle {
+        ExecutorHandle(Arc::clone(&self.shared))
     }
 
-    /// The host's waker. The host is in the queue at first.
-    pub(super) fn waker(&self) -> &Waker {
+    /// The host's waker.
+    pub fn waker(&self) -> &Waker {
         &self.host.0
     }
 
-    /// Polls every task that was woken, once. Returns whether the host was woken.
-    pub(super) fn turn(&mut self) -> bool {
-        std::mem::swap(&mut self.wakes.queue.lock().tasks, &mut self.turn);
+    /// Begins the tasks that were spawned, and polls every task that was woken, once. Returns whether the host was woken.
+    pub fn turn(&mut self) -> bool {
+        let spawned = {
+            let mut queue = self.shared.queue.lock();
+            queue.polling = true;
+            std::mem::swap(&mut queue.woken, &mut self.turn);
+            std::mem::take(&mut queue.spawned)
+        };
+        for task in spawned {
+            self.begin(task);
+        }
         self.turn.sort_unstable();
         let mut host = false;
         for task in self.turn.drain(..) {
@@ -113,33 +118,68 @@ impl Tasks {
                 host = true;
                 continue;
             }
-            let Some((work, waker, state)) = self.running.get_mut(&task) else { continue };
-            // Before the poll: who is woken during it wants another.
+            let Some(Running { task: future, waker, state }) = self.running.get_mut(&task) else { continue };
+            // Before the poll: a wake-up during it wants another.
             state.woken.store(false, Ordering::Release);
-            if work.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
+            if future.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
                 self.running.remove(&task);
             }
         }
         host
     }
 
-    /// Whether the queue is empty.
-    pub(super) fn is_idle(&self) -> bool {
-        self.wakes.queue.lock().tasks.is_empty()
+    fn begin(&mut self, task: Task) {
+        self.begun += 1;
+        let (waker, state) = task_waker(self.begun, &self.shared);
+        self.running.insert(self.begun, Running { task, waker, state });
+        self.turn.push(self.begun);
     }
 
-    /// Lets the host rest until a task is woken. False if one was: there is a turn to be done first.
-    pub(super) fn rest(&self, waker: &Waker) -> bool {
-        let mut queue = self.wakes.queue.lock();
-        let idle = queue.tasks.is_empty();
-        if idle && !queue.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
+    /// Says what to do after a turn. Runs the model step that was left to this thread, if no task was woken: then everything that came in is
+    /// in the models' queues. If nothing is to be done, the host rests until `waker` is woken.
+    pub fn next(&mut self, waker: &Waker) -> Next {
+        let mut queue = self.shared.queue.lock();
+        if queue.has_tasks() && !is_planted(PlantedFault::RestsWithoutLooking) {
+            return Next::Turn;
+        }
+        if let Some(step) = queue.deferred.take() {
+            drop(queue);
+            if !is_planted(PlantedFault::ForgetsStep) {
+                step.run();
+            }
+            return Next::Turn;
+        }
+        queue.polling = false;
+        if !queue.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
             queue.resting = Some(waker.clone());
         }
-        idle
+        Next::Rest
+    }
+
+    /// Leaves the thread to others before all is done. A model step that was left to it goes to the instance's own thread.
+    pub fn pause(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        queue.polling = false;
+        let step = queue.deferred.take();
+        drop(queue);
+        step.into_iter().for_each(DeferredStep::wake);
+    }
+}
+
+impl Drop for ConnectionExecutor {
+    fn drop(&mut self) {
+        self.pause();
+    }
+}
+
+impl fmt::Debug for ConnectionExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionExecutor({} tasks)", self.running.len())
     }
 }
 
 #[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use std::future::poll_fn;
     use std::task::Poll;
@@ -148,24 +188,24 @@ mod tests {
 
     /// Tasks that note when they are polled, and what wakes them.
     struct Noted {
-        tasks: Tasks,
+        tasks: ConnectionExecutor,
         polled: Arc<Mutex<Vec<usize>>>,
         wakers: Arc<Mutex<Vec<Option<Waker>>>>,
     }
 
     fn noted(count: usize, restless: bool) -> Noted {
         let (polled, wakers) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(vec![None; count])));
-        let mut tasks = Tasks::default();
+        let tasks = ConnectionExecutor::default();
         for n in 0..count {
             let (polled, wakers) = (Arc::clone(&polled), Arc::clone(&wakers));
-            tasks.begin(Box::pin(poll_fn(move |cx| {
+            tasks.handle().spawn(poll_fn(move |cx| {
                 polled.lock().push(n);
                 wakers.lock()[n] = Some(cx.waker().clone());
                 if restless {
                     cx.waker().wake_by_ref();
                 }
                 Poll::Pending
-            })));
+            }));
         }
         Noted { tasks, polled, wakers }
     }
@@ -211,19 +251,19 @@ mod tests {
         let counted = || count.0.load(Ordering::Relaxed);
         noted.turn();
         noted.wake(1);
-        assert!(!noted.tasks.rest(&host), "a task was woken");
+        assert_eq!(noted.tasks.next(&host), Next::Turn, "a task was woken");
         assert_eq!((counted(), noted.turn()), (0, vec![1]));
-        assert!(noted.tasks.rest(&host));
+        assert_eq!(noted.tasks.next(&host), Next::Rest);
         (0..3).for_each(|n| noted.wake(n));
         assert_eq!((counted(), noted.turn()), (1, vec![0, 1, 2]));
-        assert!(noted.tasks.rest(&host));
+        assert_eq!(noted.tasks.next(&host), Next::Rest);
         noted.tasks.waker().wake_by_ref();
         assert_eq!(counted(), 2);
     }
 
     #[test]
     fn the_host_is_woken_like_a_task() {
-        let mut tasks = Tasks::default();
+        let mut tasks = ConnectionExecutor::default();
         assert!(tasks.turn(), "at first it is woken");
         assert!(!tasks.turn());
         let waker = tasks.waker().clone();
@@ -234,16 +274,16 @@ mod tests {
 
     #[test]
     fn what_is_done_is_gone_and_its_waker_harmless() {
-        let mut tasks = Tasks::default();
+        let mut tasks = ConnectionExecutor::default();
         let held = Arc::new(());
         let kept = Arc::clone(&held);
         let waker = Arc::new(Mutex::new(None));
         let place = Arc::clone(&waker);
-        tasks.begin(Box::pin(poll_fn(move |cx| {
+        tasks.handle().spawn(poll_fn(move |cx| {
             *place.lock() = Some(cx.waker().clone());
             let _ = &kept;
             Poll::Ready(())
-        })));
+        }));
         tasks.turn();
         assert_eq!(Arc::strong_count(&held), 1);
         waker.lock().take().expect("polled").wake();

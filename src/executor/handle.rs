@@ -1,0 +1,35 @@
+//! The handle of a connection: requests spawn tasks by it, and leave model steps to the connection's thread.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::queue::{DeferredStep, ModelStep, Shared};
+
+/// Clones belong to the same connection.
+#[derive(Clone)]
+pub struct ExecutorHandle(pub(super) Arc<Shared>);
+
+impl ExecutorHandle {
+    /// Runs the task within the connection, which drops it when it ends. Call this from a task of the connection only.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.queue.lock().spawned.push(Box::pin(task));
+    }
+
+    /// Leaves a model step to the connection's thread, which runs it once all requests that have come in are in their queues. False if the
+    /// thread cannot: the connection is not being polled, or has a step already.
+    pub fn defer(&self, load: &Arc<impl ModelStep + 'static>, instance: u16) -> bool {
+        let mut queue = self.0.queue.lock();
+        let can = queue.polling && queue.deferred.is_none();
+        if can {
+            let load = Arc::clone(load) as Arc<dyn ModelStep>;
+            queue.deferred = Some(DeferredStep { load, instance });
+        }
+        can
+    }
+}
+
+impl fmt::Debug for ExecutorHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExecutorHandle")
+    }
+}

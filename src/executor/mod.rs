@@ -1,0 +1,19 @@
+//! Runs the tasks of one connection within the connection's own task, and the short model steps that are left to its thread.
+//!
+//! - `tasks`: [`ConnectionExecutor`], which the connection's task owns and drives.
+//! - `handle`: [`ExecutorHandle`], by which requests spawn tasks and leave model steps to the connection.
+//! - `answers`: [`AnswerBatch`], which wakes the connections of a batch's answers together.
+//! - `queue`: what all of these share, under one lock. `planted`: faults that tests plant.
+//!
+//! This room knows no protocol and no model. Model steps are a trait ([`ModelStep`]). It keeps nothing in thread-local variables.
+
+mod answers;
+mod handle;
+pub(crate) mod planted;
+mod queue;
+mod tasks;
+
+pub use answers::AnswerBatch;
+pub use handle::ExecutorHandle;
+pub use queue::{ModelStep, Task};
+pub use tasks::{ConnectionExecutor, Next};

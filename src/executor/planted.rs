@@ -1,0 +1,45 @@
+//! Faults that the tests of interleavings plant, to see that a schedule finds them.
+
+/// Three ways to lose a wake-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(all(test, feature = "shuttle")), allow(dead_code, reason = "only tests plant them"))]
+pub(crate) enum PlantedFault {
+    /// The host rests although a task was woken.
+    RestsWithoutLooking,
+    /// A model step that was left to the connection is dropped.
+    ForgetsStep,
+    /// After a batch of answers, the hosts that rest are not woken.
+    LeavesHostAsleep,
+}
+
+#[cfg(not(all(test, feature = "shuttle")))]
+pub(super) fn is_planted(_: PlantedFault) -> bool {
+    false
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+pub(crate) use tests::{is_planted, with};
+
+#[cfg(all(test, feature = "shuttle"))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::PlantedFault;
+
+    std::thread_local! {
+        /// The checker runs all threads of a schedule on the thread of its test.
+        static NOW: Cell<Option<PlantedFault>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn is_planted(fault: PlantedFault) -> bool {
+        NOW.get() == Some(fault)
+    }
+
+    /// Runs a test with this fault.
+    pub(crate) fn with<T>(fault: PlantedFault, test: impl FnOnce() -> T) -> T {
+        NOW.set(Some(fault));
+        let outcome = test();
+        NOW.set(None);
+        outcome
+    }
+}
