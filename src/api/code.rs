@@ -15,9 +15,9 @@ pub enum Code {
     DeadlineExceeded,
     /// It stands against what is so now, and may not do so later.
     Conflict,
-    /// Whoever asks may not.
+    /// The caller may not do this.
     Denied,
-    /// Nobody knows who asks.
+    /// The caller is not known.
     Unauthenticated,
     /// The request is larger than is taken.
     TooLarge,

@@ -29,7 +29,7 @@ pub struct Status {
     pub retry: Retry,
 }
 
-/// What a client is told about sending the request again.
+/// The advice to a client about sending the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retry {
     /// Nothing: the code says enough.

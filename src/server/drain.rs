@@ -34,7 +34,7 @@ impl Default for DrainOptions {
     }
 }
 
-/// A wish that the server stop. A second one, whatever it is, makes it stop now.
+/// A request that the server stop. After a second one of any kind it stops now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// When what is live has ended, or has had its time.

@@ -1,5 +1,5 @@
-//! Who may call what is for operators: whoever has a key, where there are keys; and never a page that a browser shows, for it acts for
-//! somebody who knows nothing of it.
+//! Who may call the operators' interface: callers with a key, where there are keys. Never a web page, which acts without the knowledge of
+//! its user.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     pub(super) keys: Option<Keys>,
-    /// Whoever gets here has shown a certificate.
+    /// Every caller has shown a certificate.
     pub(super) certificates: bool,
 }
 

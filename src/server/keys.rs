@@ -37,7 +37,7 @@ pub enum KeysError {
     File(#[from] std::io::Error),
     #[error("{}:{line}: not a line of the form name:key", .path.display())]
     Line { path: PathBuf, line: usize },
-    #[error("{} holds no key: nobody could be let in", .path.display())]
+    #[error("{} holds no key, so no operator could be let in", .path.display())]
     Empty { path: PathBuf },
 }
 
@@ -61,7 +61,7 @@ impl Keys {
 }
 
 impl KeyStore {
-    /// Reads the file again if it has changed. A file that cannot be read lets nobody in who was not let in before.
+    /// Reads the file again if it has changed. If the file cannot be read, the old keys hold.
     fn renew(&mut self) {
         if !self.watched.changed() {
             return;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_key_is_known_by_its_name() {
+    fn an_operator_is_known_by_the_name_of_its_key() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "# operators\nanna: s3cret:1\n\nbert:other\n").unwrap();
         let keys = Keys::open(file.path()).unwrap();
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(said("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
         assert_eq!(said("a:\n"), "FILE:1: not a line of the form name:key");
-        assert_eq!(said("# nobody\n"), "FILE holds no key: nobody could be let in");
+        assert_eq!(said("# none\n"), "FILE holds no key, so no operator could be let in");
         assert!(Keys::open(Path::new("/nothing")).is_err());
     }
 }
