@@ -104,7 +104,7 @@ mod interleavings {
 
     use super::*;
 
-    /// A call that begins while the clock goes to sleep: either side sees the other, so the clock ticks and the schedule ends.
+    /// A call that begins while the clock goes to sleep: either side sees the other, so the clock ticks and the test ends.
     fn calls_are_ticked() {
         let ticks = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&ticks);
