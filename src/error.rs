@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sequor_core::{DataType, Dims, Id, Refusal, Shape};
 
@@ -11,8 +12,9 @@ use sequor_core::{DataType, Dims, Id, Refusal, Shape};
 pub enum Failure {
     #[error("no such model: {0:?}")]
     NotServed(NotServed),
+    /// `id` is the request's own, which may be empty.
     #[error("invalid request for model '{model}': {what:?}")]
-    Invalid { model: String, what: Invalid },
+    Invalid { model: String, id: String, what: Box<Invalid> },
     #[error("refused: {0:?}")]
     Refused(Box<Refused>),
     /// A new sequence's state does not fit into the server's limit; those that live are not affected.
@@ -24,6 +26,11 @@ pub enum Failure {
     /// The client has as many live sequences as one client may have.
     #[error("{limit} live sequences of one client")]
     PeerSequences { model: String, id: Id, limit: u64 },
+    #[error("a limit of the server is exceeded: {0:?}")]
+    Limit(#[from] ExceededLimit),
+    /// The client's own deadline has passed.
+    #[error("no answer within {allowed:?}")]
+    Deadline { allowed: Duration },
     #[error("not done: {0:?}")]
     Control(Control),
     /// The model's own run failed; its text.
@@ -32,6 +39,24 @@ pub enum Failure {
     /// The server's fault.
     #[error("{0}")]
     Internal(String),
+}
+
+/// A limit of the server that a request does not keep to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{self:?}")]
+pub enum ExceededLimit {
+    /// Requests in flight, all models together.
+    InFlight { limit: usize },
+    /// Bytes of requests that wait, all models together. The request needs `needed` beside the `used` ones.
+    QueuedBytes { needed: u64, used: u64, limit: u64 },
+    /// Requests in flight of one client.
+    PeerInFlight { limit: u64 },
+    /// Bytes of one client's requests that wait.
+    PeerQueuedBytes { needed: u64, used: u64, limit: u64 },
+    /// Bytes of one request.
+    RequestBytes { limit: usize },
+    /// Parts of one request: inputs, outputs, parameters. `setting` names the limit.
+    Parts { what: &'static str, limit: usize, setting: &'static str },
 }
 
 /// A model or version that cannot be addressed.
@@ -81,14 +106,14 @@ pub struct Refused {
     pub model: String,
     pub id: Id,
     /// How long ago the tombstone's sequence ended, if the refusal has one.
-    pub ended_ago: Option<std::time::Duration>,
+    pub ended_ago: Option<Duration>,
     /// How long that sequence was allowed to be idle, for the sentence about expiry.
-    pub idle: Option<std::time::Duration>,
+    pub idle: Option<Duration>,
     /// Whether the client may send the request again: a START always, a later step while its sequence lives.
     pub may_retry: bool,
 }
 
-/// A fault of a request, against the model's configuration or in itself. Nothing of the request was run.
+/// A fault of a request, against the model's configuration (or in itself). Nothing of it was run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalid {
     UnknownInput {

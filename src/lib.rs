@@ -4,22 +4,22 @@
 //!
 //! Rooms, each with what it may know of; `tests/imports.allow` is the rule and `tests/architecture.rs` the judge.
 //!
-//! - [`error`]: what can go wrong with a request or a model, in nobody's words.
+//! - [`error`]: what can go wrong with a request or a model, in no protocol's words.
 //! - [`config`]: the server's settings; a model's configuration from config.pbtxt, sequor.toml and its graph.
 //! - [`telemetry`]: metrics and logs.
 //! - [`recording`]: requests written down for the simulator.
-//! - [`text`]: tables for terminals.
+//! - [`text`]: tables for terminals, and numbers in them.
 //! - [`tensor`]: tensors on host memory, rows ↔ tensors.
 //! - [`device`]: memory, host or accelerator, and moves within it.
 //! - [`state`]: the states of sequences between two steps.
 //! - [`batch`]: a batch's inputs and outputs.
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
 //! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
-//! - [`wasm`]: runs WebAssembly components, whatever they are for.
+//! - [`wasm`]: runs WebAssembly components of any world.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
 //! - [`model`]: the repository, loads, instances: the way of a request.
-//! - [`api`]: surfaces: KServe v2 over gRPC and HTTP.
+//! - [`api`]: the neutral door, and the surfaces: KServe v2 over gRPC and HTTP, operators.
 //! - [`server`]: listeners, drain.
 //! - [`simulate`]: the core in virtual time.
 //! - [`bench`]: the load generator behind `sequor bench` and `benches/`.

@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use super::Status;
+use super::{Status, refusal};
+use crate::error::ExceededLimit;
 
 /// A body that the server no longer reads. Its source is the status that tonic answers a call with.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,12 @@ pub struct BodyError {
 impl From<Status> for BodyError {
     fn from(status: Status) -> BodyError {
         BodyError { grpc: status.clone().into(), status }
+    }
+}
+
+impl From<ExceededLimit> for BodyError {
+    fn from(exceeded: ExceededLimit) -> BodyError {
+        refusal::limit(&exceeded).into()
     }
 }
 

@@ -13,13 +13,13 @@ pub enum Code {
     Cancelled,
     FailedPrecondition,
     DeadlineExceeded,
-    /// It stands against what is so now, and may not do so later.
+    /// The request conflicts with the present state, and may not do so later.
     Conflict,
-    /// The caller may not do this.
+    /// The caller has no right to this.
     Denied,
-    /// The caller is not known.
+    /// The caller is unknown.
     Unauthenticated,
-    /// The request is larger than is taken.
+    /// The request is too large.
     TooLarge,
 }
 

@@ -46,7 +46,7 @@ pub struct RequestHead<'r> {
     pub headers: &'r HeaderMap,
 }
 
-/// A condition that requests must meet. The dispatcher asks every check of a listener for every request on every path.
+/// A condition that requests must meet. The dispatcher asks every check of a listener for every request of every path.
 pub trait Check: Send + Sync + std::fmt::Debug {
     /// Admits the request, and may name its caller, or refuses it.
     fn check(&self, context: &mut RequestContext, head: &RequestHead<'_>) -> Result<(), Status>;

@@ -1,4 +1,5 @@
-//! What every surface shares: a decoded request's way to the models and back, how many may be on it, and what is counted of it.
+//! The neutral door: a decoded request's way to its model and back, in no protocol's words. Here it is counted, and held against the limits
+//! of the server. A surface decodes requests, hands them over with [`Api::begin`], and words the [`Failure`]s that come back.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,53 +9,16 @@ use std::task::{Context, Poll};
 use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
 
-use super::kserve::refusal;
-use super::kserve::settings::Traces;
-use super::kserve::shared_memory::Regions;
-use super::peers::{Peer, PeerLimits, PeerRequest, Peers};
+use super::peers::{Peer, PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
-use super::{Code, Deadline, Status};
-use crate::config::server::settings::SharedMemory;
-use crate::error::{Failure, Refused};
+use super::{Deadline, Status};
+use crate::config::server::file::Limits;
+use crate::error::{ExceededLimit, Failure, Refused};
 use crate::executor::ExecutorHandle;
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, RequestOrigin, Served, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
-
-/// What clients may ask for at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of one request.
-    pub request: usize,
-    /// Requests received and not answered yet.
-    pub in_flight: usize,
-    /// Bytes of their inputs.
-    pub queued: u64,
-    /// Bytes of answers that the client of one stream has not read yet.
-    pub stream_unread: usize,
-    /// Inputs of one request, its outputs, and its parameters with those of its inputs and outputs.
-    pub inputs: usize,
-    pub outputs: usize,
-    pub parameters: usize,
-    /// What one client may hold.
-    pub per_peer: PeerLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            request: 64 << 20,
-            in_flight: 65_536,
-            queued: 4 << 30,
-            stream_unread: 8 << 20,
-            inputs: 1000,
-            outputs: 1000,
-            parameters: 1000,
-            per_peer: PeerLimits::default(),
-        }
-    }
-}
 
 /// How far the server is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -81,22 +45,14 @@ struct Shared {
     queued: QueuedBytes,
     peers: Peers,
     phase: watch::Sender<Phase>,
-    traces: Traces,
-    regions: Regions,
 }
 
 impl Api {
-    /// Clients may register any system shared memory; see [`Api::with_shared_memory`].
     pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
-        Api::with_shared_memory(repository, metrics, limits, SharedMemory::On)
-    }
-
-    pub fn with_shared_memory(repository: Repository, metrics: Metrics, limits: Limits, allowed: SharedMemory) -> Api {
-        let (phase, traces) = (watch::Sender::new(Phase::Serving), Traces::default());
-        let (queued, regions) =
-            (QueuedBytes::new(limits.queued, metrics.queued().clone()), Regions::new(limits.request, allowed));
-        let peers = Peers::new(limits.per_peer, &metrics);
-        Api(Arc::new(Shared { repository, metrics, limits, queued, peers, phase, traces, regions }))
+        let phase = watch::Sender::new(Phase::Serving);
+        let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
+        let peers = Peers::new(limits, &metrics);
+        Api(Arc::new(Shared { repository, metrics, limits, queued, peers, phase }))
     }
 
     pub fn limits(&self) -> Limits {
@@ -121,14 +77,6 @@ impl Api {
         &self.0.peers
     }
 
-    pub(crate) fn regions(&self) -> &Regions {
-        &self.0.regions
-    }
-
-    pub(crate) fn traces(&self) -> &Traces {
-        &self.0.traces
-    }
-
     pub fn set_phase(&self, phase: Phase) {
         self.0.phase.send_replace(phase);
     }
@@ -143,13 +91,13 @@ impl Api {
     }
 
     /// What was counted; see [`Repository::statistics`].
-    pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
-        self.0.repository.statistics(model, version).map_err(|failure| refusal::status(&failure, ""))
+    pub fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
+        self.0.repository.statistics(model, version)
     }
 
-    /// Finds a model, or says in Triton's words why it cannot be addressed.
-    pub fn find(&self, model: &str, version: &str) -> Result<Served, Status> {
-        self.0.repository.find(model, version).map_err(|failure| refusal::status(&failure, ""))
+    /// Finds a model; `version` is as the client wrote it.
+    pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
+        self.0.repository.find(model, version)
     }
 
     /// The headers that the models' features come from, of those that `get` finds.
@@ -158,15 +106,17 @@ impl Api {
         names.iter().filter_map(|name| Some((name.clone(), get(name)?.to_owned()))).collect()
     }
 
-    /// Admits a request of this peer now, in the order of the calls; the answer is to be awaited. It also carries what the client got wrong.
-    pub(crate) fn begin(&self, peer: &Peer, call: Call, request: Result<Decoded, Status>) -> Underway {
+    /// Admits a request of this peer now, in the order of the calls, or refuses it. The answer is to be awaited.
+    pub(crate) fn begin(&self, peer: &Peer, surface: Surface, decoded: Decoded) -> Result<Underway, Failure> {
         let flight = Flight::of(&self.0.metrics);
-        let admitted = request.and_then(|decoded| self.admit(peer, decoded));
-        let (pending, held, refused) = match admitted {
-            Ok((pending, held)) => (Some(pending), Some(held), None),
-            Err(status) => (None, None, Some(status)),
-        };
-        Underway { api: self.clone(), call, pending, refused, held, flight }
+        let Decoded { model, request, mut permit, connection } = decoded;
+        self.check_room(&request)?;
+        let peer_request = peer.request()?;
+        permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
+        let owner = peer.owner();
+        let origin = RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref() };
+        let pending = Some(model.submit_from(origin, request)?);
+        Ok(Underway { metrics: self.0.metrics.clone(), surface, pending, permit, peer_request, flight })
     }
 
     /// A permit of no bytes yet, against `limits.queued` and the peer's own maximum.
@@ -174,36 +124,24 @@ impl Api {
         self.0.queued.permit(peer)
     }
 
-    fn admit(&self, peer: &Peer, decoded: Decoded) -> Result<(Pending, Held), Status> {
-        let Decoded { model, request, mut permit, connection } = decoded;
-        self.check_room(&request)?;
-        let in_flight = peer.request()?;
-        permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
-        let mark = request.id.clone();
-        let owner = peer.owner();
-        let origin = RequestOrigin { owner: owner.as_ref(), connection: connection.as_ref() };
-        let pending = model.submit_from(origin, request).map_err(|failure| refusal::status(&failure, &mark))?;
-        Ok((pending, (permit, in_flight)))
-    }
-
-    fn check_room(&self, request: &InferRequest) -> Result<(), Status> {
+    fn check_room(&self, request: &InferRequest) -> Result<(), Failure> {
         let limit = self.0.limits.in_flight;
         if usize::try_from(self.0.metrics.in_flight().get()).is_ok_and(|n| n > limit) {
-            let text = format!("{limit} requests are in flight, as many as may be (limits.in_flight); retry after 1 s");
-            return Err(Status::new(Code::Unavailable, "queue_full", text).retry_after(refusal::RETRY_AFTER));
+            return Err(ExceededLimit::InFlight { limit }.into());
         }
         let starts = request.sequence.start && request.sequence.id != Id::None;
         if starts && *self.0.phase.borrow() >= Phase::Finishing {
-            return Err(refusal::status(&stopping(request), &request.id));
+            return Err(stopping(request));
         }
         Ok(())
     }
 
-    fn count_failure(&self, call: &Call, status: &Status) {
+    /// Counts a request that has no answer, with what its surface makes of the failure.
+    pub(crate) fn count_failure(&self, surface: Surface, (model, version): (&str, &str), status: &Status) {
         // Only what is served becomes a label, lest clients make them up.
-        let served = self.0.repository.find(&call.model, &call.version).is_ok();
-        let model = if served { &call.model } else { "" };
-        self.0.metrics.request_failed(model, call.surface, status.code.name(), status.reason);
+        let served = self.0.repository.find(model, version).is_ok();
+        let model = if served { model } else { "" };
+        self.0.metrics.request_failed(model, surface, status.code.name(), status.reason);
     }
 }
 
@@ -225,73 +163,43 @@ impl Decoded {
     }
 }
 
-/// What a request counts, until it is answered.
-type Held = (QueuedBytesPermit, PeerRequest);
-
-/// The surface, model and mark of a request, also of one that could not be decoded.
-#[derive(Debug, Clone)]
-pub struct Call {
-    pub surface: Surface,
-    pub model: String,
-    pub version: String,
-    /// The client's own mark.
-    pub mark: String,
-}
-
-/// A request that was admitted, or refused, and whose answer is to be awaited. Dropping it cancels the request.
+/// A request that was admitted, and whose answer is to be awaited. Dropping it cancels the request.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
 pub struct Underway {
-    api: Api,
-    pub(crate) call: Call,
+    metrics: Metrics,
+    surface: Surface,
     pending: Option<Pending>,
-    refused: Option<Status>,
     #[allow(dead_code, reason = "only its drop matters")]
-    held: Option<Held>,
+    permit: QueuedBytesPermit,
+    #[allow(dead_code, reason = "only its drop matters")]
+    peer_request: PeerRequest,
     #[allow(dead_code, reason = "only its drop matters")]
     flight: Flight,
 }
 
 impl Underway {
     /// Awaits the answer until the deadline.
-    pub(crate) async fn until(mut self, deadline: Option<Deadline>) -> Result<InferAnswer, Status> {
-        let Some(deadline) = deadline else { return self.await };
-        if let Ok(outcome) = tokio::time::timeout_at(deadline.at, &mut self).await {
-            return outcome;
-        }
-        let text = format!("no answer within the client's deadline of {}", refusal::span(deadline.allowed));
-        Err(self.failed(Status::new(Code::DeadlineExceeded, "deadline", text)))
-    }
-
-    /// Counts a failure.
-    fn failed(&self, status: Status) -> Status {
-        self.api.count_failure(&self.call, &status);
-        status
+    pub(crate) async fn until(self, deadline: Option<Deadline>) -> Result<InferAnswer, Failure> {
+        let Some(Deadline { at, allowed }) = deadline else { return self.await };
+        tokio::time::timeout_at(at, self).await.unwrap_or(Err(Failure::Deadline { allowed }))
     }
 }
 
 impl Future for Underway {
-    type Output = Result<InferAnswer, Status>;
+    type Output = Result<InferAnswer, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(pending) = &mut self.pending else {
-            let refused = self.refused.take().unwrap_or_else(polled_again);
-            return Poll::Ready(Err(self.failed(refused)));
+            return Poll::Ready(Err(Failure::Internal("an answer was asked for twice".to_owned())));
         };
         let outcome = std::task::ready!(Pin::new(pending).poll(cx));
         self.pending = None;
-        Poll::Ready(match outcome {
-            Ok(answer) => {
-                self.api.0.metrics.request_succeeded(&answer.model, self.call.surface);
-                Ok(answer)
-            }
-            Err(failure) => Err(self.failed(refusal::status(&failure, &self.call.mark))),
-        })
+        if let Ok(answer) = &outcome {
+            self.metrics.request_succeeded(&answer.model, self.surface);
+        }
+        Poll::Ready(outcome)
     }
-}
-
-fn polled_again() -> Status {
-    Status::new(Code::Internal, "internal", "an answer was asked for twice")
 }
 
 fn stopping(request: &InferRequest) -> Failure {

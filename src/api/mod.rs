@@ -3,11 +3,12 @@
 //!
 //! # Layout
 //!
-//! - [`intake`]: what every surface shares: the way of a decoded request, limits, phases, counting; `queued` counts the bytes that wait.
+//! - [`intake`]: the neutral door, in no protocol's words: the way of a decoded request, limits, phases, counting; `queued` counts the bytes
+//!   that wait.
 //! - [`context`]: what the server knows of a request before a surface reads it · [`caller`]: who calls · `peers`: what one client holds.
 //! - [`body_error`]: why a body was given up while it arrived.
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: connections that became something else.
-//! - [`code`], [`status`]: the outcome of a request that has no answer.
+//! - [`code`], [`status`]: the outcome of a request that has no answer · `refusal`: what every surface says alike of it.
 //! - [`health`]: the health service of gRPC.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
@@ -23,15 +24,16 @@ pub mod kserve;
 pub mod order;
 pub(crate) mod peers;
 pub(crate) mod queued;
+pub(crate) mod refusal;
 pub mod status;
 pub mod upgrades;
 
+pub use crate::config::server::file::Limits;
 pub use body_error::BodyError;
 pub use caller::Caller;
 pub use code::Code;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
-pub use intake::{Api, Limits, Phase};
+pub use intake::{Api, Phase};
 pub use order::ConnectionOrder;
-pub use peers::PeerLimits;
 pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::{Code, Status};
+use crate::error::Failure;
 
 /// Bytes that a connection's task unpacks and copies for one message at most. Larger messages are left to another thread.
 pub(crate) const INLINE_BYTES: usize = 256 << 10;
@@ -34,11 +34,11 @@ impl ConnectionOrder {
 pub(crate) async fn off_task<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Status> {
+) -> Result<T, Failure> {
     if !is_long {
         return Ok(work());
     }
-    let ended = |error| Status::new(Code::Internal, "internal", format!("a request could not be unpacked: {error}"));
+    let ended = |error| Failure::Internal(format!("a request could not be unpacked: {error}"));
     tokio::task::spawn_blocking(work).await.map_err(ended)
 }
 

@@ -10,22 +10,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::kserve::refusal::{PEER_LIMIT, RETRY_AFTER, span};
-use super::{Caller, Code, Status};
-use crate::config::units::human;
+use super::Caller;
+use crate::config::server::file::Limits;
+use crate::error::ExceededLimit;
 use crate::model::SequenceOwner;
 use crate::telemetry::{Metrics, PeerLimit};
-
-/// The maxima of one peer; `None` is no maximum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PeerLimits {
-    /// Live sequences, all models together.
-    pub sequences: Option<u64>,
-    /// Requests in flight.
-    pub in_flight: Option<u64>,
-    /// Bytes of requests that wait, or have not arrived in whole.
-    pub queued: Option<u64>,
-}
 
 /// The peers that are connected or hold something. Clones share them; the default counts nothing.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +30,7 @@ pub(crate) struct PeerRequest(Peer);
 
 #[derive(Debug)]
 struct Accounts {
-    limits: PeerLimits,
+    limits: Limits,
     metrics: Metrics,
     by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
 }
@@ -63,9 +52,10 @@ struct Account {
 }
 
 impl Peers {
-    pub(crate) fn new(limits: PeerLimits, metrics: &Metrics) -> Peers {
+    pub(crate) fn new(limits: Limits, metrics: &Metrics) -> Peers {
         let metrics = metrics.clone();
-        let is_limited = limits != PeerLimits::default();
+        let Limits { sequences_per_peer, in_flight_per_peer, queued_per_peer, .. } = limits;
+        let is_limited = sequences_per_peer.is_some() || in_flight_per_peer.is_some() || queued_per_peer.is_some();
         Peers(is_limited.then(|| Arc::new(Accounts { limits, metrics, by_key: Mutex::default() })))
     }
 
@@ -103,29 +93,24 @@ impl Peers {
 
 impl Peer {
     /// Counts a request in flight, or refuses it.
-    pub(crate) fn request(&self) -> Result<PeerRequest, Status> {
+    pub(crate) fn request(&self) -> Result<PeerRequest, ExceededLimit> {
         let Some(account) = &self.0 else { return Ok(PeerRequest(Peer(None))) };
-        account.add(&account.in_flight, 1, account.limits().in_flight).map_err(|_| {
+        let limit = account.limits().in_flight_per_peer;
+        account.add(&account.in_flight, 1, limit).map_err(|_| {
             account.refuse(PeerLimit::InFlight);
-            let limit = account.limits().in_flight.unwrap_or_default();
-            refused(&format!(
-                "this client has {limit} requests in flight, the maximum of one client (limits.in_flight_per_peer)"
-            ))
+            ExceededLimit::PeerInFlight { limit: limit.unwrap_or_default() }
         })?;
         Ok(PeerRequest(self.clone()))
     }
 
     /// Counts bytes of a request that holds `held` already, or refuses it. No bytes always fit.
-    pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), Status> {
+    pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), ExceededLimit> {
         let Some(account) = self.0.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
-        account.add(&account.queued, bytes, account.limits().queued).map_err(|used| {
+        let limit = account.limits().queued_per_peer.map(|size| size.0);
+        account.add(&account.queued, bytes, limit).map_err(|used| {
             account.refuse(PeerLimit::Queued);
-            let limit = account.limits().queued.unwrap_or_default();
-            let [needed, others, limit] =
-                [bytes.saturating_add(held), used.saturating_sub(held), limit].map(human);
-            refused(&format!(
-                "queued request bytes of this client {others} of {limit} (limits.queued_per_peer); this request needs {needed}"
-            ))
+            let (needed, used) = (bytes.saturating_add(held), used.saturating_sub(held));
+            ExceededLimit::PeerQueuedBytes { needed, used, limit: limit.unwrap_or_default() }
         })
     }
 
@@ -151,7 +136,7 @@ impl Drop for PeerRequest {
 }
 
 impl Account {
-    fn limits(&self) -> PeerLimits {
+    fn limits(&self) -> Limits {
         self.accounts.limits
     }
 
@@ -174,7 +159,7 @@ impl Account {
 
 impl SequenceOwner for Account {
     fn try_add(&self) -> Result<(), u64> {
-        let limit = self.limits().sequences;
+        let limit = self.limits().sequences_per_peer;
         self.add(&self.sequences, 1, limit).map_err(|_| {
             self.refuse(PeerLimit::Sequences);
             limit.unwrap_or_default()
@@ -200,16 +185,12 @@ impl Drop for Account {
     }
 }
 
-fn refused(text: &str) -> Status {
-    let text = format!("{text}; retry after {}", span(RETRY_AFTER));
-    Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::units::Size;
 
-    fn peers(limits: PeerLimits) -> Peers {
+    fn peers(limits: Limits) -> Peers {
         Peers::new(limits, &Metrics::new(false))
     }
 
@@ -227,11 +208,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_network_or_name() {
-        let peers = peers(PeerLimits { in_flight: Some(2), ..PeerLimits::default() });
+        let peers = peers(Limits { in_flight_per_peer: Some(2), ..Limits::default() });
         let (one, same, other) = (from(&peers, "2001:db8::1"), from(&peers, "2001:db8::2"), from(&peers, "10.0.0.1"));
         let kept = (one.request().unwrap(), same.request().unwrap());
         let refused = from(&peers, "2001:db8::3").request().unwrap_err();
-        assert_eq!((refused.code, refused.reason), (Code::Unavailable, PEER_LIMIT));
+        assert_eq!(refused, ExceededLimit::PeerInFlight { limit: 2 });
         let named = peers.find(&caller("anna", "2001:db8::1"));
         let more = (other.request().unwrap(), named.request().unwrap());
         drop(kept);
@@ -244,11 +225,11 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_and_given_back() {
-        let peers = peers(PeerLimits { queued: Some(10), ..PeerLimits::default() });
+        let peers = peers(Limits { queued_per_peer: Some(Size(10)), ..Limits::default() });
         let (one, other) = (from(&peers, "127.0.0.1"), from(&peers, "127.0.0.2"));
         one.add_queued(8, 0).unwrap();
         let refused = one.add_queued(3, 8).unwrap_err();
-        assert!(refused.message.starts_with("queued request bytes of this client 0 B of 10 B"), "{}", refused.message);
+        assert_eq!(refused, ExceededLimit::PeerQueuedBytes { needed: 11, used: 0, limit: 10 });
         assert!(one.add_queued(0, 8).is_ok() && other.add_queued(10, 0).is_ok());
         one.remove_queued(8);
         assert!(one.add_queued(10, 0).is_ok());
@@ -256,7 +237,7 @@ mod tests {
 
     #[test]
     fn sequences_are_counted_as_long_as_they_live() {
-        let peers = peers(PeerLimits { sequences: Some(1), ..PeerLimits::default() });
+        let peers = peers(Limits { sequences_per_peer: Some(1), ..Limits::default() });
         let owner = from(&peers, "127.0.0.1").owner().unwrap();
         owner.try_add().unwrap();
         assert_eq!(from(&peers, "127.0.0.1").owner().unwrap().try_add(), Err(1));
@@ -268,7 +249,7 @@ mod tests {
 
     #[test]
     fn without_a_maximum_nothing_is_counted() {
-        let peers = peers(PeerLimits::default());
+        let peers = peers(Limits::default());
         let peer = from(&peers, "127.0.0.1");
         assert!(peers.0.is_none() && peer.0.is_none() && peer.owner().is_none());
         assert!(peer.request().is_ok() && peer.add_queued(u64::MAX, 0).is_ok());

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::peers::Peer;
-use super::{Code, Status};
-use crate::config::units::human;
+use crate::error::ExceededLimit;
 use crate::telemetry::kinds::Gauge;
 
 /// The count of a server. Clones share it.
@@ -63,20 +62,20 @@ impl QueuedBytesPermit {
     }
 
     /// Counts more bytes for the request before memory is taken for them, or refuses the request.
-    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Status> {
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         let limit = self.queued.0.limit;
         let needed = self.bytes.saturating_add(bytes);
         self.peer.add_queued(bytes, self.bytes)?;
         if let Err(used) = self.queued.add(bytes) {
             self.peer.remove_queued(bytes);
-            return Err(refused(needed, used.saturating_sub(self.bytes), limit));
+            return Err(ExceededLimit::QueuedBytes { needed, used: used.saturating_sub(self.bytes), limit });
         }
         self.bytes += bytes;
         Ok(())
     }
 
     /// Counts exactly these bytes from now on, or refuses the request.
-    pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), Status> {
+    pub(crate) fn resize(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         if let Some(more) = bytes.checked_sub(self.bytes) {
             return self.grow(more);
         }
@@ -86,15 +85,6 @@ impl QueuedBytesPermit {
         self.bytes = bytes;
         Ok(())
     }
-}
-
-fn refused(bytes: u64, used: u64, limit: u64) -> Status {
-    let [bytes, used, limit] = [bytes, used, limit].map(human);
-    let text = format!(
-        "queued request bytes {used} of {limit} (limits.queued); this request needs {bytes}; retry after {}",
-        super::kserve::refusal::span(super::kserve::refusal::RETRY_AFTER)
-    );
-    Status::new(Code::Unavailable, "queue_full", text).retry_after(super::kserve::refusal::RETRY_AFTER)
 }
 
 impl Drop for QueuedBytesPermit {
@@ -112,9 +102,9 @@ fn signed(bytes: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn permit(queued: &QueuedBytes, bytes: u64) -> Result<QueuedBytesPermit, Code> {
+    fn permit(queued: &QueuedBytes, bytes: u64) -> Option<QueuedBytesPermit> {
         let mut permit = queued.permit(&Peer::default());
-        permit.grow(bytes).map(|()| permit).map_err(|status| status.code)
+        permit.grow(bytes).ok().map(|()| permit)
     }
 
     #[test]
@@ -122,13 +112,14 @@ mod tests {
         let shown = Gauge::default();
         let queued = QueuedBytes::new(10, shown.clone());
         let (first, none) = (permit(&queued, 8).unwrap(), permit(&queued, 0).unwrap());
-        assert_eq!(permit(&queued, 3).map(|_| ()), Err(Code::Unavailable));
-        assert_eq!(permit(&queued, u64::MAX).map(|_| ()), Err(Code::Unavailable));
+        assert!(permit(&queued, 3).is_none());
+        assert!(permit(&queued, u64::MAX).is_none());
         let second = permit(&queued, 2).unwrap();
-        assert!(permit(&queued, 0).is_ok(), "a request without bytes fits a full server");
+        assert!(permit(&queued, 0).is_some(), "a request without bytes fits a full server");
         assert_eq!(shown.get(), 10);
         drop((first, none));
-        assert_eq!((permit(&queued, 9).map(|_| ()), shown.get()), (Err(Code::Unavailable), 2));
+        assert!(permit(&queued, 9).is_none());
+        assert_eq!(shown.get(), 2);
         drop(second);
         assert_eq!(shown.get(), 0);
     }
@@ -139,7 +130,7 @@ mod tests {
         let queued = QueuedBytes::new(10, shown.clone());
         let mut permit = permit(&queued, 6).unwrap();
         permit.grow(4).unwrap();
-        assert!(permit.grow(1).is_err());
+        assert_eq!(permit.grow(1), Err(ExceededLimit::QueuedBytes { needed: 11, used: 0, limit: 10 }));
         permit.resize(3).unwrap();
         assert_eq!(shown.get(), 3);
         assert!(permit.resize(11).is_err());

@@ -14,6 +14,9 @@ use super::Code;
 /// The HTTP header and the gRPC trailer that carry [`Status::reason`].
 pub const REASON: &str = "sequor-reason";
 
+/// The HTTP header and the gRPC trailer that say where the documentation explains the reason.
+pub const HELP: &str = "sequor-help";
+
 /// The parameter of an answer that carries it on a stream.
 pub const REASON_PARAMETER: &str = "sequor_reason";
 
@@ -29,7 +32,7 @@ pub struct Status {
     pub retry: Retry,
 }
 
-/// The advice to a client about sending the request again.
+/// Whether and when a client may send the request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retry {
     /// Nothing: the code says enough.
@@ -60,6 +63,11 @@ impl Status {
         Status { retry: Retry::After(span), ..self }
     }
 
+    /// The place in the documentation that says what to do about the reason.
+    pub fn help(&self) -> String {
+        format!("docs/troubleshoot.md#{}", self.reason)
+    }
+
     pub fn never_retry(self) -> Status {
         Status { retry: Retry::Never, ..self }
     }
@@ -79,6 +87,9 @@ impl From<Status> for tonic::Status {
     fn from(status: Status) -> tonic::Status {
         let mut trailers = MetadataMap::new();
         trailers.insert(REASON, MetadataValue::from_static(status.reason));
+        if let Ok(help) = status.help().parse() {
+            trailers.insert(HELP, help);
+        }
         let pushback = match status.retry {
             Retry::Unsaid => None,
             Retry::After(span) => Some(MetadataValue::from(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))),
@@ -99,7 +110,7 @@ impl IntoResponse for Status {
             Retry::After(span) => Some([("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]),
             Retry::Unsaid | Retry::Never => None,
         };
-        (code, [(REASON, self.reason)], retry, body).into_response()
+        (code, [(REASON, self.reason), (HELP, &self.help())], retry, body).into_response()
     }
 }
 
@@ -113,6 +124,7 @@ mod tests {
         let grpc = tonic::Status::from(full.clone());
         assert_eq!((grpc.code(), grpc.message()), (tonic::Code::Unavailable, "full"));
         assert_eq!(grpc.metadata().get(REASON).expect("a reason"), "backlog_full");
+        assert_eq!(grpc.metadata().get(HELP).expect("a place"), "docs/troubleshoot.md#backlog_full");
         assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").expect("a time"), "800");
         let http = full.into_response();
         assert_eq!(http.status(), 503);
@@ -120,6 +132,7 @@ mod tests {
             (&http.headers()[REASON], &http.headers()["retry-after"]),
             (&"backlog_full".parse().unwrap(), &"1".parse().unwrap())
         );
+        assert_eq!(http.headers()[HELP], "docs/troubleshoot.md#backlog_full");
     }
 
     #[test]

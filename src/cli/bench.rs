@@ -121,7 +121,7 @@ fn verdict(report: &Report) -> Result<(), Failed> {
 fn failed(error: &BenchError) -> Failed {
     match error {
         BenchError::Unreachable { .. } => Failed::Unreachable(error.to_string()),
-        BenchError::Refused { .. } => Failed::Refused(error.to_string()),
+        BenchError::Refused { .. } => Failed::Refused { text: error.to_string(), help: None },
         BenchError::Unfit(_) | BenchError::NotStarted(_) => Failed::Failed(error.to_string()),
     }
 }

@@ -168,7 +168,7 @@ fn good(
     report: &mut Report,
 ) -> Result<(), Failed> {
     let full = u64::from(version.slots).saturating_mul(version.state_bytes);
-    if let Some(limit) = settings.limits.state.filter(|limit| full > *limit) {
+    if let Some(limit) = settings.limits.state.map(|size| size.0).filter(|limit| full > *limit) {
         let what = format!("{} of state when all slots are taken; limits.state is {}", human(full), human(limit));
         report.push(Finding::note(place.to_owned(), code::NOTE_MEMORY, what));
     }

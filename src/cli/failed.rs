@@ -13,18 +13,26 @@ pub(crate) enum Failed {
     /// A server that is to be talked to does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// The server says no.
-    #[error("{0}")]
-    Refused(String),
+    /// The server says no. `help` is the place in the documentation that says what to do.
+    #[error("{text}")]
+    Refused { text: String, help: Option<String> },
 }
 
 impl Failed {
+    /// Where the documentation explains the failure, if it does.
+    pub(super) fn help(&self) -> Option<&str> {
+        match self {
+            Failed::Refused { help, .. } => help.as_deref(),
+            _ => None,
+        }
+    }
+
     pub(super) fn code(&self) -> u8 {
         match self {
             Failed::Failed(_) => 1,
             Failed::Configuration(_) => 3,
             Failed::Unreachable(_) => 4,
-            Failed::Refused(_) => 5,
+            Failed::Refused { .. } => 5,
         }
     }
 }

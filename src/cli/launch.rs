@@ -13,12 +13,9 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
-use crate::config::server::{Settings, Shown, file};
+use crate::config::server::{Connections, Settings, Shown, file};
 use crate::model::{Options, Repository};
-use crate::server::{
-    Addresses, AdminOptions, ConnectionOptions, DrainOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles,
-    descriptors,
-};
+use crate::server::{Addresses, AdminOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles, descriptors};
 use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
@@ -30,20 +27,22 @@ const DECODER_REST: Duration = Duration::from_secs(3);
 /// Binds the ports, before anything that takes time.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
     let metrics = settings.metrics.address.as_deref().unwrap_or(&settings.http.address);
-    let at = |enabled: bool, address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
+    let at = |section: &str, enabled: bool, address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
         if !enabled {
             return Ok(None);
         }
         let ip: IpAddr = address.parse().map_err(|_| {
-            Failed::Configuration(format!("\"{address}\" is not an IP address to listen on (as 0.0.0.0 or ::1)"))
+            Failed::Configuration(format!(
+                "{section}.address: \"{address}\" is not an IP address to listen on; set --{section}-address 0.0.0.0 or ::1"
+            ))
         })?;
         Ok(Some(SocketAddr::new(ip, port)))
     };
     let wanted = Addresses {
-        http: at(settings.http.enabled, &settings.http.address, settings.http.port)?,
-        grpc: at(settings.grpc.enabled, &settings.grpc.address, settings.grpc.port)?,
-        metrics: at(settings.metrics.enabled, metrics, settings.metrics.port)?,
-        admin: at(settings.admin.enabled, &settings.admin.address, settings.admin.port)?,
+        http: at("http", settings.http.enabled, &settings.http.address, settings.http.port)?,
+        grpc: at("grpc", settings.grpc.enabled, &settings.grpc.address, settings.grpc.port)?,
+        metrics: at("metrics", settings.metrics.enabled, metrics, settings.metrics.port)?,
+        admin: at("admin", settings.admin.enabled, &settings.admin.address, settings.admin.port)?,
     };
     Listeners::bind(&wanted).map_err(|e| Failed::Failed(e.to_string()))
 }
@@ -62,10 +61,10 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         config: draft::Options {
             auto_complete: settings.model.auto_complete,
             default_max_batch_size: settings.model.default_max_batch_size,
-            bounds: settings.limits.model,
+            limits: settings.limits,
         },
         load: LoadOptions { threads: settings.runtime.threads_per_instance, spinning: settings.runtime.spinning },
-        state_limit: settings.limits.state.unwrap_or(u64::MAX),
+        state_limit: settings.limits.state.map_or(u64::MAX, |size| size.0),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
@@ -90,14 +89,14 @@ pub(super) fn server_options(
     library: &Library,
     repository: &Repository,
 ) -> Result<ServerOptions, Failed> {
-    let wrong = |e: &dyn std::fmt::Display| Failed::Configuration(e.to_string());
+    let wrong = |setting: &str, e: &dyn std::fmt::Display| Failed::Configuration(format!("{setting}: {e}"));
     let keys_file = some(&settings.admin.keys_file);
-    let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong(&e))?;
+    let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong("admin.keys_file", &e))?;
     let files = |tls: &file::Tls| {
         let client_ca = some(&tls.client_ca).cloned();
         TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
     };
-    let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong(&e))?;
+    let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong("[tls]", &e))?;
     let serves = api::admin::Options {
         plugins: Some(Arc::new(repository.clone())),
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
@@ -108,27 +107,10 @@ pub(super) fn server_options(
         settings: shown(settings),
     };
     Ok(ServerOptions {
-        limits: api::Limits {
-            request: usize::try_from(settings.limits.request).unwrap_or(usize::MAX),
-            in_flight: settings.limits.in_flight as usize,
-            queued: settings.limits.queued,
-            stream_unread: usize::try_from(settings.limits.stream_unread).unwrap_or(usize::MAX),
-            inputs: settings.limits.inputs as usize,
-            outputs: settings.limits.outputs as usize,
-            parameters: settings.limits.parameters as usize,
-            per_peer: api::PeerLimits {
-                sequences: settings.limits.sequences_per_peer.map(u64::from),
-                in_flight: settings.limits.in_flight_per_peer.map(u64::from),
-                queued: settings.limits.queued_per_peer,
-            },
-        },
-        connections: connections(&settings.connections),
+        limits: settings.limits,
+        connections: fitted(settings.connections),
         shared_memory: settings.shared_memory.clone(),
-        drain: DrainOptions {
-            announce: settings.drain.announce.0,
-            finish: settings.drain.finish.0,
-            exit_timeout: settings.drain.exit_timeout.0,
-        },
+        drain: settings.drain,
         keepalive: settings.grpc.keepalive.0,
         tls,
         admin: AdminOptions { keys, serves },
@@ -138,17 +120,7 @@ pub(super) fn server_options(
 }
 
 /// The limits of connections, no higher than the process may open files.
-fn connections(settings: &file::Connections) -> ConnectionOptions {
-    let wanted = ConnectionOptions {
-        max: settings.max as usize,
-        per_peer: settings.per_peer as usize,
-        reserved: settings.reserved as usize,
-        first_byte: settings.first_byte.0,
-        head: settings.head.0,
-        body: settings.body.0,
-        idle: settings.idle.0,
-        streams: settings.streams,
-    };
+fn fitted(wanted: Connections) -> Connections {
     let limit = descriptors::raise();
     let (fitted, lowered) = wanted.fit(limit, descriptors::open());
     if lowered {

@@ -23,6 +23,8 @@ mod simulate;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 pub(crate) use environment::variable;
@@ -53,13 +55,14 @@ fn program() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .args(remote::global_args())
         .subcommands(commands().into_iter().map(|(command, _)| command))
         .subcommands([completions::command(), completions::manual_command()])
 }
 
 /// Parses these arguments and runs the command they name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let matches = match program().try_get_matches_from(arguments) {
+    let matches = match parse(arguments) {
         Ok(matches) => matches,
         Err(error) => {
             let _ = error.print();
@@ -71,9 +74,34 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             eprintln!("sequor: {failed}");
+            if let Some(help) = failed.help() {
+                eprintln!("help: {help}");
+            }
             ExitCode::from(failed.code())
         }
     }
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+    let matches = program().try_get_matches_from(arguments)?;
+    match misplaced(&program(), &matches) {
+        None => Ok(matches),
+        Some(what) => Err(program().error(ErrorKind::UnknownArgument, what)),
+    }
+}
+
+/// Why a flag that may stand anywhere is refused, if the command does not take it.
+fn misplaced(program: &Command, matches: &ArgMatches) -> Option<String> {
+    let (mut command, mut at) = (program, matches);
+    let mut path = vec![program.get_name()];
+    while let Some((name, inner)) = at.subcommand() {
+        (command, at) = (command.find_subcommand(name)?, inner);
+        path.push(name);
+    }
+    let is_given = |id: &str| at.value_source(id) == Some(ValueSource::CommandLine);
+    let takes = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
+    let flag = remote::global_args().find(|arg| is_given(arg.get_id().as_str()) && !takes(arg.get_id().as_str()))?;
+    Some(format!("`{}` does not take --{}", path.join(" "), flag.get_id()))
 }
 
 fn run_command(name: &str, matches: &ArgMatches) -> Result<(), Failed> {
@@ -90,8 +118,43 @@ fn run_command(name: &str, matches: &ArgMatches) -> Result<(), Failed> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_command_line_is_consistent() {
-        super::program().debug_assert();
+        program().debug_assert();
+    }
+
+    fn parsed(line: &str) -> Result<ArgMatches, String> {
+        parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_server_is_named_before_or_after_the_verb() {
+        for line in [
+            "sequor --server h:1 --output json plugin list",
+            "sequor plugin --server h:1 --output json list",
+            "sequor plugin list --server h:1 --output json",
+            "sequor --output json plugin list --server h:1",
+        ] {
+            let matches = parsed(line).unwrap();
+            let (_, noun) = matches.subcommand().unwrap();
+            let (_, verb) = noun.subcommand().unwrap();
+            let of = |id: &str| (verb.get_one::<String>(id).cloned().unwrap(), verb.value_source(id));
+            assert_eq!(of("server"), ("h:1".to_owned(), Some(ValueSource::CommandLine)), "{line}");
+            assert_eq!(of("output"), ("json".to_owned(), Some(ValueSource::CommandLine)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_a_command_does_not_take_is_refused_by_name() {
+        for (line, refusal) in [
+            ("sequor --server h:1 serve", "`sequor serve` does not take --server"),
+            ("sequor plugin --key-file k new mine", "`sequor plugin new` does not take --key-file"),
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.contains(refusal), "{line}: {error}");
+        }
+        assert!(parsed("sequor serve").is_ok());
     }
 }

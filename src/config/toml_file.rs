@@ -5,15 +5,40 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, code};
+use super::fault::{Fault, code, did_you_mean};
 use super::place::Place;
 
 /// Reads the whole text, or says what is wrong and where.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
+    read_offering(path, text, &|_| true)
+}
+
+/// As [`read`]. Where a key is unknown, the fault lists the keys there are, as far as they are offered.
+pub(crate) fn read_offering<T: DeserializeOwned>(
+    path: &Path,
+    text: &str,
+    is_offered: &dyn Fn(&str) -> bool,
+) -> Result<T, Fault> {
     toml::from_str(text).map_err(|e| {
         let place = e.span().map_or(Place::UNKNOWN, |span| Place::of(text, span.start));
-        Fault { at: place.at(path), code: code::PARSE, what: one_line(e.message()) }
+        let message = one_line(e.message());
+        let what = unknown_key(&message, is_offered).unwrap_or(message);
+        Fault { at: place.at(path), code: code::PARSE, what }
     })
+}
+
+/// The sentence about an unknown key, with the one that was probably meant.
+fn unknown_key(message: &str, is_offered: &dyn Fn(&str) -> bool) -> Option<String> {
+    let (name, list) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let names: Vec<&str> = list.split('`').skip(1).step_by(2).filter(|name| is_offered(name)).collect();
+    let near = did_you_mean(name, names.iter().copied());
+    let expected = match *names {
+        [] => "no key is served here".to_owned(),
+        [only] => format!("expected `{only}`"),
+        [first, second] => format!("expected `{first}` or `{second}`"),
+        _ => format!("expected one of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!("unknown field `{name}`, {expected}{near}"))
 }
 
 fn one_line(text: &str) -> String {
@@ -76,6 +101,10 @@ mod tests {
         }
         let fault = read::<File>(Path::new("x.toml"), "a = 1\nb = 2\n").unwrap_err();
         assert_eq!(fault.to_string(), "x.toml:2:1: unknown field `b`, expected `a`");
+        let offered = |name: &str| name != "later";
+        let message = "unknown field `prot`, expected one of `port`, `later`, `address`";
+        let sentence = unknown_key(message, &offered).unwrap();
+        assert_eq!(sentence, "unknown field `prot`, expected `port` or `address`; did you mean \"port\"?");
         assert!(read::<File>(Path::new("x.toml"), "a = 1").is_ok());
     }
 }

@@ -42,6 +42,13 @@ const NEAR_SIZES: [(&str, &str); 8] = [
     ("K", "KiB"),
 ];
 
+impl Size {
+    /// The bytes as a length in memory.
+    pub fn to_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
 impl FromStr for Span {
     type Err = String;
     fn from_str(text: &str) -> Result<Span, String> {

@@ -4,11 +4,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use sequor_core::Refusal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::telemetry::ended_reason;
 
 /// The format's number.
 pub const FORMAT: u32 = 1;
@@ -131,30 +128,6 @@ pub fn read(line: &str) -> Result<Line<'_>, String> {
         };
     }
     serde_json::from_str(line).map(Line::Load).map_err(|_| error.to_string())
-}
-
-/// A refusal in the word that errors, metrics and traces have for it.
-pub const fn refusal_reason(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::Unknown(None) => "never_started",
-        Refusal::Unknown(Some(stone)) => ended_reason(stone.why),
-        Refusal::Live | Refusal::Ending => "already_live",
-        Refusal::TooMany { .. } => "live_limit",
-        Refusal::StoreFull { .. } => "state_memory",
-        Refusal::BacklogFull { .. } => "backlog_full",
-        Refusal::NoId | Refusal::NoVersion => "bad_input",
-        Refusal::Stopping => "draining",
-        Refusal::QueueTimeout { .. } => "deadline",
-        Refusal::BacklogTimeout { .. } => "backlog_timeout",
-        Refusal::Cancelled => "cancelled",
-        Refusal::QueueFull { .. } => "queue_full",
-        Refusal::StepGap { .. } => "step_gap",
-        Refusal::StepGone { .. } | Refusal::StepBusy { .. } => "step_repeat",
-        Refusal::Ended(why) => ended_reason(*why),
-        Refusal::Elsewhere => "fenced",
-        Refusal::Policy(_) => "plugin_rejected",
-        Refusal::Failed(_) => "plugin_failed",
-    }
 }
 
 #[cfg(test)]

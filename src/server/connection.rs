@@ -18,12 +18,13 @@ use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::Activity;
-use super::connection_limit::{ConnectionLimit, ConnectionOptions, ConnectionPermit};
+use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
 use super::shutdown::Shutdown;
 use super::tls::{self, Tls};
 use crate::api::{Caller, ConnectionOrder};
+use crate::config::server::Connections;
 use crate::executor::{ConnectionExecutor, ExecutorHandle, Next};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
@@ -52,7 +53,7 @@ pub(super) struct Serving {
     pub(super) keepalive: Duration,
     pub(super) tls: Option<Tls>,
     pub(super) shutdown: Shutdown,
-    pub(super) options: ConnectionOptions,
+    pub(super) options: Connections,
     pub(super) limit: ConnectionLimit,
     pub(super) metrics: Metrics,
 }
@@ -60,10 +61,10 @@ pub(super) struct Serving {
 fn builder(
     executor: ExecutorHandle,
     keepalive: Duration,
-    options: &ConnectionOptions,
+    options: &Connections,
 ) -> auto::Builder<ExecutorHandle> {
     let mut builder = auto::Builder::new(executor);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head.0);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -91,7 +92,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
         return talk(stream, caller, permit, serving).await;
     };
     let shaken = tokio::select! {
-        shaken = tls.accept(stream, serving.options.first_byte) => shaken,
+        shaken = tls.accept(stream, serving.options.first_byte.0) => shaken,
         () = serving.shutdown.closing.cancelled() => return,
     };
     match shaken {
@@ -121,7 +122,7 @@ where
     let mut tasks = ConnectionExecutor::default();
     let builder = builder(tasks.handle(), keepalive, &options);
     let activity = Activity::default();
-    let mut idle = IdleTimer::new(options.idle, activity.clone());
+    let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
         peer: dispatcher.peer(&caller),
         caller,
@@ -152,7 +153,7 @@ where
             Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
         for _ in 0..ROUNDS {
-            // A task that has used its share of the thread would be polled at once, and refused until others have had theirs.
+            // A task that has used its share of the thread is polled again at once, and may not go on until other tasks have run.
             if !has_budget_remaining() {
                 break;
             }
@@ -255,7 +256,7 @@ mod tests {
             keepalive: Duration::ZERO,
             tls: None,
             shutdown,
-            options: ConnectionOptions::default(),
+            options: Connections::default(),
             limit: ConnectionLimit::new(100, 100, Gauge::default()),
             metrics: Metrics::new(false),
         };

@@ -4,49 +4,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::api::caller::network;
 use crate::telemetry::ConnectionClosed;
 use crate::telemetry::kinds::Gauge;
-
-/// What one client may do with connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionOptions {
-    /// Maximum open connections of the clients' listeners together.
-    pub max: usize,
-    /// Maximum of these from one peer.
-    pub per_peer: usize,
-    /// Maximum open connections of each of the operators' and the metrics listener, on top of `max`.
-    pub reserved: usize,
-    /// Maximum time until a new connection's first byte.
-    pub first_byte: Duration,
-    /// Maximum time for the head of a request, and for the first frame of HTTP/2.
-    pub head: Duration,
-    /// Maximum time between two reads of a request's body.
-    pub body: Duration,
-    /// Maximum time without a request; zero is no limit.
-    pub idle: Duration,
-    /// Maximum concurrent requests on one HTTP/2 connection.
-    pub streams: u32,
-}
-
-impl Default for ConnectionOptions {
-    fn default() -> Self {
-        ConnectionOptions {
-            max: 8192,
-            per_peer: 4096,
-            reserved: 32,
-            first_byte: Duration::from_secs(10),
-            head: Duration::from_secs(30),
-            body: Duration::from_secs(30),
-            idle: Duration::from_secs(600),
-            streams: 1000,
-        }
-    }
-}
 
 /// The open connections of a group of listeners. Clones share the count.
 #[derive(Debug, Clone)]

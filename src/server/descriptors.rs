@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::connection_limit::ConnectionOptions;
+use crate::config::server::Connections;
 
 /// Descriptors beside connections: models that load, settings that are read again, plug-ins.
 const FILES: usize = 64;
@@ -20,16 +20,16 @@ pub fn open() -> usize {
     fs_err::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-impl ConnectionOptions {
+impl Connections {
     /// Lowers `max` so that descriptors are left for the operators' and the metrics listener and for files; whether it did.
     #[must_use]
-    pub fn fit(self, descriptors: usize, open: usize) -> (ConnectionOptions, bool) {
+    pub fn fit(self, descriptors: usize, open: usize) -> (Connections, bool) {
         let others = open.saturating_add(FILES).saturating_add(self.reserved.saturating_mul(2));
         let free = descriptors.saturating_sub(others).max(1);
         let max = self.max.min(free);
         // One peer shall not have them all.
         let per_peer = if max < self.max { self.per_peer.min(max / 2).max(1) } else { self.per_peer };
-        (ConnectionOptions { max, per_peer, ..self }, max < self.max)
+        (Connections { max, per_peer, ..self }, max < self.max)
     }
 }
 
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_operators() {
-        let options = ConnectionOptions { max: 1000, per_peer: 900, reserved: 10, ..ConnectionOptions::default() };
+        let options = Connections { max: 1000, per_peer: 900, reserved: 10, ..Connections::default() };
         let (fitted, lowered) = options.fit(5000, 50);
         assert_eq!((fitted, lowered), (options, false));
         let (fitted, lowered) = options.fit(300, 50);

@@ -11,30 +11,14 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::shutdown::Shutdown;
 use super::systemd;
 use crate::api::{Api, Phase};
+use crate::config::server::Drain;
 
 /// How often a server that waits for its sequences to end looks whether they have.
 const LOOK: Duration = Duration::from_millis(50);
 /// What requests get to end when it is to be now.
 const NOW: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DrainOptions {
-    /// How long the server says that it is not ready and still takes everything.
-    pub announce: Duration,
-    /// How long live sequences go on while no new ones begin; shorter if none is left.
-    pub finish: Duration,
-    /// The most all of it may take.
-    pub exit_timeout: Duration,
-}
-
-impl Default for DrainOptions {
-    fn default() -> Self {
-        let [announce, finish, exit_timeout] = [5, 20, 30].map(Duration::from_secs);
-        DrainOptions { announce, finish, exit_timeout }
-    }
-}
-
-/// A request that the server stop. After a second one of any kind it stops now.
+/// A wish that the server stop. Any second one makes it stop now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// When what is live has ended, or has had its time.
@@ -73,7 +57,7 @@ pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
 /// Waits for a wish to stop, then takes the server out of service.
 pub(super) async fn run(
     api: Api,
-    options: DrainOptions,
+    options: Drain,
     shutdown: Shutdown,
     mut stop: mpsc::Receiver<Stop>,
     asked: Arc<Notify>,
@@ -84,7 +68,7 @@ pub(super) async fn run(
         () = asked.notified() => Stop::Drain,
     };
     let begun = Instant::now();
-    let limit = begun + options.exit_timeout;
+    let limit = begun + options.exit_timeout.0;
     tracing::info!(?wish, "stopping");
     systemd::stopping();
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
@@ -120,15 +104,15 @@ async fn next(stop: &mut mpsc::Receiver<Stop>) -> Stop {
 }
 
 /// Announces, then lets live sequences end. Whether it was hurried on.
-async fn wind_down(api: &Api, options: DrainOptions, limit: Instant, stop: &mut mpsc::Receiver<Stop>) -> bool {
+async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut mpsc::Receiver<Stop>) -> bool {
     api.set_phase(Phase::Announcing);
-    let announced = limit.min(Instant::now() + options.announce);
+    let announced = limit.min(Instant::now() + options.announce.0);
     tokio::select! {
         () = sleep_until(announced) => {}
         _ = next(stop) => return true,
     }
     api.set_phase(Phase::Finishing);
-    let finished = limit.min(Instant::now() + options.finish);
+    let finished = limit.min(Instant::now() + options.finish.0);
     tokio::select! {
         () = sleep_until(finished) => false,
         () = ended(api) => false,

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-use super::connection_limit::ConnectionOptions;
+use crate::config::server::Connections;
 use crate::telemetry::ConnectionClosed;
 
 /// What every HTTP/2 connection begins with.
@@ -20,10 +20,10 @@ const FRAME_HEAD: usize = 9;
 /// Waits for as many bytes as show that a client means to talk. `Err(None)` is a client that has left.
 pub(super) async fn read<S: AsyncRead + Unpin>(
     mut stream: S,
-    options: &ConnectionOptions,
+    options: &Connections,
 ) -> Result<Replay<S>, Option<ConnectionClosed>> {
     let mut head = BytesMut::with_capacity(1024);
-    let first = timeout(options.first_byte, stream.read_buf(&mut head)).await;
+    let first = timeout(options.first_byte.0, stream.read_buf(&mut head)).await;
     if first.map_err(|_| ConnectionClosed::FirstByte)?.map_err(|_| None)? == 0 {
         return Err(None);
     }
@@ -31,7 +31,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
         while is_preface(&head) && stream.read_buf(&mut head).await? > 0 {}
         io::Result::Ok(())
     };
-    timeout(options.head, rest).await.map_err(|_| ConnectionClosed::Head)?.map_err(|_| None)?;
+    timeout(options.head.0, rest).await.map_err(|_| ConnectionClosed::Head)?.map_err(|_| None)?;
     Ok(Replay { head: head.freeze(), stream })
 }
 
@@ -95,13 +95,14 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;
+    use crate::config::units::Span;
 
     /// What becomes of a connection whose client sends this and then waits.
     async fn sent(bytes: &[u8]) -> Result<(), Option<ConnectionClosed>> {
         let (mut client, server) = duplex(1024);
         client.write_all(bytes).await.unwrap();
         let moment = Duration::from_millis(20);
-        let options = ConnectionOptions { first_byte: moment, head: moment, ..ConnectionOptions::default() };
+        let options = Connections { first_byte: Span(moment), head: Span(moment), ..Connections::default() };
         let mut replay = read(server, &options).await?;
         drop(client);
         let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Who may call the operators' interface: callers with a key, where there are keys. Never a web page, which acts without the knowledge of
-//! its user.
+//! Checks who may call the operators' listener: callers with a key, where keys are set. Web pages in a browser never may, because they act
+//! without their reader's knowledge.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     pub(super) keys: Option<Keys>,
-    /// Every caller has shown a certificate.
+    /// Every caller that gets here has shown a certificate.
     pub(super) certificates: bool,
 }
 

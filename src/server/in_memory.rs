@@ -9,6 +9,7 @@ use super::connection::{Serving, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::{ServerOptions, clients};
+use crate::api::kserve::Kserve;
 use crate::api::{Api, Caller};
 use crate::model::Repository;
 use crate::telemetry::Metrics;
@@ -21,9 +22,10 @@ impl StreamServer {
     /// TLS, drain and the operators' part of the options have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
         let ServerOptions { limits, shared_memory, connections, keepalive, allowed_origins, checks, .. } = options;
-        let api = Api::with_shared_memory(repository, metrics, limits, shared_memory);
+        let api = Api::new(repository, metrics, limits);
+        let kserve = Kserve::new(&api, shared_memory);
         StreamServer(Serving {
-            dispatcher: clients(&api, checks, allowed_origins, connections.body),
+            dispatcher: clients((&api, &kserve), checks, allowed_origins, connections.body.0),
             keepalive,
             tls: None,
             shutdown: Shutdown::default(),

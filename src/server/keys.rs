@@ -37,7 +37,7 @@ pub enum KeysError {
     File(#[from] std::io::Error),
     #[error("{}:{line}: not a line of the form name:key", .path.display())]
     Line { path: PathBuf, line: usize },
-    #[error("{} holds no key, so no operator could be let in", .path.display())]
+    #[error("{} holds no key: no operator could be admitted", .path.display())]
     Empty { path: PathBuf },
 }
 
@@ -61,7 +61,7 @@ impl Keys {
 }
 
 impl KeyStore {
-    /// Reads the file again if it has changed. If the file cannot be read, the old keys hold.
+    /// Reads the file again if it has changed. If the file cannot be read, the keys of before hold.
     fn renew(&mut self) {
         if !self.watched.changed() {
             return;
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(said("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
         assert_eq!(said("a:\n"), "FILE:1: not a line of the form name:key");
-        assert_eq!(said("# none\n"), "FILE holds no key, so no operator could be let in");
+        assert_eq!(said("# none\n"), "FILE holds no key: no operator could be admitted");
         assert!(Keys::open(Path::new("/nothing")).is_err());
     }
 }

@@ -42,8 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-pub use connection_limit::ConnectionOptions;
-pub use drain::{DrainOptions, Drained, Stop};
+pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
 pub use keys::Keys;
 pub use listeners::{Addresses, BindError, Listeners};
@@ -51,10 +50,12 @@ pub use tls::{Tls, TlsFiles};
 
 use self::dispatcher::Dispatcher;
 use crate::api::admin::{self, Admin};
+use crate::api::kserve::Kserve;
 use crate::api::kserve::infer::InferService;
 use crate::api::peers::Peers;
 use crate::api::{self, Api, Check};
 use crate::config::server::settings::SharedMemory;
+use crate::config::server::{Connections, Drain, Grpc, Limits};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
 use connection::Serving;
@@ -66,11 +67,11 @@ use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    pub limits: api::Limits,
-    pub connections: ConnectionOptions,
+    pub limits: Limits,
+    pub connections: Connections,
     /// Which system shared memory clients may register.
     pub shared_memory: SharedMemory,
-    pub drain: DrainOptions,
+    pub drain: Drain,
     /// How often a silent HTTP/2 client is asked whether it is there; zero is never.
     pub keepalive: Duration,
     /// Of all listeners but that of the metrics.
@@ -82,23 +83,23 @@ pub struct ServerOptions {
     pub checks: Vec<Arc<dyn Check>>,
 }
 
-/// The operators' interface, and who may use it.
+/// The operators' listener: what it serves, and who may call it.
 #[derive(Debug, Clone, Default)]
 pub struct AdminOptions {
-    /// Without keys, every client that reaches the listener may do everything.
+    /// Without keys, every caller that reaches the listener may do everything.
     pub keys: Option<Keys>,
     pub serves: admin::Options,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        let (limits, drain) = (api::Limits::default(), DrainOptions::default());
-        let keepalive = Duration::from_secs(30);
+        let (limits, drain) = (Limits::default(), Drain::default());
+        let keepalive = Grpc::default().keepalive.0;
         ServerOptions {
             limits,
             shared_memory: SharedMemory::On,
             drain,
-            connections: ConnectionOptions::default(),
+            connections: Connections::default(),
             keepalive,
             tls: None,
             admin: AdminOptions::default(),
@@ -132,20 +133,21 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> Running {
     let addresses = listeners.addresses();
-    let api = Api::with_shared_memory(repository, metrics, options.limits, options.shared_memory);
+    let api = Api::new(repository, metrics, options.limits);
+    let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
     let ServerOptions { drain, tls, admin, allowed_origins, checks, connections, keepalive, .. } = options;
     let drain_asked = Arc::new(Notify::new());
     let guard = Guard { keys: admin.keys, certificates: tls.as_ref().is_some_and(Tls::asks_clients) };
     let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
-    // Requests of operators do not count against the clients' queue.
-    let bodies = BodyLimits { queued: None, stall: connections.body };
+    // Operators are served also when clients have filled the queue.
+    let bodies = BodyLimits { queued: None, stall: connections.body.0 };
     let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
     let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone(), Peers::default());
     let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies, Peers::default());
     let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
     let reserved = || limit(connections.reserved, connections.reserved);
-    let dispatcher = clients(&api, checks, allowed_origins, connections.body);
+    let dispatcher = clients((&api, &kserve), checks, allowed_origins, connections.body.0);
     let plain = Serving {
         dispatcher: scrapes,
         keepalive,
@@ -168,16 +170,21 @@ pub fn start(
 }
 
 /// What clients call, with the checks of every listener and that of web pages.
-fn clients(api: &Api, mut checks: Vec<Arc<dyn Check>>, allowed_origins: Vec<String>, stall: Duration) -> Dispatcher {
+fn clients(
+    (api, kserve): (&Api, &Kserve),
+    mut checks: Vec<Arc<dyn Check>>,
+    allowed_origins: Vec<String>,
+    stall: Duration,
+) -> Dispatcher {
     checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
     let bodies = BodyLimits { queued: Some(api.queued().clone()), stall };
-    Dispatcher::new(Some(InferService::new(api)), app(api), checks, bodies, api.peers().clone())
+    Dispatcher::new(Some(InferService::new(kserve)), app(api, kserve), checks, bodies, api.peers().clone())
 }
 
 /// Everything that clients call: the same on every port but that of the metrics.
-pub fn app(api: &Api) -> Router {
-    let grpc = tonic::service::Routes::new(api::kserve::grpc::service(api)).add_service(api::health::service(api));
-    reflected(grpc).into_axum_router().merge(api::kserve::http::routes(api)).fallback(api::kserve::http::not_found)
+pub fn app(api: &Api, kserve: &Kserve) -> Router {
+    let grpc = tonic::service::Routes::new(api::kserve::grpc::service(kserve)).add_service(api::health::service(api));
+    reflected(grpc).into_axum_router().merge(api::kserve::http::routes(kserve)).fallback(api::kserve::http::not_found)
 }
 
 /// Everything that operators call.
@@ -238,7 +245,7 @@ fn admit(serving: &Serving, peer: SocketAddr) -> Option<ConnectionPermit> {
     admitted.ok()
 }
 
-/// Waits a moment, unless the connection was only gone before it was taken. Other errors (no file descriptors left) do not pass at once.
+/// A connection that has gone before it was accepted needs nothing. Any other error (no file descriptors left) needs a pause before the next try.
 async fn refuse_a_while(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {

@@ -1,5 +1,5 @@
-//! Which requests of web pages the clients' listeners take. A browser sends some requests to any address in the name of a page's user, and
-//! names the page's origin in them. A page of the server's own address, or of an allowed origin, may call; other pages may not change
+//! What web pages may ask of the clients' listeners. A browser sends some requests of a page to any address in its reader's name,
+//! and names the page's origin in them. A page of the server's own address, or of an allowed origin, may call; other pages may not change
 //! anything and may not open WebSockets.
 
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};

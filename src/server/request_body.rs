@@ -16,6 +16,7 @@ use crate::api::peers::Peer;
 use crate::api::queued::{QueuedBytes, QueuedBytesPermit};
 use crate::api::{BodyError, Code, Status};
 use crate::config::units::Span;
+use crate::error::ExceededLimit;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -57,7 +58,7 @@ impl<B> RequestBody<B> {
     }
 
     /// Counts bytes that have arrived. `ended` is whether they are the last.
-    fn count(&mut self, data: &[u8], ended: bool) -> Result<(), Status> {
+    fn count(&mut self, data: &[u8], ended: bool) -> Result<(), ExceededLimit> {
         let unfinished = match self.kind {
             Kind::Whole => self.framing.add(data.len()),
             Kind::Message | Kind::Messages => self.framing.advance(data),
@@ -94,14 +95,14 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let body = self.get_mut();
         let Poll::Ready(frame) = Pin::new(&mut body.inner).poll_frame(cx) else {
-            return body.poll_stalled(cx).map(|status| Some(Err(failure(status))));
+            return body.poll_stalled(cx).map(|status| Some(Err(Box::new(BodyError::from(status)) as BoxError)));
         };
         body.stalled = None;
         let Some(frame) = frame.transpose().map_err(Into::into)? else { return Poll::Ready(None) };
         if let Some(data) = frame.data_ref() {
             let ended = body.inner.is_end_stream();
-            if let Err(status) = body.count(data, ended) {
-                return Poll::Ready(Some(Err(failure(status))));
+            if let Err(exceeded) = body.count(data, ended) {
+                return Poll::Ready(Some(Err(Box::new(BodyError::from(exceeded)))));
             }
         }
         Poll::Ready(Some(Ok(frame)))
@@ -114,10 +115,6 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
-}
-
-fn failure(status: Status) -> BoxError {
-    Box::new(BodyError::from(status))
 }
 
 /// How much of the current message has arrived.

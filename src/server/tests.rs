@@ -18,6 +18,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use super::*;
+use crate::config::units::{Size, Span};
 
 struct Server {
     running: Running,
@@ -34,7 +35,7 @@ fn serve_with(options: ServerOptions) -> Server {
 }
 
 fn serve() -> Server {
-    let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
+    let drain = Drain { announce: Span::default(), finish: Span::default(), ..Drain::default() };
     serve_with(ServerOptions { drain, ..ServerOptions::default() })
 }
 
@@ -139,7 +140,7 @@ async fn what_is_not_served_says_its_name() {
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_not_read() {
-    let limits = api::Limits { request: 100, ..api::Limits::default() };
+    let limits = Limits { request: Size(100), ..Limits::default() };
     let server = serve_with(ServerOptions { limits, ..ServerOptions::default() });
     let request = proto::ModelInferRequest { model_name: "x".repeat(200), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");
@@ -182,8 +183,8 @@ async fn health(server: &Server) -> i32 {
 
 #[tokio::test]
 async fn a_draining_server_says_so_and_still_answers() {
-    let hour = Duration::from_secs(3600);
-    let drain = DrainOptions { announce: hour, finish: hour, exit_timeout: hour };
+    let hour = Span(Duration::from_secs(3600));
+    let drain = Drain { announce: hour, finish: hour, exit_timeout: hour };
     let server = serve_with(ServerOptions { drain, ..ServerOptions::default() });
     assert_eq!(health(&server).await, ServingStatus::Serving as i32);
     let mut client = HealthClient::new(server.channel().await);

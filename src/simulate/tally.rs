@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::{Refusal, Time};
 
 use super::Workload;
-use crate::recording::trace::refusal_reason;
+use crate::telemetry::refusal_reason;
 
 /// The wait of a request that was not taken.
 pub(super) const NOT_TAKEN: u64 = u64::MAX;

@@ -113,7 +113,7 @@ fn who_waits_too_long_is_refused_if_that_is_wished() {
     let out = &report.runs[0];
     // 0..2 answered in time; 2..4 too late; the third is refused at 3.
     assert_eq!((out.answered, out.rejected, out.deadlines.map(|d| d.missed)), (2, 1, Some(2)));
-    assert_eq!(out.rejected_by_reason, [("deadline", 1)].into());
+    assert_eq!(out.rejected_by_reason, [("queue_expired", 1)].into());
 }
 
 #[test]

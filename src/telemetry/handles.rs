@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sequor_core::Why;
+use sequor_core::{Refusal, Why};
 
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
 
@@ -333,5 +333,30 @@ pub const fn ended_reason(why: Why) -> &'static str {
         Why::Unsealed | Why::Admin => "dropped",
         Why::Rejected => "plugin_rejected",
         Why::Failed => "never_started",
+    }
+}
+
+/// The word for a refusal, the same in metrics, in traces and in what clients read.
+pub const fn refusal_reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Unknown(None) => "never_started",
+        Refusal::Unknown(Some(tombstone)) => ended_reason(tombstone.why),
+        Refusal::Ended(why) => ended_reason(*why),
+        Refusal::NoId => "bad_input",
+        Refusal::Live | Refusal::Ending => "already_live",
+        Refusal::NoVersion => "not_served",
+        Refusal::Cancelled => "cancelled",
+        Refusal::StepGap { .. } => "step_gap",
+        Refusal::StepGone { .. } | Refusal::StepBusy { .. } => "step_repeat",
+        Refusal::Failed(_) => "plugin_failed",
+        Refusal::TooMany { .. } => "live_limit",
+        Refusal::StoreFull { .. } => "state_memory",
+        Refusal::BacklogFull { .. } => "backlog_full",
+        Refusal::Stopping => "draining",
+        Refusal::QueueTimeout { .. } => "queue_expired",
+        Refusal::BacklogTimeout { .. } => "backlog_timeout",
+        Refusal::QueueFull { .. } => "queue_full",
+        Refusal::Elsewhere => "fenced",
+        Refusal::Policy(_) => "plugin_rejected",
     }
 }

@@ -25,6 +25,7 @@ pub use connection_closed::ConnectionClosed;
 pub use gpu::{GpuMetrics, GpuReading};
 pub use handles::{
     BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, StepPath, Timed, ended_reason,
+    refusal_reason,
 };
 pub use inline_gate::InlineGate;
 pub use metrics::Metrics;

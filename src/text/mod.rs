@@ -1,9 +1,11 @@
-//! Text for terminals. Nothing here knows what it shows.
+//! Text for terminals and pages. Nothing here knows what it shows.
 //!
 //! # Layout
 //!
 //! - [`mod@table`]: rows in columns.
+//! - [`numbers`]: numbers and times in them.
 
+pub mod numbers;
 mod table;
 
 pub use table::table;

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use sequor::api::Limits;
 use sequor::config::server::settings::SharedMemory;
+use sequor::config::units::Size;
 use sequor::server::{ServerOptions, StreamServer, local};
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferInputTensor;
@@ -62,7 +63,7 @@ impl Pipes {
     }
 
     fn bounded() -> Pipes {
-        Pipes::new(Limits { request: REQUEST, queued: QUEUED, ..Limits::default() })
+        Pipes::new(Limits { request: Size(REQUEST as u64), queued: Size(QUEUED), ..Limits::default() })
     }
 
     /// What a client says that talks to the server over this stream.

@@ -20,11 +20,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::BodyExt as _;
 use prost::Message as _;
+use sequor::api::kserve::Kserve;
 use sequor::api::kserve::infer::InferService;
 use sequor::api::{Api, Caller, ConnectionOrder, Limits, RequestContext};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
 use sequor::config::model::{Port, Signature, json};
+use sequor::config::server::settings::SharedMemory;
+use sequor::config::units::Size;
 use sequor::model::{Options, Repository};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dims};
@@ -206,9 +209,10 @@ impl House {
         let repository = Repository::new(Arc::new(MockBackend::new()), Options::default(), metrics.clone()).unwrap();
         repository.load_all(folder.path()).unwrap();
         assert!(repository.ready(), "{:?}", repository.statuses());
-        let api = Api::new(repository.clone(), metrics.clone(), Limits { request: 1 << 20, ..Limits::default() });
+        let api = Api::new(repository.clone(), metrics.clone(), Limits { request: Size(1 << 20), ..Limits::default() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (app, infer) = (sequor::server::app(&api), InferService::new(&api));
+        let kserve = Kserve::new(&api, SharedMemory::On);
+        let (app, infer) = (sequor::server::app(&api, &kserve), InferService::new(&kserve));
         House { runtime, repository, metrics, app, infer, _folder: folder }
     }
 

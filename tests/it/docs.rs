@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use sequor::config::server::keys::{KEYS, Key};
+use sequor::config::server::file::keys;
+use sequor::config::server::key::Key;
 use sequor::config::server::triton::{FLAGS, Fate, How};
 use sequor::scheduling::word;
 use sequor::telemetry::metrics::Surface;
@@ -38,10 +39,10 @@ fn default_of(key: &Key) -> String {
     }
 }
 
-fn keys() -> String {
+fn settings() -> String {
     let mut out = String::new();
     let mut section = None;
-    for key in KEYS.iter().filter(|key| key.is_served()) {
+    for key in keys().filter(|key| key.is_served()) {
         let of = key.path.split_once('.').map_or("", |(section, _)| section);
         if section != Some(of) {
             let title = if of.is_empty() { "At the top of the file".to_owned() } else { format!("`[{of}]`") };
@@ -60,7 +61,7 @@ fn keys() -> String {
             cell(key.help)
         );
     }
-    let later: Vec<String> = KEYS.iter().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
+    let later: Vec<String> = keys().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
     let _ = write!(out, "\nNot served yet, and refused by name with the line they stand in: {}.\n", later.join(", "));
     out
 }
@@ -96,9 +97,9 @@ fn the_page_of_flags_is_what_the_tables_say() {
         A setting is a key of the server's `sequor.toml`, a variable of the environment and a flag: the flag beats the variable, the variable\n\
         beats the file, the file beats the default. `--config FILE` (or `SEQUOR_CONFIG`) names the file. Lists are separated by commas in a\n\
         variable; their flags may be repeated. A flag that is true or false may stand without a value, and is true then.\n\n\
-        Made from `src/config/server/keys.rs` and `src/config/server/triton.rs` by `tests/it/docs.rs`.\n\n## Settings\n"
+        Made from `src/config/server/file.rs` and `src/config/server/triton.rs` by `tests/it/docs.rs`.\n\n## Settings\n"
         .to_owned();
-    page += &keys();
+    page += &settings();
     page += "\n## Flags of `tritonserver`\n\n\
         Its command lines go on working. A flag without effect is named once in the log when the server starts, with the reason; a refused one\n\
         stops the start (exit code 3) and says what to do instead.\n\n| flag | here | |\n|---|---|---|\n";
@@ -113,8 +114,7 @@ fn the_page_of_flags_is_what_the_tables_say() {
 fn the_page_of_security_names_every_limit() {
     let page = fs::read_to_string(root().join("docs/reference/security.md")).unwrap();
     let is_limit = |key: &&Key| ["limits.", "connections."].iter().any(|section| key.path.starts_with(section));
-    let missing: Vec<&str> = KEYS
-        .iter()
+    let missing: Vec<&str> = keys()
         .filter(is_limit)
         .map(|key| key.path)
         .filter(|path| !page.contains(&format!("\n| `{path}` | ")))

@@ -119,7 +119,7 @@ fn an_unknown_key_is_told_with_its_line() {
     assert_refused(
         &call.end(),
         3,
-        "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`, `allowed_origins`",
+        "here.toml:4:1: unknown field `prot`, expected one of `enabled`, `address`, `port`, `allowed_origins`; did you mean \"port\"?",
     );
 }
 

@@ -97,7 +97,9 @@ fn what_is_no_plug_in_is_refused_and_what_fails_is_shown() {
     let server = server();
     let not = crate::server::root().join("README.md").display().to_string();
     let ended = command(&server, &["plugin", "load", "mine", "--from", &not]);
-    let said = format!("sequor: {not} is no WebAssembly; sequor plugin build makes a component\n");
+    let said = format!(
+        "sequor: {not} is no WebAssembly; sequor plugin build makes a component\nhelp: docs/troubleshoot.md#invalid\n"
+    );
     assert_eq!((ended.code, ended.stderr), (Some(5), said));
     told(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
     let attached = command(&server, &["plugin", "attach", "bad", "--model", "accumulator_int32", "--set", "after=2"]);
@@ -118,7 +120,9 @@ fn a_refusal_says_what_can_be_typed() {
     let refused = |arguments: &[&str]| {
         let ended = command(&server, arguments);
         assert_eq!(ended.code, Some(5), "{arguments:?}: {}", ended.stderr);
-        ended.stderr.trim_end().strip_prefix("sequor: ").unwrap().to_owned()
+        let (text, help) = ended.stderr.trim_end().split_once('\n').unwrap();
+        assert!(help.starts_with("help: docs/troubleshoot.md#"), "{help}");
+        text.strip_prefix("sequor: ").unwrap().to_owned()
     };
     assert_eq!(refused(&["plugin", "show", "z"]), "there is no plug-in \"z\" on this server; it has none");
     let without = "the server has no folder of plug-ins: hand the file over (`--from FILE`; ";

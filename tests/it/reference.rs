@@ -121,7 +121,8 @@ fn the_page_of_errors_is_what_clients_read() {
         For client authors and operators. The table lists every refusal that a client of the KServe v2 protocol can read: its reason, its\n\
         codes and its sentence. [Troubleshooting](../troubleshoot.md) says for each reason what to do.\n\n\
         The reason is the trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response\n\
-        parameter `sequor_reason` on a stream. Match on the reason or the code: a sentence begins as Triton's does, and may say more.\n\n\
+        parameter `sequor_reason` on a stream. The header or trailer `sequor-help` names the anchor of the reason in\n\
+        troubleshooting. Match on the reason or the code: a sentence begins as Triton's does, and may say more.\n\n\
         Refusals of malformed requests (`bad_input`) are listed with their requests in\n\
         [tests/cases/bad_input.toml](../../tests/cases/bad_input.toml).\n\n\
         This page is generated from `tests/cases/refusals.toml`.\n\n\
@@ -163,7 +164,9 @@ fn help(path: &[&str], page: &mut String) {
 fn the_page_of_commands_is_what_their_help_says() {
     let mut page = "# Commands\n\n\
         For everyone who types `sequor`. This page is the `--help` of every command, generated from the program.\n\n\
-        Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server.\n"
+        Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server.\n\n\
+        Flags that name the server (`--server`, `--key-file`, `--tls-ca`, `--tls-cert`, `--tls-key`) and `--output` may stand before the noun,\n\
+        before the verb or after it: `sequor --server HOST:PORT plugin list` is `sequor plugin list --server HOST:PORT`.\n"
         .to_owned();
     help(&[], &mut page);
     is_page("reference/cli.md", &page);

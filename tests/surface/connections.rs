@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sequor::api::Limits;
-use sequor::server::{ConnectionOptions, ServerOptions};
+use sequor::config::server::Connections;
+use sequor::config::units::{Size, Span};
+use sequor::server::ServerOptions;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -14,16 +16,11 @@ use crate::house::{House, exchange};
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// Every limit of time in these tests.
-const MOMENT: Duration = Duration::from_millis(60);
+const MOMENT: Span = Span(Duration::from_millis(60));
 
 fn hasty() -> House {
-    let connections = ConnectionOptions {
-        first_byte: MOMENT,
-        head: MOMENT,
-        body: MOMENT,
-        idle: MOMENT,
-        ..ConnectionOptions::default()
-    };
+    let connections =
+        Connections { first_byte: MOMENT, head: MOMENT, body: MOMENT, idle: MOMENT, ..Connections::default() };
     House::served(ServerOptions { connections, ..ServerOptions::default() })
 }
 
@@ -88,7 +85,7 @@ async fn a_client_that_does_not_go_on_is_not_kept() {
 
 #[tokio::test]
 async fn connections_are_bounded_and_operators_have_their_own() {
-    let connections = ConnectionOptions { max: 4, per_peer: 3, reserved: 2, ..ConnectionOptions::default() };
+    let connections = Connections { max: 4, per_peer: 3, reserved: 2, ..Connections::default() };
     let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
     let [http, grpc, metrics, admin] = house.all_addresses();
     let mut kept = Vec::new();
@@ -112,7 +109,7 @@ async fn connections_are_bounded_and_operators_have_their_own() {
 
 #[tokio::test]
 async fn bodies_that_have_not_arrived_count() {
-    let limits = Limits { queued: 1 << 20, ..Limits::default() };
+    let limits = Limits { queued: Size(1 << 20), ..Limits::default() };
     let house = House::served(ServerOptions { limits, ..ServerOptions::default() });
     assert_eq!(step(&house, 1, true).await, 1);
     let head = "POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
@@ -154,7 +151,7 @@ fn open_stream(id: u32) -> Vec<u8> {
 async fn streams_of_a_connection_are_bounded() {
     const STREAMS: u32 = 10;
     const REFUSED_STREAM: u8 = 7;
-    let connections = ConnectionOptions { streams: STREAMS, ..ConnectionOptions::default() };
+    let connections = Connections { streams: STREAMS, ..Connections::default() };
     let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
     let opened = (0..60).flat_map(|n| open_stream(2 * n + 1));
     let bytes: Vec<u8> = [PREFACE.as_bytes(), SETTINGS].concat().into_iter().chain(opened).collect();
@@ -172,7 +169,7 @@ async fn streams_of_a_connection_are_bounded() {
 
 #[tokio::test]
 async fn a_websocket_is_asked_for_a_sign_of_life() {
-    let house = House::served(ServerOptions { keepalive: MOMENT, ..ServerOptions::default() });
+    let house = House::served(ServerOptions { keepalive: MOMENT.0, ..ServerOptions::default() });
     let head = "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let said = rest(sent(house.addresses.http.unwrap(), head.as_bytes()).await).await;

@@ -1,6 +1,7 @@
 //! What a server may hold of those who wait.
 
 use sequor::api::Limits;
+use sequor::config::units::Size;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use serde_json::json;
@@ -17,7 +18,7 @@ const LARGE: usize = 300 << 10;
 fn house() -> House {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
     let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
-    House::with(Limits { queued: LIMIT, ..Limits::default() }, &[waits])
+    House::with(Limits { queued: Size(LIMIT), ..Limits::default() }, &[waits])
 }
 
 fn large() -> Vec<i32> {

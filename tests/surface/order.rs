@@ -1,10 +1,11 @@
 //! Large messages, which another thread decodes: their requests keep their turn among those of their connection.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use axum::http::Request;
 use bytes::Bytes;
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use futures_util::future::join_all;
 use futures_util::{SinkExt, StreamExt};
@@ -12,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use prost::Message as _;
 use sequor_proto::infer_parameter::ParameterChoice;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tonic::body::Body;
@@ -78,6 +80,40 @@ async fn messages_of_a_socket_keep_their_order_beside_large_ones() {
         let answer: serde_json::Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
         assert_eq!((&answer["id"], &answer["outputs"][0]["data"]), (&json!(n.to_string()), &json!([n * (n + 1) / 2])));
     }
+}
+
+/// The head and the body of the next answer on a connection.
+async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    (head, body)
+}
+
+/// Answers of more than 256 KiB are packed on another thread; those behind them on the connection wait for that.
+#[tokio::test]
+async fn answers_on_a_connection_keep_their_order_beside_large_packed_ones() {
+    let house = House::new();
+    let mut stream = TcpStream::connect(house.addresses.http.unwrap()).await.unwrap();
+    let large: Vec<u8> = (0..PADDING / 4).flat_map(|n| i32::try_from(n).unwrap().to_le_bytes()).collect();
+    for body in [&large[..], &[1, 0, 0, 0]] {
+        let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\n\
+            inference-header-content-length: 0\r\ncontent-length: ";
+        stream.write_all(format!("{head}{}\r\n\r\n", body.len()).as_bytes()).await.unwrap();
+        stream.write_all(body).await.unwrap();
+    }
+    let (head, packed) = answer(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-encoding: gzip"), "{head}");
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&*packed).read_to_end(&mut unpacked).unwrap();
+    assert!(unpacked.ends_with(&large), "{} bytes", unpacked.len());
+    let (head, small) = answer(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 200") && small.ends_with(&[1, 0, 0, 0]), "{head}");
 }
 
 /// A second message of a single call is ignored, and does not wait for the turn that the first one has.

@@ -1,6 +1,7 @@
 //! `ModelStreamInfer`.
 
 use sequor::api::Limits;
+use sequor::config::units::Size;
 use sequor::server::Drained;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
@@ -139,7 +140,7 @@ async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
 
 #[tokio::test]
 async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
-    let limits = Limits { stream_unread: 1 << 20, ..Limits::default() };
+    let limits = Limits { stream_unread: Size(1 << 20), ..Limits::default() };
     let house = House::with(limits, &[]);
     let (sender, mut replies) = open(&house, None).await;
     let large = vec![1; 64 << 10];

@@ -5,11 +5,10 @@
 //!
 //! - `audit`: the record of who changed what.
 //! - `plugins`, `models`, `sequences`: what is asked, in no protocol's words · `refused`: why it was not done.
-//! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people; `format`: numbers and durations as text.
+//! - [`status`]: what is so now, as data; `rates`: how fast counters count · `page`: the same for people.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
 mod audit;
-mod format;
 mod http;
 mod models;
 mod openapi;

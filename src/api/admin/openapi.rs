@@ -161,7 +161,10 @@ pub(super) fn document(operations: &[Operation]) -> Value {
             "schemas": schemas,
             "responses": { "Refusal": {
                 "description": "The request is refused",
-                "headers": { "sequor-reason": { "schema": { "type": "string" } } },
+                "headers": {
+                    "sequor-reason": { "schema": { "type": "string" } },
+                    "sequor-help": { "schema": { "type": "string" } },
+                },
                 "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Refusal" } } },
             } },
             "securitySchemes": {

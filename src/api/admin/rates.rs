@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(look(12, 140), (2.0, 20.0));
         assert_eq!(look(20, 140), (10.0, 4.0));
         assert_eq!(look(71, 649), (59.0, 509.0 / 59.0), "the look at 10 s is too old, the one at 12 s is not");
-        assert_eq!(look(1071, 1649), (1000.0, 1.0), "the last look was long ago");
+        assert_eq!(look(1071, 1649), (1000.0, 1.0), "no look for long");
         assert_eq!(look(1073, 1649), (2.0, 0.0));
     }
 }

@@ -1,6 +1,7 @@
 //! From why something was not done to codes and reasons.
 
-use crate::api::{Code, Status};
+use crate::api::{Code, Status, kserve};
+use crate::error::Failure;
 use crate::scheduling::report::PluginError;
 
 pub(super) fn status(error: PluginError) -> Status {
@@ -11,6 +12,11 @@ pub(super) fn status(error: PluginError) -> Status {
         PluginError::Denied(text) => denied(text),
         PluginError::Internal(text) => Status::new(Code::Internal, "internal", text),
     }
+}
+
+/// The refusal of a model that an operator names, as clients read it.
+pub(super) fn failure(failure: &Failure) -> Status {
+    kserve::refusal::status(failure)
 }
 
 pub(super) fn denied(text: impl Into<String>) -> Status {

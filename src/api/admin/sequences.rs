@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Admin, Caller, refused};
 use crate::api::kserve::control::aside;
-use crate::api::kserve::refusal;
-use crate::api::{Code, Status};
+use crate::api::{Code, Status, refusal};
 use crate::config::units::Span;
 use crate::model::{EndedSequence, LiveSequence, TransferError};
 
@@ -213,7 +212,7 @@ impl Admin {
     /// The state of a live sequence, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
         let outcome = if self.options().peek {
-            let (served, of) = (self.api().find(&model, "")?, id.clone());
+            let (served, of) = (self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?, id.clone());
             kept(move || served.export(&of)).await
         } else {
             Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
@@ -225,7 +224,7 @@ impl Admin {
     /// Keeps a state for a sequence that does not live here; its next step goes on from there.
     pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
         let outcome = if self.options().upload {
-            let (served, of) = (self.api().find(&model, "")?, id.clone());
+            let (served, of) = (self.api().find(&model, "").map_err(|failure| refused::failure(&failure))?, id.clone());
             kept(move || served.import(of, file)).await
         } else {
             Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))

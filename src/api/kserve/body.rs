@@ -9,10 +9,12 @@ use super::answer;
 use super::json::{self, Head};
 use super::path::Named;
 use super::response_format::ResponseFormat;
+use super::surface::Kserve;
 use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Api, BodyError, Code, Status};
+use crate::api::{BodyError, Code, Status, refusal};
+use crate::error::ExceededLimit;
 use crate::model::Served;
 
 /// Says where in a body the JSON ends and bytes begin.
@@ -44,12 +46,12 @@ impl BodyRequest {
     /// Decodes the body, and takes from its model what its answer needs.
     pub(super) fn decode(
         self,
-        api: &Api,
+        kserve: &Kserve,
         model: Served,
         mut permit: QueuedBytesPermit,
     ) -> Result<(Decoded, ResponseFormat), Status> {
         let BodyRequest { named, sequence, headers, json_length, body } = self;
-        let (regions, limits) = (api.regions(), &api.limits());
+        let (regions, limits) = (kserve.regions(), &kserve.api().limits());
         let sequence = sequence.as_deref();
         let inputs = &model;
         let head =
@@ -77,10 +79,7 @@ pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> 
 
 /// The whole of a body, if it is no longer than `limit`.
 pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
-    let too_large = || {
-        let text = format!("the request is larger than {limit} bytes (limits.request)");
-        Status::new(Code::TooLarge, "bad_input", text)
-    };
+    let too_large = || refusal::limit(&ExceededLimit::RequestBytes { limit });
     // What says that it will be too large is not waited for.
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());

@@ -9,9 +9,11 @@ use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
+use super::refusal;
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Code, Status};
+use crate::error::{ExceededLimit, Failure};
 
 /// Smaller answers fit into a packet as they are.
 const WORTH_IT: usize = 1024;
@@ -56,8 +58,14 @@ impl Packing {
             .next()
     }
 
+    /// Packs an answer that is worth it. The connection's task packs up to 256 KiB; larger answers are packed on another thread.
+    pub(crate) async fn pack_answer(self, body: &Bytes) -> Result<Option<Bytes>, Failure> {
+        let (is_long, body) = (body.len() > INLINE_BYTES, body.clone());
+        off_task(is_long, move || self.pack(&body)).await
+    }
+
     /// Packs a body that is worth it.
-    pub(crate) fn pack(self, body: &[u8]) -> Option<Bytes> {
+    fn pack(self, body: &[u8]) -> Option<Bytes> {
         if body.len() < WORTH_IT {
             return None;
         }
@@ -81,20 +89,22 @@ impl Packing {
 pub(crate) enum InflateError {
     /// It unpacks to more than may be.
     TooLarge,
-    /// There is no room among the requests that wait.
-    NoRoom(Status),
+    Refused(Failure),
     Broken(std::io::Error),
+}
+
+impl From<ExceededLimit> for InflateError {
+    fn from(exceeded: ExceededLimit) -> InflateError {
+        InflateError::Refused(exceeded.into())
+    }
 }
 
 impl InflateError {
     /// What a client reads over HTTP.
     pub(crate) fn status(self, limit: usize) -> Status {
         match self {
-            InflateError::TooLarge => {
-                let text = format!("the request is larger than {limit} bytes (limits.request)");
-                Status::new(Code::TooLarge, "bad_input", text)
-            }
-            InflateError::NoRoom(status) => status,
+            InflateError::TooLarge => refusal::status(&ExceededLimit::RequestBytes { limit }.into()),
+            InflateError::Refused(failure) => refusal::status(&failure),
             InflateError::Broken(error) => {
                 let text = format!("the request's body could not be unpacked: {error}");
                 Status::new(Code::InvalidArgument, "bad_input", text)
@@ -130,12 +140,12 @@ impl Packing {
         {
             return Ok((bytes, permit));
         }
-        permit.resize(0).map_err(InflateError::NoRoom)?;
+        permit.resize(0)?;
         let whole = move || {
             let bytes = self.inflate_up_to(&packed, limit, None, &mut permit)?;
             Ok((bytes.unwrap_or_default(), permit))
         };
-        off_task(true, whole).await.map_err(InflateError::NoRoom)?
+        off_task(true, whole).await.map_err(InflateError::Refused)?
     }
 
     /// Unpacks a message; `None` if it has more than `stop` bytes.
@@ -155,14 +165,14 @@ impl Packing {
             // One more byte than may be shows that there are more.
             let step = (out.len() / 2).max(packed.len() * 2).clamp(FIRST_STEP, LONGEST_STEP);
             let step = step.min(limit.saturating_add(1) - out.len());
-            permit.grow(step as u64).map_err(InflateError::NoRoom)?;
+            permit.grow(step as u64)?;
             out.reserve_exact(step);
             let read = reader.by_ref().take(step as u64).read_to_end(&mut out).map_err(InflateError::Broken)?;
             if out.len() > limit {
                 return Err(InflateError::TooLarge);
             }
             if read < step {
-                permit.resize(out.len() as u64).map_err(InflateError::NoRoom)?;
+                permit.resize(out.len() as u64)?;
                 return Ok(Some(out.into()));
             }
             if stop.is_some_and(|stop| out.len() >= stop) {
@@ -206,6 +216,18 @@ mod tests {
             assert_eq!(inflate(packing, packed, size, size as u64 / 2).await, Err(Code::Unavailable));
             assert_eq!(packing.pack(b"short"), None);
         }
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_packed_on_another_thread() {
+        let (small, large) = (Bytes::from(vec![7; INLINE_BYTES]), Bytes::from(vec![7; 4 << 20]));
+        let first_poll = async |body: &Bytes| {
+            let mut packing = std::pin::pin!(Packing::Gzip.pack_answer(body));
+            let is_here = futures_util::poll!(&mut packing).is_ready();
+            (is_here, is_here || packing.await.unwrap() == Packing::Gzip.pack(body))
+        };
+        assert_eq!(first_poll(&small).await, (true, true));
+        assert_eq!(first_poll(&large).await, (false, true));
     }
 
     #[test]

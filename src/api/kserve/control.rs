@@ -111,7 +111,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
 ) -> Result<T, Status> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|failure| refusal::status(&failure, "")),
+        Ok(done) => done.map_err(|failure| refusal::status(&failure)),
         Err(error) => {
             Err(Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}")))
         }

@@ -206,7 +206,7 @@ fn read_inputs(
         source.model.check_names(&names)?;
     }
     let windows = inputs.iter().map(|input| read_window(input, regions)).collect::<Result<Vec<_>, _>>()?;
-    regions.charge(windows.iter().flatten(), permit).map_err(Fault::Status)?;
+    regions.charge(windows.iter().flatten(), permit)?;
     let mut read = Vec::with_capacity(count);
     for (input, window) in inputs.into_iter().zip(windows) {
         let dtype = data_type(&input.name, &input.datatype, source.model)?;

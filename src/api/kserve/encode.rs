@@ -10,8 +10,8 @@ use sequor_proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, Mo
 use super::contents;
 use super::response_format::ResponseFormat;
 use super::shared_memory::Window;
+use super::surface::Call;
 use crate::api::Status;
-use crate::api::intake::Call;
 use crate::api::status::REASON_PARAMETER;
 use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
 
@@ -69,7 +69,7 @@ pub(crate) fn failure(call: &Call, status: Status) -> ModelStreamInferResponse {
     let answer = ModelInferResponse {
         model_name: call.model.clone(),
         model_version: call.version.clone(),
-        id: call.mark.clone(),
+        id: call.id.clone(),
         parameters: [(REASON_PARAMETER.to_owned(), reason)].into(),
         ..Default::default()
     };

@@ -17,10 +17,11 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
 use super::compress::{InflateError, Packing};
+use crate::api::Api;
 use crate::api::order::{ConnectionOrder, Turn};
 use crate::api::peers::Peer;
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Api, Status};
+use crate::error::Failure;
 
 /// Flag and length in front of each message.
 const HEAD: usize = 5;
@@ -72,7 +73,7 @@ impl Decoder for RawDecoder {
 #[derive(Debug)]
 pub(super) struct Unpacked {
     /// What it counts against `limits.queued`, or why it could not be unpacked; then its bytes are empty.
-    pub(super) permit: Result<QueuedBytesPermit, Status>,
+    pub(super) permit: Result<QueuedBytesPermit, Failure>,
     pub(super) turn: Option<Turn>,
 }
 
@@ -168,7 +169,7 @@ impl Unpacking {
         let (head, rest) = self.received.split_first_chunk::<HEAD>()?;
         let [flag, length @ ..] = *head;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if self.is_plain || flag > 1 || length > self.api.limits().request {
+        if self.is_plain || flag > 1 || length > self.api.limits().request.to_usize() {
             self.is_plain = true;
             self.pass_on();
             return None;
@@ -192,12 +193,12 @@ impl Unpacking {
             None => None,
         };
         let permit = self.api.queued_permit(&self.peer);
-        let limit = self.api.limits().request;
+        let limit = self.api.limits().request.to_usize();
         let (message, permit) = match is_packed {
             false => (message, Ok(permit)),
             true => match self.packing.inflate(message, limit, permit).await {
                 Ok((message, permit)) => (message, Ok(permit)),
-                Err(InflateError::NoRoom(status)) => (Bytes::new(), Err(status)),
+                Err(InflateError::Refused(failure)) => (Bytes::new(), Err(failure)),
                 Err(InflateError::TooLarge) => {
                     return Err(tonic::Status::resource_exhausted(format!(
                         "Error decompressing: size limit, of {limit} bytes, exceeded while decompressing message"

@@ -14,21 +14,22 @@ use tonic::{Request, Response, Streaming};
 use super::reply_queue::Replies;
 use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
+use super::surface::Kserve;
 use super::{EXTENSIONS, control, encode, statistics};
-use crate::api::{Api, Code, RequestContext, Status};
+use crate::api::{Code, RequestContext, Status};
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
 #[derive(Debug, Clone)]
-pub struct Kserve {
-    api: Api,
+pub struct GrpcService {
+    kserve: Kserve,
 }
 
 /// The service, with the limits of its messages set. Requests may be compressed; answers are not, for most clients say that they take
 /// compressed ones and few mean it.
-pub fn service(api: &Api) -> GrpcInferenceServiceServer<Kserve> {
-    GrpcInferenceServiceServer::new(Kserve { api: api.clone() })
-        .max_decoding_message_size(api.limits().request)
+pub fn service(kserve: &Kserve) -> GrpcInferenceServiceServer<GrpcService> {
+    GrpcInferenceServiceServer::new(GrpcService { kserve: kserve.clone() })
+        .max_decoding_message_size(kserve.api().limits().request.to_usize())
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
@@ -39,18 +40,18 @@ fn not_dispatched() -> tonic::Status {
 }
 
 #[tonic::async_trait]
-impl GrpcInferenceService for Kserve {
+impl GrpcInferenceService for GrpcService {
     async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> Reply<proto::ServerLiveResponse> {
         Ok(Response::new(proto::ServerLiveResponse { live: true }))
     }
 
     async fn server_ready(&self, _: Request<proto::ServerReadyRequest>) -> Reply<proto::ServerReadyResponse> {
-        Ok(Response::new(proto::ServerReadyResponse { ready: self.api.ready() }))
+        Ok(Response::new(proto::ServerReadyResponse { ready: self.kserve.api().ready() }))
     }
 
     async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> Reply<proto::ModelReadyResponse> {
         let request = request.into_inner();
-        self.api.find(&request.name, &request.version)?;
+        self.kserve.find(&request.name, &request.version)?;
         Ok(Response::new(proto::ModelReadyResponse { ready: true }))
     }
 
@@ -67,13 +68,13 @@ impl GrpcInferenceService for Kserve {
         request: Request<proto::ModelMetadataRequest>,
     ) -> Reply<proto::ModelMetadataResponse> {
         let request = request.into_inner();
-        let model = self.api.find(&request.name, &request.version)?;
+        let model = self.kserve.find(&request.name, &request.version)?;
         Ok(Response::new(encode::metadata(&model.metadata())))
     }
 
     async fn model_config(&self, request: Request<proto::ModelConfigRequest>) -> Reply<proto::ModelConfigResponse> {
         let request = request.into_inner();
-        let model = self.api.find(&request.name, &request.version)?;
+        let model = self.kserve.find(&request.name, &request.version)?;
         let config = proto::ModelConfig::clone(&model.config());
         Ok(Response::new(proto::ModelConfigResponse { config: Some(config) }))
     }
@@ -85,7 +86,7 @@ impl GrpcInferenceService for Kserve {
 
     type ModelStreamInferStream = Replies<ModelStreamInferResponse>;
 
-    /// As [`Kserve::model_infer`].
+    /// As [`GrpcService::model_infer`].
     async fn model_stream_infer(
         &self,
         _: Request<Streaming<ModelInferRequest>>,
@@ -98,7 +99,7 @@ impl GrpcInferenceService for Kserve {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Reply<proto::ModelStatisticsResponse> {
         let request = request.into_inner();
-        let counted = self.api.statistics(&request.name, &request.version)?;
+        let counted = self.kserve.statistics(&request.name, &request.version)?;
         Ok(Response::new(statistics::response(counted)))
     }
 
@@ -108,7 +109,7 @@ impl GrpcInferenceService for Kserve {
     ) -> Reply<proto::RepositoryIndexResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
-        let models = control::index(&self.api, request.ready).await?;
+        let models = control::index(self.kserve.api(), request.ready).await?;
         Ok(Response::new(proto::RepositoryIndexResponse { models }))
     }
 
@@ -118,7 +119,7 @@ impl GrpcInferenceService for Kserve {
     ) -> Reply<proto::RepositoryModelLoadResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
-        control::load(&self.api, request.model_name, given(request.parameters)).await?;
+        control::load(self.kserve.api(), request.model_name, given(request.parameters)).await?;
         Ok(Response::new(proto::RepositoryModelLoadResponse {}))
     }
 
@@ -128,7 +129,7 @@ impl GrpcInferenceService for Kserve {
     ) -> Reply<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
-        control::unload(&self.api, request.model_name, given(request.parameters)).await?;
+        control::unload(self.kserve.api(), request.model_name, given(request.parameters)).await?;
         Ok(Response::new(proto::RepositoryModelUnloadResponse {}))
     }
 
@@ -136,7 +137,7 @@ impl GrpcInferenceService for Kserve {
         &self,
         request: Request<proto::SystemSharedMemoryStatusRequest>,
     ) -> Reply<proto::SystemSharedMemoryStatusResponse> {
-        let regions = self.api.regions().status(&request.into_inner().name)?;
+        let regions = self.kserve.regions().status(&request.into_inner().name)?;
         let status = |region: &Arc<Region>| {
             let Region { name, key, offset, size, .. } = &**region;
             let (name, key) = (name.clone(), key.clone());
@@ -152,7 +153,7 @@ impl GrpcInferenceService for Kserve {
     ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
         let peer = RequestContext::of(request.extensions())?.caller.address.ip();
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
-        self.api.regions().register(peer, &name, &key, (offset, byte_size))?;
+        self.kserve.regions().register(peer, &name, &key, (offset, byte_size))?;
         Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))
     }
 
@@ -160,7 +161,7 @@ impl GrpcInferenceService for Kserve {
         &self,
         request: Request<proto::SystemSharedMemoryUnregisterRequest>,
     ) -> Reply<proto::SystemSharedMemoryUnregisterResponse> {
-        self.api.regions().unregister(&request.into_inner().name);
+        self.kserve.regions().unregister(&request.into_inner().name);
         Ok(Response::new(proto::SystemSharedMemoryUnregisterResponse {}))
     }
 
@@ -190,10 +191,10 @@ impl GrpcInferenceService for Kserve {
     async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
         let request = request.into_inner();
         if !request.model_name.is_empty() {
-            self.api.find(&request.model_name, "")?;
+            self.kserve.find(&request.model_name, "")?;
         }
         let changes = request.settings.into_iter().map(|(key, value)| (key, value.value)).collect();
-        let settings = self.api.traces().update(&request.model_name, changes)?;
+        let settings = self.kserve.traces().update(&request.model_name, changes)?;
         let value = |(key, value)| (key, proto::trace_setting_response::SettingValue { value });
         Ok(Response::new(proto::TraceSettingResponse { settings: settings.into_iter().map(value).collect() }))
     }

@@ -15,16 +15,17 @@ use super::compress::{self, Packing};
 use super::path::{Named, Path};
 use super::refusal::NOT_SERVED;
 use super::response_format::ResponseFormat;
-use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, socket};
-use crate::api::intake::{Call, Decoded};
+use super::surface::{Call, Kserve};
+use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, refusal, socket};
+use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
 use crate::api::status::is_grpc;
-use crate::api::{Api, Code, RequestContext, Status};
+use crate::api::{Code, RequestContext, Status};
 use crate::config::model::json::to_json;
 use crate::telemetry::metrics::Surface;
 
 /// The paths of the protocol, and an answer for all others.
-pub fn routes(api: &Api) -> Router {
+pub fn routes(kserve: &Kserve) -> Router {
     Router::new()
         .route("/v2", get(server))
         .route("/v2/health/live", get(|| async { StatusCode::OK }))
@@ -45,7 +46,7 @@ pub fn routes(api: &Api) -> Router {
         .merge(super::manage::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
         .layer(from_fn(echo))
-        .with_state(api.clone())
+        .with_state(kserve.clone())
 }
 
 /// Puts the marks that the client put on its request on the answer.
@@ -78,51 +79,51 @@ async fn server() -> Response {
     Json(json!({ "name": name, "version": version, "extensions": EXTENSIONS })).into_response()
 }
 
-async fn ready(State(api): State<Api>) -> StatusCode {
-    if api.ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+async fn ready(State(kserve): State<Kserve>) -> StatusCode {
+    if kserve.api().ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
 /// Answers that the server is not ready with the status that orchestrators look for.
-async fn readyz(State(api): State<Api>) -> StatusCode {
-    if api.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+async fn readyz(State(kserve): State<Kserve>) -> StatusCode {
+    if kserve.api().ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-async fn metadata(State(api): State<Api>, Path(named): Path<Named>) -> Result<Response, Status> {
-    let model = api.find(&named.model, &named.version)?;
+async fn metadata(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<Response, Status> {
+    let model = kserve.find(&named.model, &named.version)?;
     Ok(Json(answer::metadata(&model.metadata())).into_response())
 }
 
-async fn model_ready(State(api): State<Api>, Path(named): Path<Named>) -> Result<StatusCode, Status> {
+async fn model_ready(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<StatusCode, Status> {
     // Triton has one answer for a model that is not ready and for one that is unknown.
-    api.find(&named.model, &named.version).map_err(|status| match status.reason {
+    kserve.find(&named.model, &named.version).map_err(|status| match status.reason {
         NOT_SERVED => Status::new(Code::InvalidArgument, NOT_SERVED, "Model version not ready"),
         _ => status,
     })?;
     Ok(StatusCode::OK)
 }
 
-async fn config(State(api): State<Api>, Path(named): Path<Named>) -> Result<Response, Status> {
-    let model = api.find(&named.model, &named.version)?;
+async fn config(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<Response, Status> {
+    let model = kserve.find(&named.model, &named.version)?;
     Ok(Json(to_json(&model.config())).into_response())
 }
 
 async fn infer(
-    State(api): State<Api>,
+    State(kserve): State<Kserve>,
     Path(named): Path<Named>,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
     let Named { model, version } = named.clone();
-    let call = Call { surface: Surface::KserveHttp, model, version, mark: String::new() };
-    let (turn, request, form) = match read(&api, &context, named, &parts.headers, body).await {
+    let call = Call { surface: Surface::KserveHttp, model, version, id: String::new() };
+    let (turn, request, form) = match read(&kserve, &context, named, &parts.headers, body).await {
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
     };
     let request = request.map(|decoded| decoded.on(context.connection));
-    let underway = api.begin(&context.peer, call, request);
+    let answer = kserve.begin(&context.peer, call, request);
     drop(turn);
-    let answer = underway.until(context.deadline).await?;
+    let answer = answer.until(context.deadline).await?;
     let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
     let mut response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
@@ -133,8 +134,11 @@ async fn infer(
         }
     };
     let packing = Packing::accepted(&parts.headers);
-    let packed = packing.and_then(|packing| Some((packing, packing.pack(&bytes)?)));
-    let body = match packed {
+    let packed = match packing {
+        None => None,
+        Some(packing) => packing.pack_answer(&bytes).await.map_err(|failure| refusal::status(&failure))?,
+    };
+    let body = match packing.zip(packed) {
         None => bytes,
         Some((packing, packed)) => {
             response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(packing.name()));
@@ -147,26 +151,27 @@ async fn infer(
 
 /// Reads and decodes a request. The request has its turn among those of its connection until it is admitted.
 async fn read(
-    api: &Api,
+    kserve: &Kserve,
     context: &RequestContext,
     named: Named,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Turn, Decoded, ResponseFormat), Status> {
-    let model = api.find(&named.model, &named.version)?;
+    let model = kserve.find(&named.model, &named.version)?;
     let (packing, json_length) = (compress::packing(headers)?, json_length(headers)?);
-    let limit = api.limits().request;
+    let limit = kserve.api().limits().request.to_usize();
     let body = collect(body, limit).await?;
     let turn = context.order.turn().await;
-    let permit = api.queued_permit(&context.peer);
+    let permit = kserve.api().queued_permit(&context.peer);
     let (body, permit) = match packing {
         None => (body, permit),
         Some(packing) => packing.inflate(body, limit, permit).await.map_err(|error| error.status(limit))?,
     };
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let wanted = api.headers(|name| headers.get(name)?.to_str().ok());
+    let wanted = kserve.api().headers(|name| headers.get(name)?.to_str().ok());
     let request = BodyRequest { named, sequence, headers: wanted, json_length, body };
-    let (is_long, api) = (request.is_long(), api.clone());
-    let (decoded, form) = off_task(is_long, move || request.decode(&api, model, permit)).await??;
+    let (is_long, kserve) = (request.is_long(), kserve.clone());
+    let decoded = off_task(is_long, move || request.decode(&kserve, model, permit)).await;
+    let (decoded, form) = decoded.map_err(|failure| refusal::status(&failure))??;
     Ok((turn, decoded, form))
 }

@@ -16,10 +16,11 @@ use super::frames::{self, RawCodec, Unpacked, UnpackedQueue};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::{self, Replies};
 use super::stream::Pump;
-use super::{ECHOED, encode};
+use super::surface::Kserve;
+use super::{ECHOED, encode, refusal};
 use crate::api::order::off_task;
 use crate::api::peers::Peer;
-use crate::api::{Api, RequestContext};
+use crate::api::RequestContext;
 use crate::executor::ExecutorHandle;
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
@@ -29,12 +30,12 @@ type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + 
 /// Answers the inference calls.
 #[derive(Debug, Clone)]
 pub struct InferService {
-    api: Api,
+    kserve: Kserve,
 }
 
 impl InferService {
-    pub fn new(api: &Api) -> InferService {
-        InferService { api: api.clone() }
+    pub fn new(kserve: &Kserve) -> InferService {
+        InferService { kserve: kserve.clone() }
     }
 
     /// Answers a `ModelInfer` call.
@@ -43,9 +44,10 @@ impl InferService {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let (request, unpacked) = frames::unpack(&self.api, &context.peer, Some(context.order.clone()), request);
+        let (request, unpacked) =
+            frames::unpack(self.kserve.api(), &context.peer, Some(context.order.clone()), request);
         let mut grpc = self.grpc::<ModelInferResponse>();
-        grpc.unary(InferCall { api: self.api, context, unpacked }, request).await
+        grpc.unary(InferCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
     /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
@@ -59,9 +61,9 @@ impl InferService {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let (request, unpacked) = frames::unpack(&self.api, &context.peer, None, request);
+        let (request, unpacked) = frames::unpack(self.kserve.api(), &context.peer, None, request);
         let mut grpc = self.grpc::<ModelStreamInferResponse>();
-        grpc.streaming(StreamCall { api: self.api, peer: context.peer, connection, unpacked }, request).await
+        grpc.streaming(StreamCall { kserve: self.kserve, peer: context.peer, connection, unpacked }, request).await
     }
 
     /// Requests may be compressed. Answers are not: most clients say that they accept compressed answers and few mean it.
@@ -72,13 +74,13 @@ impl InferService {
         }
         Grpc::new(RawCodec::default())
             .apply_compression_config(compressions, EnabledCompressionEncodings::default())
-            .apply_max_message_size_config(Some(self.api.limits().request), Some(usize::MAX))
+            .apply_max_message_size_config(Some(self.kserve.api().limits().request.to_usize()), Some(usize::MAX))
     }
 }
 
 /// A call whose message is still to come.
 struct InferCall {
-    api: Api,
+    kserve: Kserve,
     context: RequestContext,
     unpacked: UnpackedQueue,
 }
@@ -88,13 +90,13 @@ impl UnaryService<Bytes> for InferCall {
     type Future = CallFuture<ModelInferResponse>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        Box::pin(infer(self.api.clone(), self.context.clone(), self.unpacked.pop(), request))
+        Box::pin(infer(self.kserve.clone(), self.context.clone(), self.unpacked.pop(), request))
     }
 }
 
 /// Answers one call.
 async fn infer(
-    api: Api,
+    kserve: Kserve,
     context: RequestContext,
     unpacked: Option<Unpacked>,
     request: Request<Bytes>,
@@ -102,32 +104,33 @@ async fn infer(
     let (metadata, _, message) = request.into_parts();
     let (permit, turn) = match unpacked {
         Some(Unpacked { permit, turn }) => (permit, turn),
-        None => (Ok(api.queued_permit(&context.peer)), None),
+        None => (Ok(kserve.api().queued_permit(&context.peer)), None),
     };
     let turn = match turn {
         Some(turn) => turn,
         None => context.order.turn().await,
     };
-    let scanned = ScannedMessage::new(&api, message, permit);
-    let call_metadata = CallMetadata::of(&api, &metadata);
+    let scanned = ScannedMessage::new(&kserve, message, permit);
+    let call_metadata = CallMetadata::of(&kserve, &metadata);
     let read = match scanned.is_long() {
-        false => scanned.decode(&api, &call_metadata)?,
+        false => scanned.decode(&kserve, &call_metadata)?,
         true => {
-            let api = api.clone();
-            off_task(true, move || scanned.decode(&api, &call_metadata)).await??
+            let kserve = kserve.clone();
+            let decoded = off_task(true, move || scanned.decode(&kserve, &call_metadata)).await;
+            decoded.map_err(|failure| refusal::status(&failure))??
         }
     };
     let ReadMessage { call, request, form } = read;
     let request = request.map(|decoded| decoded.on(context.connection));
-    let underway = api.begin(&context.peer, call, request);
+    let answer = kserve.begin(&context.peer, call, request);
     drop(turn);
-    let answer = underway.until(context.deadline).await?;
+    let answer = answer.until(context.deadline).await?;
     Ok(echo(&metadata, encode::answer(answer, &form)?))
 }
 
 /// A stream that is about to begin.
 struct StreamCall {
-    api: Api,
+    kserve: Kserve,
     peer: Peer,
     connection: ExecutorHandle,
     unpacked: UnpackedQueue,
@@ -141,9 +144,9 @@ impl StreamingService<Bytes> for StreamCall {
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let (metadata, _, messages) = request.into_parts();
         let (sender, replies) = reply_queue::reply_queue();
-        let call_metadata = CallMetadata::of(&self.api, &metadata);
-        let (api, peer) = (self.api.clone(), self.peer.clone());
-        let pump = Pump::new(api, peer, call_metadata, messages, self.unpacked.clone(), sender);
+        let call_metadata = CallMetadata::of(&self.kserve, &metadata);
+        let (kserve, peer) = (self.kserve.clone(), self.peer.clone());
+        let pump = Pump::new(kserve, peer, call_metadata, messages, self.unpacked.clone(), sender);
         self.connection.spawn(pump.on(self.connection.clone()));
         Box::pin(std::future::ready(Ok(echo(&metadata, replies))))
     }

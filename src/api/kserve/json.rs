@@ -68,7 +68,7 @@ fn read(
         head.inputs.check_names(&names)?;
     }
     let windows = inputs.iter().map(|input| read_window(head, input)).collect::<Result<Vec<_>, _>>()?;
-    head.regions.charge(windows.iter().flatten(), permit).map_err(Fault::Status)?;
+    head.regions.charge(windows.iter().flatten(), permit)?;
     let inputs =
         inputs.into_iter().zip(windows).map(|(input, window)| read_input(head, input, window, &mut blobs, permit));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
@@ -187,7 +187,7 @@ fn read_input(
     let data = match (parameters.get("binary_data_size"), data) {
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
         (None, Some(raw)) => {
-            permit.grow(data::memory(raw, dtype, &shape)).map_err(Fault::Status)?;
+            permit.grow(data::memory(raw, dtype, &shape))?;
             data::read(raw, dtype, &shape, &name)?
         }
         // Checked above.

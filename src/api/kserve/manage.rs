@@ -14,10 +14,11 @@ use serde_json::{Map, Value, json};
 use super::path::{Named, Path};
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
+use super::surface::Kserve;
 use super::{control, statistics};
-use crate::api::{Api, Code, RequestContext, Status};
+use crate::api::{Code, RequestContext, Status};
 
-pub(super) fn routes() -> Router<Api> {
+pub(super) fn routes() -> Router<Kserve> {
     Router::new()
         .route("/v2/models/stats", get(all_statistics))
         .route("/v2/models/{model}/stats", get(model_statistics))
@@ -55,12 +56,12 @@ fn read<'b, T: Deserialize<'b> + Default>(body: &'b Bytes) -> Result<T, Status> 
 
 // === statistics ===
 
-async fn all_statistics(State(api): State<Api>) -> Result<Json<Value>, Status> {
-    Ok(Json(statistics::json(&statistics::response(api.statistics("", "")?))))
+async fn all_statistics(State(kserve): State<Kserve>) -> Result<Json<Value>, Status> {
+    Ok(Json(statistics::json(&statistics::response(kserve.statistics("", "")?))))
 }
 
-async fn model_statistics(State(api): State<Api>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
-    Ok(Json(statistics::json(&statistics::response(api.statistics(&of.model, &of.version)?))))
+async fn model_statistics(State(kserve): State<Kserve>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+    Ok(Json(statistics::json(&statistics::response(kserve.statistics(&of.model, &of.version)?))))
 }
 
 // === the repository ===
@@ -84,8 +85,8 @@ impl Wish {
     }
 }
 
-async fn index(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Status> {
-    let models = control::index(&api, read::<Wish>(&body)?.ready).await?;
+async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>, Status> {
+    let models = control::index(kserve.api(), read::<Wish>(&body)?.ready).await?;
     let row = |row: &sequor_proto::repository_index_response::ModelIndex| {
         if row.version.is_empty() && row.state.is_empty() {
             return json!({ "name": row.name });
@@ -95,13 +96,13 @@ async fn index(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Statu
     Ok(Json(models.iter().map(row).collect()))
 }
 
-async fn load(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
-    control::load(&api, of.model, read::<Wish>(&body)?.parameters()).await?;
+async fn load(State(kserve): State<Kserve>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
+    control::load(kserve.api(), of.model, read::<Wish>(&body)?.parameters()).await?;
     Ok(StatusCode::OK)
 }
 
-async fn unload(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
-    control::unload(&api, of.model, read::<Wish>(&body)?.parameters()).await?;
+async fn unload(State(kserve): State<Kserve>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
+    control::unload(kserve.api(), of.model, read::<Wish>(&body)?.parameters()).await?;
     Ok(StatusCode::OK)
 }
 
@@ -125,8 +126,8 @@ struct Registration {
     byte_size: u64,
 }
 
-fn region_status(api: &Api, name: &str) -> Result<Json<Value>, Status> {
-    let regions = api.regions().status(name)?;
+fn region_status(kserve: &Kserve, name: &str) -> Result<Json<Value>, Status> {
+    let regions = kserve.regions().status(name)?;
     let row = |region: &Arc<Region>| {
         let Region { name, key, offset, size, .. } = &**region;
         json!({ "name": name, "key": key, "offset": offset, "byte_size": size })
@@ -134,32 +135,32 @@ fn region_status(api: &Api, name: &str) -> Result<Json<Value>, Status> {
     Ok(Json(regions.iter().map(row).collect()))
 }
 
-async fn regions(State(api): State<Api>) -> Result<Json<Value>, Status> {
-    region_status(&api, "")
+async fn regions(State(kserve): State<Kserve>) -> Result<Json<Value>, Status> {
+    region_status(&kserve, "")
 }
 
-async fn region(State(api): State<Api>, Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
-    region_status(&api, &of.region)
+async fn region(State(kserve): State<Kserve>, Path(of): Path<OfRegion>) -> Result<Json<Value>, Status> {
+    region_status(&kserve, &of.region)
 }
 
 async fn register(
-    State(api): State<Api>,
+    State(kserve): State<Kserve>,
     Path(of): Path<OfRegion>,
     context: RequestContext,
     body: Bytes,
 ) -> Result<StatusCode, Status> {
     let Registration { key, offset, byte_size } = read(&body)?;
-    api.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
+    kserve.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
     Ok(StatusCode::OK)
 }
 
-async fn unregister_all(State(api): State<Api>) -> StatusCode {
-    api.regions().unregister("");
+async fn unregister_all(State(kserve): State<Kserve>) -> StatusCode {
+    kserve.regions().unregister("");
     StatusCode::OK
 }
 
-async fn unregister(State(api): State<Api>, Path(of): Path<OfRegion>) -> StatusCode {
-    api.regions().unregister(&of.region);
+async fn unregister(State(kserve): State<Kserve>, Path(of): Path<OfRegion>) -> StatusCode {
+    kserve.regions().unregister(&of.region);
     StatusCode::OK
 }
 
@@ -183,27 +184,31 @@ async fn unregister_cuda() -> StatusCode {
 
 // === settings ===
 
-async fn trace(State(api): State<Api>) -> Result<Json<Value>, Status> {
-    update_trace(&api, "", TraceSettings::new())
+async fn trace(State(kserve): State<Kserve>) -> Result<Json<Value>, Status> {
+    update_trace(&kserve, "", TraceSettings::new())
 }
 
-async fn model_trace(State(api): State<Api>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
-    update_trace(&api, &of.model, TraceSettings::new())
+async fn model_trace(State(kserve): State<Kserve>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+    update_trace(&kserve, &of.model, TraceSettings::new())
 }
 
-async fn set_trace(State(api): State<Api>, body: Bytes) -> Result<Json<Value>, Status> {
-    update_trace(&api, "", trace_changes(&body)?)
+async fn set_trace(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>, Status> {
+    update_trace(&kserve, "", trace_changes(&body)?)
 }
 
-async fn set_model_trace(State(api): State<Api>, Path(of): Path<Named>, body: Bytes) -> Result<Json<Value>, Status> {
-    update_trace(&api, &of.model, trace_changes(&body)?)
+async fn set_model_trace(
+    State(kserve): State<Kserve>,
+    Path(of): Path<Named>,
+    body: Bytes,
+) -> Result<Json<Value>, Status> {
+    update_trace(&kserve, &of.model, trace_changes(&body)?)
 }
 
-fn update_trace(api: &Api, model: &str, changes: TraceSettings) -> Result<Json<Value>, Status> {
+fn update_trace(kserve: &Kserve, model: &str, changes: TraceSettings) -> Result<Json<Value>, Status> {
     if !model.is_empty() {
-        api.find(model, "")?;
+        kserve.find(model, "")?;
     }
-    let settings = api.traces().update(model, changes)?;
+    let settings = kserve.traces().update(model, changes)?;
     // A level is a list on the wire, everything else one text.
     let value = |(key, values): (String, Vec<String>)| {
         let value = if key == "trace_level" { json!(values) } else { values.into_iter().next().into() };

@@ -7,11 +7,13 @@ use tonic::metadata::MetadataMap;
 
 use super::response_format::ResponseFormat;
 use super::scan::{self, Scanned, scan};
-use super::{SEQUENCE_HEADER, decode};
-use crate::api::intake::{Call, Decoded};
+use super::surface::{Call, Kserve};
+use super::{SEQUENCE_HEADER, decode, refusal};
+use crate::api::Status;
+use crate::api::intake::Decoded;
 use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Api, Status};
+use crate::error::Failure;
 use crate::telemetry::metrics::Surface;
 use sequor_proto::ModelInferRequest;
 
@@ -36,13 +38,13 @@ pub(crate) struct CallMetadata {
 }
 
 impl CallMetadata {
-    pub(super) fn of(api: &Api, metadata: &MetadataMap) -> CallMetadata {
+    pub(super) fn of(kserve: &Kserve, metadata: &MetadataMap) -> CallMetadata {
         let is_true = |key| metadata.get(key).is_some_and(|value| value == "true");
         CallMetadata {
             sequence: metadata.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned),
             strict: is_true(STRICT),
             typed: is_true(TYPED),
-            headers: api.headers(|name| metadata.get(name)?.to_str().ok()),
+            headers: kserve.api().headers(|name| metadata.get(name)?.to_str().ok()),
         }
     }
 }
@@ -58,7 +60,7 @@ pub(super) struct ScannedMessage {
     is_well_formed: bool,
     /// A message that takes long to scan is scanned where it is decoded.
     is_scanned: bool,
-    permit: Result<QueuedBytesPermit, Status>,
+    permit: Result<QueuedBytesPermit, Failure>,
 }
 
 /// A request of a call, decoded or refused.
@@ -71,22 +73,22 @@ pub(super) struct ReadMessage {
 
 impl ScannedMessage {
     /// Scans a message if that is short. `permit` is what counts its bytes if it was unpacked, or why it could not be.
-    pub(super) fn new(api: &Api, message: Bytes, permit: Result<QueuedBytesPermit, Status>) -> ScannedMessage {
+    pub(super) fn new(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
         if permit.is_err() || !scan::is_long(&message) {
-            return ScannedMessage::scan(api, message, permit);
+            return ScannedMessage::scan(kserve, message, permit);
         }
-        let [model, version, mark] = [(); 3].map(|()| String::new());
-        let call = Call { surface: Surface::KserveGrpc, model, version, mark };
+        let [model, version, id] = [(); 3].map(|()| String::new());
+        let call = Call { surface: Surface::KserveGrpc, model, version, id };
         ScannedMessage { message, call, unpacked: 0, shared: 0, is_well_formed: false, is_scanned: false, permit }
     }
 
-    fn scan(api: &Api, message: Bytes, permit: Result<QueuedBytesPermit, Status>) -> ScannedMessage {
+    fn scan(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
         let Scanned { model, version, id, unpacked, shared, is_well_formed, refused, .. } =
-            scan(&message, &api.limits());
+            scan(&message, &kserve.api().limits());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let is_text = std::str::from_utf8(model).is_ok();
-        let call = Call { surface: Surface::KserveGrpc, model: text(model), version: text(version), mark: text(id) };
-        let permit = refused.map_or(permit, Err);
+        let call = Call { surface: Surface::KserveGrpc, model: text(model), version: text(version), id: text(id) };
+        let permit = refused.map_or(permit, |exceeded| Err(exceeded.into()));
         let is_well_formed = is_well_formed && is_text;
         ScannedMessage { call, unpacked, shared, is_well_formed, is_scanned: true, permit, message }
     }
@@ -97,31 +99,36 @@ impl ScannedMessage {
     }
 
     /// Decodes the message. An error is that of bytes that are no message.
-    pub(super) fn decode(self, api: &Api, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
+    pub(super) fn decode(self, kserve: &Kserve, metadata: &CallMetadata) -> Result<ReadMessage, tonic::Status> {
         if !self.is_scanned {
-            return ScannedMessage::scan(api, self.message, self.permit).decode(api, metadata);
+            return ScannedMessage::scan(kserve, self.message, self.permit).decode(kserve, metadata);
         }
         let ScannedMessage { message, call, unpacked, is_well_formed, permit, .. } = self;
         let refused = |call, status| ReadMessage { call, request: Err(status), form: ResponseFormat::default() };
         let mut permit = match permit {
             Ok(permit) => permit,
+            Err(failure) => return Ok(refused(call, refusal::status(&failure))),
+        };
+        // A model that is not there is not worth decoding for; of bytes that are no message, that is said first.
+        let found = is_well_formed.then(|| kserve.find(&call.model, &call.version));
+        let found = match found.transpose() {
+            Ok(found) => found,
             Err(status) => return Ok(refused(call, status)),
         };
-        // A model that is not there is not worth decoding for; bytes that are no message are told first.
-        if is_well_formed && let Err(status) = api.find(&call.model, &call.version) {
-            return Ok(refused(call, status));
-        }
         if unpacked > UNCOUNTED
-            && let Err(status) = permit.grow(unpacked)
+            && let Err(exceeded) = permit.grow(unpacked)
         {
-            return Ok(refused(call, status));
+            return Ok(refused(call, refusal::status(&exceeded.into())));
         }
         let message = ModelInferRequest::decode(message).map_err(|error| tonic::Status::internal(error.to_string()))?;
         let read = || {
-            let model = api.find(&message.model_name, &message.model_version)?;
+            let model = match found {
+                Some(model) => model,
+                None => kserve.find(&message.model_name, &message.model_version)?,
+            };
             let is_typed = metadata.typed && message.raw_input_contents.is_empty();
             let sequence = metadata.sequence.as_deref();
-            let (mut request, mut form) = decode::infer(message, sequence, api.regions(), &model, &mut permit)?;
+            let (mut request, mut form) = decode::infer(message, sequence, kserve.regions(), &model, &mut permit)?;
             request.headers.clone_from(&metadata.headers);
             form.typed |= is_typed;
             form.fit_to(&model, &request)?;

@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //!
+//! - [`surface`]: the surface as a whole; every request goes through it to the neutral door, and every failure comes back as a refusal.
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
 //!   [`reply_queue`]. `frames` unpacks compressed messages, `scan` counts a message's parts, `message` decodes it with [`decode`] and
 //!   [`contents`]; [`encode`] writes answers.
@@ -43,6 +44,9 @@ pub(crate) mod shared_memory;
 mod socket;
 pub(crate) mod statistics;
 pub(crate) mod stream;
+pub(crate) mod surface;
+
+pub use surface::Kserve;
 
 /// Extensions of the protocol that are served. Traces are not, and shared memory of CUDA is not: their calls answer, and do nothing.
 pub(crate) const EXTENSIONS: [&str; 11] = [

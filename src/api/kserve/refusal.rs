@@ -2,33 +2,24 @@
 //! Triton has one, for clients match on it; our why follows in brackets. `tests/cases/refusals.toml` holds every sentence.
 
 use std::fmt::Display;
-use std::time::Duration;
 
 use sequor_core::{DataType, Id, Refusal, Tombstone, Why};
 
 use super::LONGEST_ID;
 pub(crate) use super::refused_region::{RegionFault, region};
+pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
+use crate::api::refusal::{deadline, limit, reason, retry, span};
 use crate::api::{Code, Status};
 use crate::config::units::human;
 use crate::error::{Control, Failure, Invalid, NotServed, Refused};
-use crate::telemetry::ended_reason;
 
-/// When to come back to a house that is full.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The reason of a request that a maximum of one client refuses.
-pub(crate) const PEER_LIMIT: &str = "peer_limit";
-
-pub(super) const BAD_INPUT: &str = "bad_input";
-
-/// The reason of a request for a model or version that is not there, or not ready.
-pub(super) const NOT_SERVED: &str = "not_served";
-
-/// What a client reads of a failure. `mark` is the request's own id, which stands in front of what is wrong with a request.
-pub fn status(failure: &Failure, mark: &str) -> Status {
-    match failure {
+/// The one conversion from failures to what a client of this protocol reads.
+pub fn status(failure: &Failure) -> Status {
+    let (code, text) = match failure {
+        Failure::Limit(exceeded) => return limit(exceeded),
+        Failure::Deadline { allowed } => return deadline(*allowed),
         Failure::NotServed(what) => not_served(what),
-        Failure::Invalid { model, what } => invalid(model, what, mark),
+        Failure::Invalid { model, id, what } => invalid(model, id, what),
         Failure::Refused(refused) => self::refused(refused),
         Failure::StateMemory { model, id, wanted, used, limit } => {
             let [wanted, used, limit] = [*wanted, *used, *limit].map(human);
@@ -36,7 +27,7 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
                 "sequence {id} of model '{model}' needs {wanted} of state; {used} of {limit} (limits.state) are in use; \
                  live sequences are not affected"
             );
-            Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
+            (Code::Unavailable, text)
         }
         Failure::DeviceMemory { model, id, place, wanted } => {
             let wanted = human(*wanted);
@@ -44,7 +35,7 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
                 "sequence {id} of model '{model}' needs {wanted} of state, and {place} has no room for it; \
                  live sequences are not affected"
             );
-            Status::new(Code::Unavailable, "state_memory", text).retry_after(RETRY_AFTER)
+            (Code::Unavailable, text)
         }
         Failure::PeerSequences { model, id, limit } => {
             let text = format!(
@@ -52,16 +43,16 @@ pub fn status(failure: &Failure, mark: &str) -> Status {
                  (limits.sequences_per_peer); retry after {}",
                 span(RETRY_AFTER)
             );
-            Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
+            (Code::Unavailable, text)
         }
         Failure::Control(what) => control(what),
-        Failure::Run(text) => Status::new(Code::Internal, "run_failed", text),
-        Failure::Internal(text) => Status::new(Code::Internal, "internal", text),
-    }
+        Failure::Run(text) | Failure::Internal(text) => (Code::Internal, text.clone()),
+    };
+    Status { retry: retry(failure), ..Status::new(code, reason(failure), text) }
 }
 
-fn not_served(what: &NotServed) -> Status {
-    let (code, text) = match what {
+fn not_served(what: &NotServed) -> (Code, String) {
+    match what {
         NotServed::UnknownModel { model } => {
             (Code::NotFound, format!("Request for unknown model: '{model}' is not found"))
         }
@@ -76,53 +67,48 @@ fn not_served(what: &NotServed) -> Status {
         }
         NotServed::NegativeVersion { version } => {
             let text = format!("invalid model version specified '{version}' , version should be an integral value > 0");
-            return Status::new(Code::InvalidArgument, BAD_INPUT, text);
+            (Code::InvalidArgument, text)
         }
         NotServed::BadVersion { version } => {
             let text = format!(
                 "failed to get model version from specified version string '{version}' (details: stol), \
                  version should be an integral value > 0"
             );
-            return Status::new(Code::InvalidArgument, BAD_INPUT, text);
+            (Code::InvalidArgument, text)
         }
-    };
-    Status::new(code, NOT_SERVED, text)
+    }
 }
 
-fn control(what: &Control) -> Status {
+fn control(what: &Control) -> (Code, String) {
     match what {
         Control::NotExplicit => {
             let text = "explicit model load / unload is not allowed if polling is enabled \
                         (model.control_mode of this server is not \"explicit\"; start it with --model-control-mode=explicit)";
-            Status::new(Code::Unavailable, "not_explicit", text)
+            (Code::Unavailable, text.to_owned())
         }
-        Control::Absent { model } => Status::new(
-            Code::Internal,
-            "not_served",
-            format!("failed to load '{model}', failed to poll from model repository"),
-        ),
-        Control::Failed { model, why } => {
-            Status::new(Code::Internal, "load_failed", format!("failed to load '{model}', {}", why.join("; ")))
+        Control::Absent { model } => {
+            (Code::Internal, format!("failed to load '{model}', failed to poll from model repository"))
         }
+        Control::Failed { model, why } => (Code::Internal, format!("failed to load '{model}', {}", why.join("; "))),
     }
 }
 
 // === requests that do not fit their model ===
 
-fn invalid(model: &str, what: &Invalid, mark: &str) -> Status {
+fn invalid(model: &str, id: &str, what: &Invalid) -> (Code, String) {
     let text = sentence(model, what);
     match what {
-        Invalid::IdTooLong { .. } => Status::new(Code::Unimplemented, BAD_INPUT, text),
-        what if has_mark(what) => {
-            let mark = if mark.is_empty() { "<id_unknown>" } else { mark };
-            Status::new(Code::InvalidArgument, BAD_INPUT, format!("[request id: {mark}] {text}"))
+        Invalid::IdTooLong { .. } => (Code::Unimplemented, text),
+        what if has_id(what) => {
+            let id = if id.is_empty() { "<id_unknown>" } else { id };
+            (Code::InvalidArgument, format!("[request id: {id}] {text}"))
         }
-        _ => Status::new(Code::InvalidArgument, BAD_INPUT, text),
+        _ => (Code::InvalidArgument, text),
     }
 }
 
 /// Whether Triton puts the request's id in front of the sentence.
-fn has_mark(what: &Invalid) -> bool {
+fn has_id(what: &Invalid) -> bool {
     match what {
         Invalid::UnknownInput { .. }
         | Invalid::UnknownOutput { .. }
@@ -239,137 +225,116 @@ fn strings(model: &str, what: &Invalid) -> String {
 
 // === requests that fit, but not now ===
 
-fn refused(refused: &Refused) -> Status {
+fn refused(refused: &Refused) -> (Code, String) {
     let Refused { refusal, model, id, .. } = refused;
     match refusal {
-        Refusal::Unknown(tomb) => unknown(refused, *tomb),
+        Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),
         Refusal::Ended(why) => {
             let because = format!("it {} while this request waited", past(*why));
-            start_needed(model, id, &because, ended_reason(*why))
+            (Code::InvalidArgument, start_needed(model, id, &because))
         }
-        Refusal::NoId => Status::new(
+        Refusal::NoId => (
             Code::InvalidArgument,
-            BAD_INPUT,
             format!("inference request to model '{model}' must specify a non-zero or non-empty correlation ID"),
         ),
-        Refusal::Live => already(format!("sequence {id} of model '{model}' is live, and START may not restart it")),
-        Refusal::Ending => already(format!("sequence {id} of model '{model}' is ending; START has to wait for that")),
+        Refusal::Live => {
+            (Code::AlreadyExists, format!("sequence {id} of model '{model}' is live, and START may not restart it"))
+        }
+        Refusal::Ending => {
+            (Code::AlreadyExists, format!("sequence {id} of model '{model}' is ending; START has to wait for that"))
+        }
         Refusal::NoVersion => not_served(&NotServed::NoVersion { model: model.clone() }),
-        Refusal::Cancelled => Status::new(
-            Code::Cancelled,
-            "cancelled",
-            format!("the request to model '{model}' was cancelled before it ran"),
-        ),
-        Refusal::StepGap { want } => Status::new(
+        Refusal::Cancelled => (Code::Cancelled, format!("the request to model '{model}' was cancelled before it ran")),
+        Refusal::StepGap { want } => {
+            (Code::FailedPrecondition, format!("sequence {id} expects step {want}; resend from step {want} on"))
+        }
+        Refusal::StepGone { want } => (
             Code::FailedPrecondition,
-            "step_gap",
-            format!("sequence {id} expects step {want}; resend from step {want} on"),
-        ),
-        Refusal::StepGone { want } => Status::new(
-            Code::FailedPrecondition,
-            "step_repeat",
             format!(
                 "sequence {id} expects step {want}; this step was answered before, and its answer is no longer kept"
             ),
         ),
-        Refusal::StepBusy { step } => Status::new(
+        Refusal::StepBusy { step } => (
             Code::FailedPrecondition,
-            "step_repeat",
             format!("step {step} of sequence {id} is on its way already; wait for its answer"),
         ),
-        Refusal::Failed(code) => Status::new(
-            Code::Internal,
-            "plugin_failed",
-            format!("the request to model '{model}' could not be prepared (code {code})"),
+        Refusal::Failed(code) => {
+            (Code::Internal, format!("the request to model '{model}' could not be prepared (code {code})"))
+        }
+        Refusal::Policy(code) if !refused.may_retry => (
+            Code::FailedPrecondition,
+            format!(
+                "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
+                 ended; send START"
+            ),
         ),
+        Refusal::Stopping => {
+            let text = format!(
+                "model '{model}' takes no new sequences: it is being drained; START with a new id, on another server"
+            );
+            (Code::Unavailable, text)
+        }
         Refusal::TooMany { .. }
         | Refusal::StoreFull { .. }
         | Refusal::BacklogFull { .. }
-        | Refusal::Stopping
         | Refusal::QueueTimeout { .. }
         | Refusal::BacklogTimeout { .. }
         | Refusal::QueueFull { .. }
         | Refusal::Elsewhere
-        | Refusal::Policy(_) => unavailable(refused),
+        | Refusal::Policy(_) => {
+            let text = unavailable(refused);
+            let text = match refused.may_retry {
+                true => format!("{text}; retry after {}", span(RETRY_AFTER)),
+                false => format!("{text}; the sequence ended, send START"),
+            };
+            (Code::Unavailable, text)
+        }
     }
 }
 
-fn already(text: String) -> Status {
-    Status::new(Code::AlreadyExists, "already_live", text)
-}
-
-/// What may go well when it is tried again.
-fn unavailable(refused: &Refused) -> Status {
+/// The sentence of what a client may try again.
+fn unavailable(refused: &Refused) -> String {
     let Refused { refusal, model, id, .. } = refused;
-    let (reason, text) = match refusal {
-        Refusal::TooMany { limit } => (
-            "live_limit",
-            format!("sequence {id} of model '{model}' cannot start: {limit} sequences live, as many as may"),
-        ),
-        Refusal::StoreFull { limit } => (
-            "state_memory",
-            format!(
-                "sequence {id} of model '{model}' cannot start: the states of {limit} sequences are held, as many as \
-                 may; live sequences are not affected"
-            ),
-        ),
-        Refusal::BacklogFull { sequences, bytes } => (
-            "backlog_full",
-            format!(
-                "no slot for sequence {id} of model '{model}', and the backlog is full \
-                 ({sequences} sequences with {bytes} bytes wait)"
-            ),
-        ),
-        Refusal::Stopping => ("draining", format!("model '{model}' takes no new sequences: it is being drained")),
-        Refusal::QueueTimeout { waited } if *id == Id::None => {
-            ("deadline", format!("Request timeout expired (after {} in the queue of model '{model}')", span(*waited)))
+    match refusal {
+        Refusal::TooMany { limit } => {
+            format!("sequence {id} of model '{model}' cannot start: {limit} sequences live, as many as may")
         }
-        Refusal::QueueTimeout { waited } => (
-            "deadline",
-            format!(
-                "Request timeout expired (after {} in the queue of sequence {id} of model '{model}')",
-                span(*waited)
-            ),
+        Refusal::StoreFull { limit } => format!(
+            "sequence {id} of model '{model}' cannot start: the states of {limit} sequences are held, as many as \
+             may; live sequences are not affected"
         ),
-        Refusal::BacklogTimeout { waited, ahead } => (
-            "backlog_timeout",
-            format!(
-                "timeout of the corresponding sequence has been expired (no slot for sequence {id} of model '{model}' \
-                 within {}; {ahead} sequences ahead)",
-                span(*waited)
-            ),
+        Refusal::BacklogFull { sequences, bytes } => format!(
+            "no slot for sequence {id} of model '{model}', and the backlog is full \
+             ({sequences} sequences with {bytes} bytes wait)"
+        ),
+        Refusal::QueueTimeout { waited } if *id == Id::None => {
+            format!("Request timeout expired (after {} in the queue of model '{model}')", span(*waited))
+        }
+        Refusal::QueueTimeout { waited } => format!(
+            "Request timeout expired (after {} in the queue of sequence {id} of model '{model}')",
+            span(*waited)
+        ),
+        Refusal::BacklogTimeout { waited, ahead } => format!(
+            "timeout of the corresponding sequence has been expired (no slot for sequence {id} of model '{model}' \
+             within {}; {ahead} sequences ahead)",
+            span(*waited)
         ),
         Refusal::QueueFull { limit } if *id == Id::None => {
-            ("queue_full", format!("Exceeds maximum queue size ({limit} requests of model '{model}' wait already)"))
+            format!("Exceeds maximum queue size ({limit} requests of model '{model}' wait already)")
         }
-        Refusal::QueueFull { limit } => (
-            "queue_full",
-            format!("Exceeds maximum queue size ({limit} requests of sequence {id} of model '{model}' wait already)"),
-        ),
-        Refusal::Elsewhere => ("fenced", format!("sequence {id} of model '{model}' is held by another node")),
-        Refusal::Policy(code) if !refused.may_retry => {
-            let text = format!(
-                "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
-                 ended; send START"
-            );
-            return Status::new(Code::FailedPrecondition, "plugin_rejected", text);
+        Refusal::QueueFull { limit } => {
+            format!("Exceeds maximum queue size ({limit} requests of sequence {id} of model '{model}' wait already)")
         }
-        Refusal::Policy(code) => {
-            ("plugin_rejected", format!("the scheduler of model '{model}' rejected the request (code {code})"))
-        }
-        other => ("internal", format!("model '{model}' refused the request: {other:?}")),
-    };
-    if !refused.may_retry {
-        return Status::new(Code::Unavailable, reason, format!("{text}; the sequence ended, send START")).never_retry();
+        Refusal::Elsewhere => format!("sequence {id} of model '{model}' is held by another node"),
+        Refusal::Policy(code) => format!("the scheduler of model '{model}' rejected the request (code {code})"),
+        other => format!("model '{model}' refused the request: {other:?}"),
     }
-    let text = format!("{text}; retry after {}", span(RETRY_AFTER));
-    Status::new(Code::Unavailable, reason, text).retry_after(RETRY_AFTER)
 }
 
-fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> Status {
+fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> String {
     let Refused { model, id, ended_ago, idle, .. } = refused;
     let Some(Tombstone { why, step, .. }) = tomb else {
-        return start_needed(model, id, "no START of this id is remembered", "never_started");
+        return start_needed(model, id, "no START of this id is remembered");
     };
     let ago = ended_ago.map_or(String::new(), |ago| format!(" {} ago", span(ago)));
     let because = match (why, idle) {
@@ -380,16 +345,15 @@ fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> Status {
         ),
         _ => format!("it {}{ago}; last step {step}", past(why)),
     };
-    start_needed(model, id, &because, ended_reason(why))
+    start_needed(model, id, &because)
 }
 
 /// The sentence that clients look for to know that they have to START again.
-fn start_needed(model: &str, id: &Id, because: &str, reason: &'static str) -> Status {
-    let text = format!(
+fn start_needed(model: &str, id: &Id, because: &str) -> String {
+    format!(
         "inference request for sequence {id} to model '{model}' must specify the START flag on the first request of \
          the sequence ({because})"
-    );
-    Status::new(Code::InvalidArgument, reason, text)
+    )
 }
 
 fn past(why: Why) -> &'static str {
@@ -417,17 +381,6 @@ pub(crate) fn id_too_long() -> Invalid {
 fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     let items: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
     format!("[{}]", items.join(","))
-}
-
-/// A span of time as people say it: `800 ms`, `1.2 s`, `5 s`.
-pub(crate) fn span(span: Duration) -> String {
-    let millis = span.as_millis();
-    match millis {
-        0..1000 => format!("{millis} ms"),
-        1000..60_000 if millis % 1000 < 100 => format!("{} s", millis / 1000),
-        1000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
-        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1000),
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Every failure against its line of `tests/cases/refusals.toml`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sequor_core::{Dims, Shape, Time};
 
 use super::*;
 use crate::api::Retry;
+use crate::error::ExceededLimit;
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -110,10 +112,14 @@ fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
     Failure::Refused(Box::new(Refused { refusal, model: "acc".to_owned(), id, ended_ago, idle, may_retry }))
 }
 
+fn invalid_of_acc(id: &str, what: Invalid) -> Failure {
+    Failure::Invalid { model: "acc".to_owned(), id: id.to_owned(), what: Box::new(what) }
+}
+
 fn all() -> BTreeMap<&'static str, Failure> {
     let model = || "acc".to_owned();
     let mut all: BTreeMap<&'static str, Failure> = BTreeMap::new();
-    all.extend(invalid_cases().into_iter().map(|(name, what)| (name, Failure::Invalid { model: model(), what })));
+    all.extend(invalid_cases().into_iter().map(|(name, what)| (name, invalid_of_acc("", what))));
     all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), true))));
     all.extend(lost_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), false))));
     let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
@@ -131,8 +137,19 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });
+    all.insert("client-deadline", Failure::Deadline { allowed: Duration::from_millis(1500) });
+    let gib = |n: u64| n << 30;
+    let queued = ExceededLimit::QueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };
+    all.insert("in-flight-limit", ExceededLimit::InFlight { limit: 65_536 }.into());
+    all.insert("queued-bytes-limit", queued.into());
+    all.insert("request-bytes-limit", ExceededLimit::RequestBytes { limit: 64 }.into());
+    let parts = ExceededLimit::Parts { what: "inputs", limit: 3, setting: "limits.inputs" };
+    all.insert("parts-limit", parts.into());
     all.insert("internal", Failure::Internal("a batch came back without an answer for one of its requests".to_owned()));
     all.insert("peer-sequences", Failure::PeerSequences { model: model(), id: Id::Int(7), limit: 100 });
+    let queued = ExceededLimit::PeerQueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };
+    all.insert("peer-in-flight", ExceededLimit::PeerInFlight { limit: 8 }.into());
+    all.insert("peer-queued-bytes", queued.into());
     all
 }
 
@@ -164,7 +181,7 @@ fn region_cases() -> Vec<(&'static str, Status)> {
 fn every_failure_reads_as_written_down() {
     let table: BTreeMap<String, Case> =
         toml::from_str(include_str!("../../../tests/cases/refusals.toml")).expect("the table");
-    let failures = all().into_iter().map(|(name, failure)| (name, status(&failure, "")));
+    let failures = all().into_iter().map(|(name, failure)| (name, status(&failure)));
     let said: BTreeMap<String, Case> = failures
         .chain(region_cases())
         .map(|(name, status)| {
@@ -183,7 +200,7 @@ fn every_failure_reads_as_written_down() {
 #[test]
 fn what_is_unavailable_says_when_to_come_back() {
     for (name, failure) in all() {
-        let status = status(&failure, "");
+        let status = status(&failure);
         let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
         let want = match (temporary, name.ends_with("-ended")) {
             (false, _) => Retry::Unsaid,
@@ -196,13 +213,6 @@ fn what_is_unavailable_says_when_to_come_back() {
 
 #[test]
 fn the_requests_own_id_stands_in_front() {
-    let failure = Failure::Invalid { model: "acc".to_owned(), what: Invalid::BatchTooLarge { max: 32 } };
-    let text = status(&failure, "r-1").message;
+    let text = status(&invalid_of_acc("r-1", Invalid::BatchTooLarge { max: 32 })).message;
     assert_eq!(text, "[request id: r-1] inference request batch-size must be <= 32 for 'acc'");
-}
-
-#[test]
-fn spans_read_as_people_say_them() {
-    let said = [0, 800, 1000, 1200, 59_999, 61_000].map(|ms| span(Duration::from_millis(ms)));
-    assert_eq!(said, ["0 ms", "800 ms", "1 s", "1.2 s", "59.9 s", "1 min 1 s"]);
 }

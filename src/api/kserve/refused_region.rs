@@ -1,6 +1,6 @@
 //! The part of the table of refusals that is about shared memory.
 
-use super::refusal::{BAD_INPUT, RETRY_AFTER};
+use crate::api::refusal::{BAD_INPUT, RETRY_AFTER};
 use crate::api::{Code, Status};
 
 /// A fault of a region, or of a request for it.

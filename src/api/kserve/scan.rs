@@ -3,8 +3,9 @@
 //!
 //! The scan allocates nothing. Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
 
+use crate::api::Limits;
 use crate::api::order::INLINE_BYTES;
-use crate::api::{Code, Limits, Status};
+use crate::error::ExceededLimit;
 
 /// Memory of an input, an output or a parameter beside its texts.
 const ITEM: u64 = 320;
@@ -25,7 +26,7 @@ pub(crate) struct Scanned<'m> {
     /// Whether the scan came to the end of the message.
     pub(crate) is_well_formed: bool,
     /// What there are too many of; the scan has stopped there.
-    pub(crate) refused: Option<Status>,
+    pub(crate) refused: Option<ExceededLimit>,
     inputs: usize,
     raw: usize,
     outputs: usize,
@@ -54,7 +55,7 @@ pub(crate) fn scan<'m>(message: &'m [u8], limits: &Limits) -> Scanned<'m> {
 }
 
 impl<'m> Scanned<'m> {
-    fn message(&mut self, message: &'m [u8], limits: &Limits) -> Result<(), Status> {
+    fn message(&mut self, message: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
         let mut fields = Fields(message);
         self.is_well_formed = true;
         for field in fields.by_ref() {
@@ -83,7 +84,7 @@ impl<'m> Scanned<'m> {
         Ok(())
     }
 
-    fn check(&self, limits: &Limits) -> Result<(), Status> {
+    fn check(&self, limits: &Limits) -> Result<(), ExceededLimit> {
         let counts = [
             (self.inputs, limits.inputs, "inputs", "limits.inputs"),
             (self.raw, limits.inputs, "raw_input_contents", "limits.inputs"),
@@ -92,7 +93,7 @@ impl<'m> Scanned<'m> {
         ];
         match counts.into_iter().find(|(count, limit, ..)| count > limit) {
             None => Ok(()),
-            Some((_, limit, what, setting)) => Err(too_many(what, limit, setting)),
+            Some((_, limit, what, setting)) => Err(ExceededLimit::Parts { what, limit, setting }),
         }
     }
 
@@ -105,7 +106,7 @@ impl<'m> Scanned<'m> {
         self.take(ITEM + entry.len() as u64);
     }
 
-    fn input(&mut self, input: &'m [u8], limits: &Limits) -> Result<(), Status> {
+    fn input(&mut self, input: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
         for field in Fields(input) {
             match field {
                 Field { number: 1 | 2, value: Value::Bytes(text) } => self.take(text.len() as u64),
@@ -122,7 +123,7 @@ impl<'m> Scanned<'m> {
         Ok(())
     }
 
-    fn output(&mut self, output: &'m [u8], limits: &Limits) -> Result<(), Status> {
+    fn output(&mut self, output: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
         for field in Fields(output) {
             match field {
                 Field { number: 1, value: Value::Bytes(text) } => self.take(text.len() as u64),
@@ -150,11 +151,6 @@ impl<'m> Scanned<'m> {
             });
         }
     }
-}
-
-pub(crate) fn too_many(what: &str, limit: usize, setting: &str) -> Status {
-    let text = format!("the request has more than {limit} {what} ({setting})");
-    Status::new(Code::InvalidArgument, super::refusal::BAD_INPUT, text)
 }
 
 /// The bytes of shared memory that a parameter asks to be read.

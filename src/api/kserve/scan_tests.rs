@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::*;
+use crate::api::{Code, refusal};
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use sequor_proto::{InferParameter, InferTensorContents, ModelInferRequest};
@@ -20,7 +21,7 @@ fn parameters(count: usize) -> BTreeMap<String, InferParameter> {
 }
 
 fn refused(message: &ModelInferRequest) -> String {
-    let status = scan(&message.encode_to_vec(), &limits()).refused.expect("refused");
+    let status = refusal::limit(&scan(&message.encode_to_vec(), &limits()).refused.expect("refused"));
     assert_eq!((status.code, status.reason), (Code::InvalidArgument, "bad_input"));
     status.message
 }

@@ -2,7 +2,7 @@
 //!
 //! A region is read and written as the file that it is (`/dev/shm`), not mapped. The client may write while we read, or cut the file short:
 //! through a mapping the one would be undefined, the other a signal that ends the server; through a file the one is a torn tensor, the
-//! client's own, and the other an error. What is read is a copy, made before the request is queued.
+//! client's own, and the other an error. A tensor is copied before its request is queued.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 
+use super::fault::Fault;
 use super::refusal::{self, RegionFault};
 use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
@@ -101,7 +102,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Forgets a region, or all where the name is empty. One that is not there is forgotten already.
+    /// Forgets a region, or all where the name is empty. An unknown name is no error.
     pub(crate) fn unregister(&self, name: &str) {
         let mut regions = self.regions.write();
         if name.is_empty() {
@@ -142,16 +143,19 @@ impl Regions {
         &self,
         windows: impl Iterator<Item = &'w Window>,
         permit: &mut QueuedBytesPermit,
-    ) -> Result<(), Status> {
+    ) -> Result<(), Fault> {
         let mut total = 0u64;
         for window in windows {
             total = total.saturating_add(window.size);
             if usize::try_from(total).map_or(true, |total| total > self.limit) {
                 let fault = RegionFault::TooLargeInAll { size: total, limit: self.limit };
-                return Err(refusal::region(&window.region.name, &fault));
+                return Err(refusal::region(&window.region.name, &fault).into());
             }
         }
-        if total > 0 { permit.grow(total) } else { Ok(()) }
+        if total > 0 {
+            permit.grow(total)?;
+        }
+        Ok(())
     }
 }
 

@@ -25,17 +25,18 @@ use super::path::{Named, Path};
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
+use super::surface::{Call, Kserve, PendingAnswer};
 use super::{SEQUENCE_HEADER, answer};
-use crate::api::intake::{Call, Decoded, Underway};
+use crate::api::intake::Decoded;
 use crate::api::peers::Peer;
-use crate::api::{Api, Code, Phase, RequestContext, Status, Upgrades};
+use crate::api::{Code, Phase, RequestContext, Status, Upgrades};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
 const LENGTH: usize = 4;
 
 pub(super) async fn open(
-    State(api): State<Api>,
+    State(kserve): State<Kserve>,
     Path(named): Path<Named>,
     headers: HeaderMap,
     context: RequestContext,
@@ -43,13 +44,14 @@ pub(super) async fn open(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Status> {
     let upgrade = upgrade.map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))?;
-    api.find(&named.model, &named.version)?;
+    kserve.find(&named.model, &named.version)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let limit = api.limits().request;
-    let told = api.headers(|name| headers.get(name)?.to_str().ok());
+    let limit = kserve.api().limits().request.to_usize();
+    let told = kserve.api().headers(|name| headers.get(name)?.to_str().ok());
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
     let (waiting, decoding, largest) = (VecDeque::new(), None, None);
-    let talk = Talk { api, peer: context.peer, keepalive, named, sequence, headers: told, waiting, decoding, largest };
+    let talk =
+        Talk { kserve, peer: context.peer, keepalive, named, sequence, headers: told, waiting, decoding, largest };
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     Ok(upgrade.on_upgrade(move |socket| async move {
         match upgrades {
@@ -60,7 +62,7 @@ pub(super) async fn open(
 }
 
 struct Talk {
-    api: Api,
+    kserve: Kserve,
     peer: Peer,
     /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
     keepalive: Duration,
@@ -69,7 +71,7 @@ struct Talk {
     sequence: Option<String>,
     /// What features of models come from.
     headers: Vec<(String, String)>,
-    waiting: VecDeque<(Underway, ResponseFormat)>,
+    waiting: VecDeque<(PendingAnswer, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
     /// Of the answers so far.
@@ -93,7 +95,7 @@ enum Heard {
 
 impl Talk {
     async fn run(mut self, mut socket: WebSocket) {
-        let mut phases = self.api.phases();
+        let mut phases = self.kserve.api().phases();
         let mut is_closing = false;
         let mut is_asked = false;
         let mut silence = pin!(sleep(self.keepalive));
@@ -108,7 +110,7 @@ impl Talk {
             let heard = tokio::select! {
                 biased;
                 answer = next_answer(waiting, largest) => Heard::Answer(answer),
-                (mark, decoded) = decoded(&mut self.decoding) => Heard::Decoded(mark, Box::new(decoded)),
+                (id, decoded) = decoded(&mut self.decoding) => Heard::Decoded(id, Box::new(decoded)),
                 message = socket.recv(), if has_room => match message {
                     Some(Ok(message)) => Heard::Message(message),
                     Some(Err(_)) | None => Heard::Gone,
@@ -145,9 +147,9 @@ impl Talk {
                         return;
                     }
                 }
-                Heard::Decoded(mark, decoded) => {
+                Heard::Decoded(id, decoded) => {
                     self.decoding = None;
-                    self.put(mark, *decoded);
+                    self.push(id, *decoded);
                 }
                 Heard::Closing => is_closing = true,
             }
@@ -155,7 +157,12 @@ impl Talk {
     }
 
     fn is_full(&self) -> bool {
-        is_full(0, self.waiting.len(), self.largest.unwrap_or(GUESS), self.api.limits().stream_unread)
+        is_full(
+            0,
+            self.waiting.len(),
+            self.largest.unwrap_or(GUESS),
+            self.kserve.api().limits().stream_unread.to_usize(),
+        )
     }
 
     fn begin_binary(&mut self, message: &Bytes) {
@@ -164,7 +171,7 @@ impl Talk {
             Some(length) => self.begin(Some(length), message.slice(LENGTH..)),
             None => {
                 let text = "a binary message begins with the length of its JSON in 4 bytes, little-endian";
-                self.put(String::new(), Err(Status::new(Code::InvalidArgument, "bad_input", text)));
+                self.push(String::new(), Err(Status::new(Code::InvalidArgument, "bad_input", text)));
             }
         }
     }
@@ -172,45 +179,46 @@ impl Talk {
     fn begin(&mut self, json_length: Option<usize>, body: Bytes) {
         let (named, sequence, headers) = (self.named.clone(), self.sequence.clone(), self.headers.clone());
         let request = BodyRequest { named, sequence, headers, json_length, body };
-        let (api, permit, is_long) = (self.api.clone(), self.api.queued_permit(&self.peer), request.is_long());
+        let (kserve, is_long) = (self.kserve.clone(), request.is_long());
+        let permit = kserve.api().queued_permit(&self.peer);
         let decode = move || {
-            let mark = mark(request.json());
-            let model = api.find(&request.named.model, &request.named.version);
-            (mark, model.and_then(|model| request.decode(&api, model, permit)))
+            let id = request_id(request.json());
+            let model = kserve.find(&request.named.model, &request.named.version);
+            (id, model.and_then(|model| request.decode(&kserve, model, permit)))
         };
         if is_long {
             self.decoding = Some(spawn_blocking(decode));
         } else {
-            let (mark, decoded) = decode();
-            self.put(mark, decoded);
+            let (id, decoded) = decode();
+            self.push(id, decoded);
         }
     }
 
-    fn put(&mut self, mark: String, decoded: DecodeResult) {
+    fn push(&mut self, id: String, decoded: DecodeResult) {
         let Named { model, version } = self.named.clone();
-        let call = Call { surface: Surface::KserveHttp, model, version, mark };
+        let call = Call { surface: Surface::KserveHttp, model, version, id };
         let (request, form) = match decoded {
             Ok((decoded, form)) => (Ok(decoded), form),
             Err(status) => (Err(status), ResponseFormat::default()),
         };
-        self.waiting.push_back((self.api.begin(&self.peer, call, request), form));
+        self.waiting.push_back((self.kserve.begin(&self.peer, call, request), form));
     }
 }
 
 /// The next answer, of requests in their order. Never, if none is awaited.
-async fn next_answer(waiting: &mut VecDeque<(Underway, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
+async fn next_answer(waiting: &mut VecDeque<(PendingAnswer, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
     let outcome = poll_fn(|cx| match waiting.front_mut() {
-        Some((underway, _)) => Pin::new(underway).poll(cx),
+        Some((answer, _)) => Pin::new(answer).poll(cx),
         None => std::task::Poll::Pending,
     })
     .await;
-    let (underway, form) = match waiting.pop_front() {
+    let (answer, form) = match waiting.pop_front() {
         Some(first) => first,
         None => return Message::Ping(Bytes::new()),
     };
-    let message = match outcome.and_then(|answer| answer::write(answer, &form)) {
+    let message = match outcome.and_then(|outputs| answer::write(outputs, &form)) {
         Ok(body) => message(body),
-        Err(status) => error(&status, &underway.call.mark),
+        Err(status) => error(&status, &answer.call.id),
     };
     *largest = (*largest).max(Some(size(&message)));
     message
@@ -226,13 +234,13 @@ async fn decoded(decoding: &mut Option<Decoding>) -> (String, DecodeResult) {
 }
 
 /// The request's id, also where the rest of it is wrong.
-fn mark(json: &[u8]) -> String {
+fn request_id(json: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Marked {
+    struct WithId {
         #[serde(default)]
         id: String,
     }
-    serde_json::from_slice::<Marked>(json).map(|marked| marked.id).unwrap_or_default()
+    serde_json::from_slice::<WithId>(json).map(|body| body.id).unwrap_or_default()
 }
 
 fn message(body: answer::Body) -> Message {
@@ -246,8 +254,8 @@ fn message(body: answer::Body) -> Message {
     Message::Binary([length.as_slice(), &body.bytes].concat().into())
 }
 
-fn error(status: &Status, mark: &str) -> Message {
-    Message::Text(json!({ "error": status.message, "reason": status.reason, "id": mark }).to_string().into())
+fn error(status: &Status, id: &str) -> Message {
+    Message::Text(json!({ "error": status.message, "reason": status.reason, "id": id }).to_string().into())
 }
 
 fn size(message: &Message) -> usize {

@@ -1,6 +1,5 @@
 //! One `ModelStreamInfer`: requests are admitted in the order in which they are read, and answered in that order. Errors are replies like
-//! others. Answers that a client does not read are bounded. At the maximum Sequor reads no more of its requests, and its sequences rest.
-//! Other clients are not affected.
+//! others. Unread answers are bounded: beyond that, no more requests of the client are read, its sequences rest, and other clients go on.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,9 +17,9 @@ use super::frames::{Unpacked, UnpackedQueue};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
-use crate::api::intake::Underway;
+use super::surface::{Kserve, PendingAnswer};
 use crate::api::peers::Peer;
-use crate::api::{Api, Code, Phase, Status};
+use crate::api::{Code, Phase, Status};
 use crate::executor::ExecutorHandle;
 
 /// What an answer is taken to need before the first one is seen.
@@ -32,19 +31,19 @@ const TURN: usize = 64;
 
 /// The task of a stream. Dropping it cancels what is underway.
 pub(crate) struct Pump<S> {
-    api: Api,
+    kserve: Kserve,
     peer: Peer,
     /// The connection that polls this task.
     connection: Option<ExecutorHandle>,
     metadata: Arc<CallMetadata>,
     /// `None` once there are no more.
     messages: Option<S>,
-    /// The permits and turns of messages that were unpacked.
+    /// The permits of messages that were unpacked.
     unpacked: UnpackedQueue,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
-    waiting: VecDeque<(Underway, ResponseFormat)>,
+    waiting: VecDeque<(PendingAnswer, ResponseFormat)>,
     /// Of the answers so far; the next ones are taken to be no larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -57,14 +56,14 @@ where
     S: Stream<Item = Result<Bytes, tonic::Status>> + Unpin + Send + 'static,
 {
     pub(super) fn new(
-        api: Api,
+        kserve: Kserve,
         peer: Peer,
         metadata: CallMetadata,
         messages: S,
         unpacked: UnpackedQueue,
         replies: Sender<ModelStreamInferResponse>,
     ) -> Pump<S> {
-        let mut phases = api.phases();
+        let mut phases = kserve.api().phases();
         let closing = Box::pin(async move {
             if phases.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
                 std::future::pending::<()>().await;
@@ -73,7 +72,7 @@ where
         let (waiting, messages, metadata) = (VecDeque::new(), Some(messages), Arc::new(metadata));
         let (decoding, largest, end) = (None, None, None);
         Pump {
-            api,
+            kserve,
             peer,
             connection: None,
             metadata,
@@ -95,12 +94,12 @@ where
 
     /// Puts the answers that are there in line. `Err` ends the stream.
     fn answer(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        while let Some((underway, form)) = self.waiting.front_mut() {
-            let Poll::Ready(outcome) = Pin::new(&mut *underway).poll(cx) else { break };
+        while let Some((answer, form)) = self.waiting.front_mut() {
+            let Poll::Ready(outcome) = Pin::new(&mut *answer).poll(cx) else { break };
             let reply = match outcome.and_then(|answer| encode::answer(answer, form)) {
                 Ok(answer) => ModelStreamInferResponse { error_message: String::new(), infer_response: Some(answer) },
                 Err(status) if self.metadata.strict => return Err(status),
-                Err(status) => encode::failure(&underway.call, status),
+                Err(status) => encode::failure(&answer.call, status),
             };
             self.waiting.pop_front();
             let bytes = weight(&reply);
@@ -131,7 +130,7 @@ where
             self.replies.end(self.end.take());
             return Poll::Ready(false);
         };
-        let limit = self.api.limits().stream_unread;
+        let limit = self.kserve.api().limits().stream_unread.to_usize();
         if is_full(unread, self.waiting.len(), self.largest.unwrap_or(GUESS), limit) {
             if self.waiting.is_empty() {
                 self.replies.wait_for_room(limit / 2);
@@ -149,14 +148,14 @@ where
     fn decode(&mut self, message: Bytes) {
         let permit = match self.unpacked.pop() {
             Some(Unpacked { permit, .. }) => permit,
-            None => Ok(self.api.queued_permit(&self.peer)),
+            None => Ok(self.kserve.api().queued_permit(&self.peer)),
         };
-        let scanned = ScannedMessage::new(&self.api, message, permit);
+        let scanned = ScannedMessage::new(&self.kserve, message, permit);
         if scanned.is_long() {
-            let (api, metadata) = (self.api.clone(), Arc::clone(&self.metadata));
-            self.decoding = Some(spawn_blocking(move || scanned.decode(&api, &metadata)));
+            let (kserve, metadata) = (self.kserve.clone(), Arc::clone(&self.metadata));
+            self.decoding = Some(spawn_blocking(move || scanned.decode(&kserve, &metadata)));
         } else {
-            self.begin(scanned.decode(&self.api, &self.metadata));
+            self.begin(scanned.decode(&self.kserve, &self.metadata));
         }
     }
 
@@ -165,7 +164,7 @@ where
         match read {
             Ok(ReadMessage { call, request, form }) => {
                 let request = request.map(|decoded| decoded.on(self.connection.clone()));
-                self.waiting.push_back((self.api.begin(&self.peer, call, request), form));
+                self.waiting.push_back((self.kserve.begin(&self.peer, call, request), form));
             }
             Err(status) => (self.messages, self.end) = (None, Some(status)),
         }

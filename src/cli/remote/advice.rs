@@ -43,7 +43,7 @@ pub(super) fn replaceable(plugin: &str, file: &str) -> impl Fn(Failed) -> Failed
 /// The failure with another sentence, if it is a refusal and there is a better one.
 fn told(failed: Failed, better: impl FnOnce(&str) -> Option<String>) -> Failed {
     match failed {
-        Failed::Refused(text) => Failed::Refused(better(&text).unwrap_or(text)),
+        Failed::Refused { text, help } => Failed::Refused { text: better(&text).unwrap_or(text), help },
         other => other,
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Failed {
-        Failed::Refused(text.to_owned())
+        Failed::Refused { text: text.to_owned(), help: None }
     }
 
     #[test]

@@ -125,8 +125,10 @@ impl Client {
             return Ok(bytes);
         }
         let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
-        let told = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
-        Err(Failed::Refused(told.map_or_else(|| format!("the server answers with status {status}"), str::to_owned)))
+        let field = |name: &str| answer.as_ref().and_then(|answer| answer.get(name)?.as_str());
+        let text = field("error").map_or_else(|| format!("the server answers with status {status}"), str::to_owned);
+        let help = field("reason").map(|reason| format!("docs/troubleshoot.md#{reason}"));
+        Err(Failed::Refused { text, help })
     }
 
     fn request(&self, method: &Method, path: &str, body: Body) -> Result<Request<Full<Bytes>>, Failed> {

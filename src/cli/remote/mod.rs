@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: whom it trusts.
-//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server · `words`: numbers in tables.
+//! - [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: how a plug-in's file gets to the server.
 //! - `advice`: what can be done about a refusal.
 
 mod advice;
@@ -14,7 +14,6 @@ pub(super) mod model;
 pub(super) mod plugin;
 pub(super) mod sequence;
 mod tls;
-mod words;
 
 use std::path::PathBuf;
 
@@ -46,6 +45,11 @@ pub(super) fn args() -> Vec<Arg> {
         file("tls-key", "Its private key (PEM)").requires("tls-cert"),
         output(),
     ]
+}
+
+/// The same flags for the whole command line, so that they may stand before a noun or a verb as well.
+pub(super) fn global_args() -> impl Iterator<Item = Arg> {
+    args().into_iter().map(|arg| arg.global(true).hide(true))
 }
 
 /// Output for people or for programs. As JSON, a command prints one value, or one value per line if it goes on.

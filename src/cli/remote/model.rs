@@ -4,10 +4,10 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Deserialize;
 
 use super::client::{Body, Client, segment};
-use super::words::rate;
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::human;
+use crate::text::numbers::rate;
 use crate::text::table;
 
 pub(in crate::cli) fn command() -> Command {

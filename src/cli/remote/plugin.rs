@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::advice::{known, replaceable, served};
 use super::client::{Body, Client, segment};
-use super::words::{pair, rate};
 use super::{args, component, print, text, wants_json};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
 use crate::scheduling::report::{Attached, State, Summary};
+use crate::text::numbers::{pair, rate};
 use crate::text::table;
 use crate::wasm::journal::LogLine;
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::{Body, Client, segment};
-use super::words::span;
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
+use crate::text::numbers::span;
 use crate::text::table;
 
 pub(in crate::cli) fn command() -> Command {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use sequor_proto::ModelConfig;
 
-use super::bounds::Bounds;
 use super::locate::Places;
 use super::report::{Report, Texts};
 use super::sequor_toml::SequorToml;
@@ -13,6 +12,7 @@ use super::signature::Signature;
 use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
+use crate::config::server::file::{Limits, Model};
 
 /// What the server says about all configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +21,13 @@ pub struct Options {
     pub auto_complete: bool,
     /// The `max_batch_size` of a completed model that can batch.
     pub default_max_batch_size: u32,
-    pub bounds: Bounds,
+    pub limits: Limits,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { auto_complete: true, default_max_batch_size: 4, bounds: Bounds::default() }
+        let Model { auto_complete, default_max_batch_size, .. } = Model::default();
+        Options { auto_complete, default_max_batch_size, limits: Limits::default() }
     }
 }
 
@@ -127,7 +128,7 @@ impl Draft {
         let mut normal = config.clone();
         normalise::normalise(&mut normal);
         let texts = Texts { toml: &toml, directory: &directory, path: &path, places: &places };
-        let mut report = Report::new(&normal, texts, options.bounds, settled);
+        let mut report = Report::new(&normal, texts, options.limits, settled);
         names::check(&mut report, &own_name);
         refuse::check(&mut report);
         validate::check(&mut report, &file_size);
@@ -167,7 +168,7 @@ impl Draft {
         }
         normalise::normalise(&mut config);
         let Draft { toml, directory, path, places, .. } = self;
-        let mut report = Report::new(&config, Texts { toml, directory, path, places }, self.options.bounds, true);
+        let mut report = Report::new(&config, Texts { toml, directory, path, places }, self.options.limits, true);
         validate::check(&mut report, &file_size);
         if report.faults.is_empty() {
             fit::check(&mut report, graph);

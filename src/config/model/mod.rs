@@ -10,10 +10,8 @@
 //! - [`signature`]: what is known of a graph.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `settle`: the chain, run by [`draft`].
 //! - [`place`]: which instances run on which GPU.
-//! - `bounds`: how large a model may be.
 //! - [`settings`]: its result.
 
-mod bounds;
 mod complete;
 mod constant;
 mod descriptor;
@@ -40,7 +38,6 @@ pub mod versions;
 #[cfg(test)]
 mod tests;
 
-pub use bounds::Bounds;
 pub use draft::{ConfigSource, Draft, Options, Sources, read};
 pub use sequor_toml::is_plugin_name;
 pub use signature::{Port, Signature};

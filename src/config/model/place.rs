@@ -59,7 +59,7 @@ impl Draft {
             faults.push(Fault { at, code: code::INSTANCES, what });
         }
         // Only now is known on how many GPUs each group runs.
-        if let Some(what) = instances::too_many(&self.config, self.options.bounds) {
+        if let Some(what) = instances::too_many(&self.config, self.options.limits) {
             let at = self.places.get("instance_group[0]").at(&self.path);
             faults.push(Fault { at, code: code::INSTANCES, what });
         }

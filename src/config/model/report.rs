@@ -4,10 +4,10 @@ use std::path::Path;
 
 use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingChoice};
 
-use super::bounds::Bounds;
 use super::locate::Places;
 use super::sequor_toml::SequorToml;
 use crate::config::fault::Fault;
+use crate::config::server::file::Limits;
 
 pub(super) struct Report<'a> {
     pub(super) config: &'a ModelConfig,
@@ -18,7 +18,7 @@ pub(super) struct Report<'a> {
     places: &'a Places,
     /// Whether `max_batch_size` is final: completion may still set one that is 0.
     settled: bool,
-    pub(super) bounds: Bounds,
+    pub(super) limits: Limits,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Texts<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, bounds: Bounds, settled: bool) -> Self {
+    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, limits: Limits, settled: bool) -> Self {
         let Texts { toml, directory, path, places } = texts;
-        Report { config, toml, directory, path, places, settled, bounds, faults: Vec::new() }
+        Report { config, toml, directory, path, places, settled, limits, faults: Vec::new() }
     }
 
     /// A fault of a field of config.pbtxt.

@@ -1,397 +1,397 @@
-//! The schema of the server's `sequor.toml`, with the defaults. Sections that are not served yet are here too, so that they parse and can be
-//! refused by name.
+//! The schema of the server's `sequor.toml`: every setting, once, with its default and its help. Sections that are not served yet are here too,
+//! so that they parse and can be refused by name.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::config::model::Bounds;
+use super::key::{Key, choice, section};
 use crate::config::units::{Size, Span};
 
-/// The whole file. What it does not say is the default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct File {
-    pub schema: u32,
-    pub node: Option<String>,
-    pub exit_on_error: bool,
-    pub strict_readiness: bool,
-    /// The file that requests are recorded in; empty is no recording.
-    pub record: PathBuf,
-    /// What a recording may take of the disk.
-    pub record_max: Size,
-    pub model: Model,
-    pub http: Http,
-    pub grpc: Grpc,
-    pub metrics: Metrics,
-    pub limits: Limits,
-    pub connections: Connections,
-    pub shared_memory: SharedMemory,
-    pub drain: Drain,
-    pub runtime: Runtime,
-    pub log: Log,
-    pub admin: Admin,
-    pub tls: Tls,
-    pub(super) auth: Option<Auth>,
-    pub(super) state: Option<State>,
-    pub plugins: Plugins,
-    pub(super) otlp: Option<Otlp>,
+/// Every key, in the order of the reference.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().copied().flatten()
 }
 
-/// Which models, and who says so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Model {
-    pub repository: Vec<PathBuf>,
-    pub control_mode: ControlMode,
-    pub load: Vec<String>,
-    pub poll: Span,
-    pub auto_complete: bool,
-    pub default_max_batch_size: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ControlMode {
-    /// Everything in the repository, as it is at the start.
-    None,
-    /// Everything in the repository, looked at again and again.
-    Poll,
-    /// What `load` names, and what clients ask for.
-    Explicit,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Http {
-    pub enabled: bool,
-    pub address: String,
-    pub port: u16,
-    pub allowed_origins: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Grpc {
-    pub enabled: bool,
-    pub address: String,
-    pub port: u16,
-    pub keepalive: Span,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Metrics {
-    pub enabled: bool,
-    /// Without it that of `http`.
-    pub address: Option<String>,
-    pub port: u16,
-    /// Whether `nv_inference_*` stand beside `sequor_*`.
-    pub triton_names: bool,
-}
-
-/// The operators' own listener.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Admin {
-    pub enabled: bool,
-    pub address: String,
-    pub port: u16,
-    /// Empty is none.
-    pub keys_file: PathBuf,
-    /// Whether plug-ins may come over the wire.
-    pub upload: bool,
-    /// Whether texts of ids and states of sequences are shown.
-    pub peek: bool,
-}
-
-/// Of the listeners for clients and operators; empty paths are none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Tls {
-    pub cert: PathBuf,
-    pub key: PathBuf,
-    /// With it, clients must show a certificate of this authority.
-    pub client_ca: PathBuf,
-}
-
-/// What may be held at most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// One request.
-    pub request: Size,
-    pub in_flight: u32,
-    /// Inputs of requests in flight.
-    pub queued: Size,
-    /// States of all models; without it three quarters of the machine's memory.
-    pub state: Option<Size>,
-    pub stream_unread: Size,
-    /// Of one model.
-    pub instances: u32,
-    /// Of one model, all its instances together.
-    pub slots: u64,
-    /// Of one request.
-    pub inputs: u32,
-    pub outputs: u32,
-    pub parameters: u32,
-    /// Of one client; without them one client has no maximum of its own.
-    pub sequences_per_peer: Option<u32>,
-    pub in_flight_per_peer: Option<u32>,
-    pub queued_per_peer: Option<Size>,
-}
-
-/// What one client may do with connections.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Connections {
-    pub max: u32,
-    pub per_peer: u32,
-    pub reserved: u32,
-    pub first_byte: Span,
-    pub head: Span,
-    pub body: Span,
-    pub idle: Span,
-    pub streams: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Drain {
-    /// Not ready, still takes everything.
-    pub announce: Span,
-    /// No new sequences, live ones go on.
-    pub finish: Span,
-    pub exit_timeout: Span,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Runtime {
-    /// The library's file; empty leaves it to the look-up order.
-    pub onnxruntime: PathBuf,
-    pub threads_per_instance: u16,
-    pub spinning: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Log {
-    pub format: LogFormat,
-    /// A filter as `tracing` reads it: `info`, `warn,sequor::model=debug`.
-    pub level: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-
-/// What plug-ins may do, and where they are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Plugins {
-    /// The folder of NAME.wasm; empty is none.
-    pub dir: PathBuf,
-    /// Whether a file that changes takes the place of what serves.
-    pub watch: bool,
-    /// Whether a model's file must name the hash of its plug-in.
-    pub require_sha256: bool,
-    /// Requests a scheduler is shown at most.
-    pub max_candidates: u32,
-    /// CPU time of a call.
-    pub time: Span,
-    /// Memory of an instance; without it what its language needs.
-    pub memory: Option<Size>,
-    /// Strikes within a minute that park a plug-in.
-    pub strikes: u32,
-    pub grants: Vec<String>,
-}
-
-/// What plug-ins may be given beyond their world.
-pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
-
-impl Default for Plugins {
-    fn default() -> Self {
-        Plugins {
-            dir: PathBuf::new(),
-            watch: true,
-            require_sha256: false,
-            max_candidates: 1024,
-            time: Span(Duration::from_millis(2)),
-            memory: None,
-            strikes: 3,
-            grants: Vec::new(),
-        }
-    }
-}
-
-impl Default for File {
-    fn default() -> Self {
-        File {
-            schema: 1,
-            node: None,
-            exit_on_error: false,
-            strict_readiness: true,
-            record: PathBuf::new(),
-            record_max: Size(1 << 30),
-            model: Model::default(),
-            http: Http::default(),
-            grpc: Grpc::default(),
-            metrics: Metrics::default(),
-            limits: Limits::default(),
-            connections: Connections::default(),
-            shared_memory: SharedMemory::default(),
-            drain: Drain::default(),
-            runtime: Runtime::default(),
-            log: Log::default(),
-            admin: Admin::default(),
-            tls: Tls::default(),
-            auth: None,
-            state: None,
-            plugins: Plugins::default(),
-            otlp: None,
-        }
-    }
-}
+const SECTIONS: [&[Key]; 17] = [
+    File::KEYS,
+    Model::KEYS,
+    Http::KEYS,
+    Grpc::KEYS,
+    Metrics::KEYS,
+    Admin::KEYS,
+    Tls::KEYS,
+    Limits::KEYS,
+    Connections::KEYS,
+    SharedMemorySection::KEYS,
+    Drain::KEYS,
+    Runtime::KEYS,
+    Log::KEYS,
+    Plugins::KEYS,
+    Auth::KEYS,
+    State::KEYS,
+    Otlp::KEYS,
+];
 
 const fn seconds(n: u64) -> Span {
     Span(Duration::from_secs(n))
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Model {
-            repository: Vec::new(),
-            control_mode: ControlMode::None,
-            load: Vec::new(),
-            poll: seconds(15),
-            auto_complete: true,
-            default_max_batch_size: 4,
-        }
+section! {
+    /// The whole file. What it does not say is the default.
+    pub struct File, "" {
+        /// Name of this server in what it says of itself; the host's name if not given
+        pub node: Option<String> = None;
+        /// Stop if a model fails to load at the start
+        pub exit_on_error: bool = false;
+        /// Be ready only when every wanted model is
+        pub strict_readiness: bool = true;
+        /// File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)
+        pub record: PathBuf = PathBuf::new();
+        /// Maximum bytes of the recording; the oldest requests give way
+        pub record_max: Size = Size(1 << 30);
+    }
+    with {
+        pub schema: u32 = 1;
+        pub model: Model = Model::default();
+        pub http: Http = Http::default();
+        pub grpc: Grpc = Grpc::default();
+        pub metrics: Metrics = Metrics::default();
+        pub admin: Admin = Admin::default();
+        pub tls: Tls = Tls::default();
+        pub limits: Limits = Limits::default();
+        pub connections: Connections = Connections::default();
+        pub shared_memory: SharedMemorySection = SharedMemorySection::default();
+        pub drain: Drain = Drain::default();
+        pub runtime: Runtime = Runtime::default();
+        pub log: Log = Log::default();
+        pub plugins: Plugins = Plugins::default();
+        pub(super) auth: Option<Auth> = None;
+        pub(super) state: Option<State> = None;
+        pub(super) otlp: Option<Otlp> = None;
     }
 }
 
-impl Default for Http {
-    fn default() -> Self {
-        Http { enabled: true, address: "0.0.0.0".to_owned(), port: 8000, allowed_origins: Vec::new() }
+section! {
+    /// Which models, and who says so.
+    pub struct Model, "model." {
+        /// Directory of models in Triton's layout
+        pub repository: Vec<PathBuf> = Vec::new();
+        /// Who says which models are loaded: the repository at the start, the repository at any time, or load and unload requests
+        pub control_mode: ControlMode = ControlMode::None;
+        /// Model to load at the start in control mode explicit; * is all
+        pub load: Vec<String> = Vec::new();
+        /// How often the repository is looked at in control mode poll
+        pub poll: Span = seconds(15), positive;
+        /// Take what a configuration leaves out from the model; without it, what is missing is refused
+        pub auto_complete: bool = true;
+        /// max_batch_size of a model that can batch and whose configuration does not say it
+        pub default_max_batch_size: u32 = 4, positive;
     }
 }
 
-impl Default for Grpc {
-    fn default() -> Self {
-        Grpc { enabled: true, address: "0.0.0.0".to_owned(), port: 8001, keepalive: seconds(30) }
+choice! {
+    pub enum ControlMode {
+        /// Everything in the repository, as it is at the start.
+        None = "none",
+        /// Everything in the repository, looked at again and again.
+        Poll = "poll",
+        /// What `load` names, and what clients ask for.
+        Explicit = "explicit",
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Metrics { enabled: true, address: None, port: 8002, triton_names: true }
+section! {
+    #[allow(rustdoc::bare_urls, reason = "help of flags is plain text")]
+    pub struct Http, "http." {
+        /// Serve over HTTP
+        pub enabled: bool = true;
+        /// Address of the HTTP listener
+        pub address: String = "0.0.0.0".to_owned();
+        /// Port of the HTTP listener
+        pub port: u16 = 8000;
+        /// Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed
+        pub allowed_origins: Vec<String> = Vec::new();
     }
 }
 
-impl Default for Admin {
-    fn default() -> Self {
-        let address = "127.0.0.1".to_owned();
-        Admin { enabled: true, address, port: 8003, keys_file: PathBuf::new(), upload: false, peek: false }
+section! {
+    pub struct Grpc, "grpc." {
+        /// Serve over gRPC
+        pub enabled: bool = true;
+        /// Address of the gRPC listener
+        pub address: String = "0.0.0.0".to_owned();
+        /// Port of the gRPC listener
+        pub port: u16 = 8001;
+        /// How long a gRPC connection may be silent before it is asked for a sign of life
+        pub keepalive: Span = seconds(30);
     }
 }
 
-/// Which objects of system shared memory clients may register.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SharedMemory {
-    /// Without it `on` where HTTP and gRPC listen on loopback alone, otherwise `off`.
-    pub allow: Option<AllowSharedMemory>,
-    /// How a key must begin, for `prefix`.
-    pub prefix: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AllowSharedMemory {
-    Off,
-    /// Objects whose key begins with `prefix`.
-    Prefix,
-    On,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            request: Size(64 << 20),
-            in_flight: 65536,
-            queued: Size(4 << 30),
-            state: None,
-            stream_unread: Size(8 << 20),
-            instances: Bounds::default().instances,
-            slots: Bounds::default().slots,
-            inputs: 1000,
-            outputs: 1000,
-            parameters: 1000,
-            sequences_per_peer: None,
-            in_flight_per_peer: None,
-            queued_per_peer: None,
-        }
+section! {
+    pub struct Metrics, "metrics." {
+        /// Serve metrics
+        pub enabled: bool = true;
+        /// Address of the metrics listener; that of HTTP if not given
+        pub address: Option<String> = None;
+        /// Port of the metrics listener
+        pub port: u16 = 8002;
+        /// Publish nv_inference_* beside sequor_*
+        pub triton_names: bool = true;
     }
 }
 
-impl Default for Connections {
-    fn default() -> Self {
-        Connections {
-            max: 8192,
-            per_peer: 4096,
-            reserved: 32,
-            first_byte: seconds(10),
-            head: seconds(30),
-            body: seconds(30),
-            idle: seconds(600),
-            streams: 1000,
-        }
+section! {
+    /// The operators' own listener. An empty path is none.
+    pub struct Admin, "admin." {
+        /// Serve operators: the status page, /admin, /openapi.json
+        pub enabled: bool = true;
+        /// Address of the operators' listener; beyond this machine only with keys or client certificates
+        pub address: String = "127.0.0.1".to_owned();
+        /// Port of the operators' listener
+        pub port: u16 = 8003;
+        /// File of the keys that operators need, a line name:key for each; reloaded
+        pub keys_file: PathBuf = PathBuf::new();
+        /// Take plug-ins and states of sequences over the wire
+        pub upload: bool = false;
+        /// Show operators the ids that are texts, and states of sequences
+        pub peek: bool = false;
     }
 }
 
-impl Default for Drain {
-    fn default() -> Self {
-        Drain { announce: seconds(5), finish: seconds(20), exit_timeout: seconds(30) }
+section! {
+    /// Of the listeners for clients and operators; empty paths are none.
+    pub struct Tls, "tls." {
+        /// Certificate (PEM) of the HTTP, gRPC and operators' listeners; reloaded
+        pub cert: PathBuf = PathBuf::new();
+        /// Its private key (PEM)
+        pub key: PathBuf = PathBuf::new();
+        /// Certificate (PEM) of the authority whose certificates clients must show; none need to if not given
+        pub client_ca: PathBuf = PathBuf::new();
     }
 }
 
-impl Default for Runtime {
-    fn default() -> Self {
-        Runtime { onnxruntime: PathBuf::new(), threads_per_instance: 1, spinning: false }
+section! {
+    /// The server's limits on requests, models and memory.
+    #[derive(Copy, Eq)]
+    pub struct Limits, "limits." {
+        /// Maximum bytes of one request
+        pub request: Size = Size(64 << 20), positive;
+        /// Maximum requests in flight
+        pub in_flight: usize = 65_536, positive;
+        /// Maximum total input size of requests in flight, across all models
+        pub queued: Size = Size(4 << 30);
+        /// Maximum bytes of sequence state, across all models; three quarters of the memory if not given
+        pub state: Option<Size> = None;
+        /// Maximum bytes of answers a client may leave unread on one stream
+        pub stream_unread: Size = Size(8 << 20), positive;
+        /// Maximum instances of one model
+        pub instances: u32 = 256, positive;
+        /// Maximum slots of one model, all its instances together
+        pub slots: u64 = 1 << 18, positive;
+        /// Maximum inputs of one request
+        pub inputs: usize = 1000, positive;
+        /// Maximum requested outputs of one request
+        pub outputs: usize = 1000, positive;
+        /// Maximum parameters of one request, those of its inputs and outputs included
+        pub parameters: usize = 1000, positive;
+        /// Maximum live sequences of one client, all models together; no maximum if not given
+        pub sequences_per_peer: Option<u64> = None, positive;
+        /// Maximum requests in flight of one client; no maximum if not given
+        pub in_flight_per_peer: Option<u64> = None, positive;
+        /// Maximum bytes of inputs of one client's requests in flight; no maximum if not given
+        pub queued_per_peer: Option<Size> = None;
     }
 }
 
-impl Default for Log {
-    fn default() -> Self {
-        Log { format: LogFormat::Text, level: "info".to_owned() }
+section! {
+    /// What one client may do with connections.
+    #[derive(Copy, Eq)]
+    pub struct Connections, "connections." {
+        /// Maximum open connections of HTTP and gRPC together; one more is closed at once; lowered if the process may not open as many files
+        pub max: usize = 8192, positive;
+        /// Maximum open connections of HTTP and gRPC from one address (IPv6: one /64 network); one more is closed at once
+        pub per_peer: usize = 4096, positive;
+        /// Connections that are kept for the operators' and for the metrics listener each, on top of connections.max
+        pub reserved: usize = 32, positive;
+        /// Maximum time for a TLS handshake, and then until the first byte of a connection; then it is closed
+        pub first_byte: Span = seconds(10), positive;
+        /// Maximum time for the head of a request; over HTTP/1.1 also between two requests; then the connection is closed
+        pub head: Span = seconds(30), positive;
+        /// Maximum time without a byte of a body that has begun; then the request is refused; streams may rest between messages
+        pub body: Span = seconds(30), positive;
+        /// Time without a request after which a connection is closed; 0s is never
+        pub idle: Span = seconds(600);
+        /// Maximum concurrent requests on one HTTP/2 connection; clients wait with further ones
+        pub streams: u32 = 1000, positive;
     }
 }
+
+section! {
+    /// Which objects of system shared memory clients may register.
+    pub struct SharedMemorySection, "shared_memory." {
+        /// Whether clients may register system shared memory; if not given, on where HTTP and gRPC listen on loopback, otherwise off
+        pub allow: Option<AllowSharedMemory> = None;
+        /// How the keys begin that clients may register, for shared_memory.allow = "prefix"
+        pub prefix: String = String::new();
+    }
+}
+
+choice! {
+    pub enum AllowSharedMemory {
+        Off = "off",
+        /// Objects whose key begins with `prefix`.
+        Prefix = "prefix",
+        On = "on",
+    }
+}
+
+section! {
+    /// How a stopping server goes out.
+    #[derive(Copy, Eq)]
+    pub struct Drain, "drain." {
+        /// After SIGTERM, report not-ready for this long while still accepting requests, so that load balancers can react
+        pub announce: Span = seconds(5);
+        /// How long it then takes no new sequences while live ones go on; shorter if none is left
+        pub finish: Span = seconds(20);
+        /// Maximum time that stopping may take in all
+        pub exit_timeout: Span = seconds(30);
+    }
+}
+
+section! {
+    pub struct Runtime, "runtime." {
+        /// File of the ONNX Runtime library; looked up if not given
+        pub onnxruntime: PathBuf = PathBuf::new();
+        /// Threads one run of a model may use
+        pub threads_per_instance: u16 = 1, positive;
+        /// Let those threads wait busily between operators
+        pub spinning: bool = false;
+    }
+}
+
+section! {
+    pub struct Log, "log." {
+        /// Form of the log
+        pub format: LogFormat = LogFormat::Text;
+        /// Log level: error, warn, info, debug, trace, or a filter by module
+        pub level: String = "info".to_owned();
+    }
+}
+
+choice! {
+    pub enum LogFormat {
+        Text = "text",
+        Json = "json",
+    }
+}
+
+section! {
+    /// What plug-ins may do, and where they are. An empty path is none.
+    pub struct Plugins, "plugins." {
+        /// Directory of plug-ins, NAME.wasm each
+        pub dir: PathBuf = PathBuf::new();
+        /// Let a plug-in's file that changes take the place of what serves, once it has been tried
+        pub watch: bool = true;
+        /// Refuse a model whose file names a plug-in without its hash
+        pub require_sha256: bool = false;
+        /// Maximum requests a scheduler is shown at a time
+        pub max_candidates: u32 = 1024, positive;
+        /// CPU time a call of a plug-in may take, unless the model says otherwise
+        pub time: Span = Span(Duration::from_millis(2)), positive;
+        /// Memory an instance of a plug-in may take, unless the model says otherwise; what its language needs if not given
+        pub memory: Option<Size> = None, positive;
+        /// Strikes within a minute after which a plug-in is parked
+        pub strikes: u32 = 3, positive;
+        /// What plug-ins are given beyond their world: clock, random, sequence-text
+        pub grants: Vec<String> = Vec::new();
+    }
+}
+
+/// What plug-ins may be given beyond their world.
+pub const GRANTS: [&str; 3] = ["clock", "random", "sequence-text"];
 
 // === not served yet ===
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Auth {
-    keys_file: Option<PathBuf>,
-    restricted: Option<Vec<String>>,
+section! {
+    pub(super) struct Auth, "auth." {
+        keys_file: Option<PathBuf> = None;
+        restricted: Option<Vec<String>> = None;
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct State {
-    dir: Option<PathBuf>,
-    url: Option<String>,
-    lease: Option<Span>,
+section! {
+    pub(super) struct State, "state." {
+        dir: Option<PathBuf> = None;
+        url: Option<String> = None;
+        lease: Option<Span> = None;
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Otlp {
-    endpoint: Option<String>,
-    sample: Option<f64>,
+section! {
+    pub(super) struct Otlp, "otlp." {
+        endpoint: Option<String> = None;
+        sample: Option<f64> = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use toml::Value;
+
+    use super::*;
+    use crate::config::server::key::Kind;
+
+    fn sample(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Bool => "true",
+            Kind::Number => "1",
+            Kind::Ratio => "0.5",
+            Kind::Text | Kind::Texts | Kind::Path | Kind::Paths => "x",
+            Kind::Span => "1s",
+            Kind::Size => "1MiB",
+            Kind::Choice(choices) => choices[0],
+        }
+    }
+
+    #[test]
+    fn every_key_is_one_of_the_file() {
+        for key in keys() {
+            let mut value = key.kind.read(sample(key.kind)).unwrap();
+            for part in key.parts().into_iter().rev() {
+                value = Value::Table([(part.to_owned(), value)].into_iter().collect());
+            }
+            assert!(value.clone().try_into::<File>().is_ok(), "{value}");
+        }
+    }
+
+    /// What serde says it expects instead of a field that does not exist.
+    fn fields(text: &str) -> BTreeSet<String> {
+        let said = toml::from_str::<File>(text).unwrap_err().message().to_owned();
+        let (_, names) = said.split_once("expected").unwrap();
+        names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_of_the_file_is_here() {
+        let sections: BTreeSet<&str> = keys().filter_map(|k| k.path.split_once('.')).map(|(s, _)| s).collect();
+        let mut paths: BTreeSet<String> =
+            fields("bogus = 1").into_iter().filter(|f| !sections.contains(f.as_str())).collect();
+        for section in sections {
+            paths.extend(fields(&format!("[{section}]\nbogus = 1")).into_iter().map(|f| format!("{section}.{f}")));
+        }
+        assert!(paths.remove("schema"), "of the file alone");
+        assert_eq!(paths, keys().map(|k| k.path.to_owned()).collect());
+    }
+
+    #[test]
+    fn names_are_made_from_the_path() {
+        let key = keys().find(|k| k.path == "runtime.threads_per_instance").unwrap();
+        assert_eq!(
+            (key.flag().as_str(), key.variable().as_str()),
+            ("runtime-threads-per-instance", "SEQUOR_RUNTIME_THREADS_PER_INSTANCE")
+        );
+        assert_eq!(key.default(), Some(Value::Integer(1)));
+    }
 }

@@ -3,7 +3,8 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
-use super::keys::{KEYS, Key, Kind};
+use super::file::keys;
+use super::key::{Key, Kind};
 use super::triton::{FLAGS, Fate, Flag, How, own_value};
 use crate::config::fault::code;
 
@@ -26,7 +27,7 @@ pub struct Given {
 /// Every flag of the settings, to be added to a command.
 pub fn args() -> Vec<Arg> {
     let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE").help("The settings file [env: SEQUOR_CONFIG]");
-    let served = KEYS.iter().filter(|key| key.is_served());
+    let served = keys().filter(|key| key.is_served());
     let flags =
         served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
     let others = FLAGS.iter().filter(|f| matches!(f.fate, Fate::Nothing(_) | Fate::Refused { .. }));
@@ -78,7 +79,7 @@ impl Given {
     /// What was given on the command line, of [`args`].
     pub fn from_matches(matches: &ArgMatches) -> Given {
         let mut given = Given::of_file(matches.get_one::<String>(CONFIG).cloned());
-        for key in KEYS.iter().filter(|key| key.is_served()) {
+        for key in keys().filter(|key| key.is_served()) {
             if let Some(values) = said(matches, &key.flag()) {
                 let values = values.into_iter().map(|value| own_value(&key.flag(), value)).collect();
                 given.values.push((key.path, format!("--{}", key.flag()), values));
@@ -213,7 +214,8 @@ mod tests {
             [
                 "--backend-config tensorflow,version=2 has no effect",
                 "--trace-count has no effect: requests are recorded with --record FILE",
-                "--cuda-memory-pool-byte-size has no effect: models run on the CPU",
+                "--cuda-memory-pool-byte-size has no effect: instances take the memory that they need of a GPU; instance_group of a \
+                 model says which GPUs",
             ]
         );
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::file::File;
+use super::file::{File, keys};
 use super::flags::Given;
-use super::keys::{KEYS, Key};
+use super::key::Key;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 use crate::config::toml_file;
@@ -60,13 +60,13 @@ pub(super) struct Layers {
 impl Layers {
     /// The lowest layer that says anything.
     pub(super) fn file(&mut self, path: &Path, text: &str) {
-        if let Err(fault) = toml_file::read::<File>(path, text) {
+        if let Err(fault) = toml_file::read_offering::<File>(path, text, &is_offered) {
             self.faults.push(fault);
             return;
         }
         self.table = text.parse().unwrap_or_default();
         self.file = Some((path.to_owned(), text.to_owned()));
-        for key in KEYS {
+        for key in keys() {
             if let Some(place) = toml_file::find(text, &key.parts()) {
                 self.origins.insert(key.path, Origin::File(place.at(path)));
             }
@@ -74,7 +74,7 @@ impl Layers {
     }
 
     pub(super) fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
-        for key in KEYS {
+        for key in keys() {
             let name = key.variable();
             if let Some(text) = variable(&name) {
                 let value = key.kind.read(&text);
@@ -88,7 +88,7 @@ impl Layers {
             self.faults.push(Fault { at: Origin::Flag(flag.clone()).at(), code, what: what.clone() });
         }
         for (path, flag, texts) in &given.values {
-            let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
+            let Some(key) = keys().find(|key| key.path == *path) else { continue };
             let values: Result<Vec<Value>, String> = texts.iter().map(|text| key.kind.read(text)).collect();
             let value = values.map(one).transpose().unwrap_or_else(|| Err("no value".to_owned()));
             self.set(key, Origin::Flag(flag.clone()), value);
@@ -114,7 +114,7 @@ impl Layers {
     /// Keys that are set and not served yet.
     pub(super) fn not_served(&self) -> Vec<Fault> {
         let said =
-            KEYS.iter().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
+            keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
         let mut faults: Vec<Fault> = said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect();
         for section in ["auth", "state", "otlp"] {
             let empty = matches!(self.table.get(section), Some(Value::Table(keys)) if keys.is_empty());
@@ -146,6 +146,11 @@ impl Layers {
 
 pub(super) fn refusal(at: At, what: &str) -> Fault {
     Fault { at, code: code::NOT_SERVED, what: format!("{what} is not served yet") }
+}
+
+/// Whether a key or section has a meaning here: some served key has it in its path.
+fn is_offered(name: &str) -> bool {
+    name == "schema" || keys().any(|key| key.is_served() && key.path.split('.').any(|part| part == name))
 }
 
 fn spelled(path: &str) -> String {

@@ -3,8 +3,8 @@
 //!
 //! # Layout
 //!
-//! - [`file`]: the schema of the server's `sequor.toml`, and the defaults.
-//! - [`keys`]: every key once, from which its flag, its variable and its help are made.
+//! - [`key`]: how a setting is declared, once; its flag, its variable and its help come from that.
+//! - [`file`]: the schema of the server's `sequor.toml`: all settings.
 //! - [`flags`]: the keys as flags of `sequor serve`.
 //! - [`triton`]: the flags of `tritonserver`, and what becomes of them.
 //! - [`layers`]: the layers put over each other, and which of them set what.
@@ -12,12 +12,13 @@
 
 pub mod file;
 pub mod flags;
-pub mod keys;
+pub mod key;
 pub mod layers;
 pub mod settings;
 pub mod shown;
 pub mod triton;
 
+pub use file::{Connections, Drain, Grpc, Limits};
 pub use flags::{Given, args};
 pub use layers::Origin;
 pub use settings::{Host, Settings, config_path, load};

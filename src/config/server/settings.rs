@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use toml::Value;
+
 use super::file::{
-    Admin, AllowSharedMemory, Connections, Drain, File, GRANTS, Grpc, Http, Log, Metrics, Model, Plugins, Runtime, Tls,
+    Admin, AllowSharedMemory, Connections, Drain, File, GRANTS, Grpc, Http, Limits, Log, Metrics, Model, Plugins,
+    Runtime, Tls, keys,
 };
 use super::flags::Given;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
-use crate::config::model::Bounds;
 use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
@@ -36,6 +38,7 @@ pub struct Settings {
     pub admin: Admin,
     /// `None` is no TLS.
     pub tls: Option<Tls>,
+    /// `limits.state` is filled in from the memory of the machine, where that is known.
     pub limits: Limits,
     pub connections: Connections,
     pub shared_memory: SharedMemory,
@@ -47,27 +50,6 @@ pub struct Settings {
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every key that is served, with its value and who set it, as operators are shown it.
     pub shown: Vec<Shown>,
-}
-
-/// Bytes and counts that may be held at most.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    pub request: u64,
-    pub in_flight: u32,
-    /// Of the inputs of those.
-    pub queued: u64,
-    /// `None` is no limit: neither given, nor is the memory known.
-    pub state: Option<u64>,
-    pub stream_unread: u64,
-    /// Of one model.
-    pub model: Bounds,
-    pub inputs: u32,
-    pub outputs: u32,
-    pub parameters: u32,
-    /// Of one client; `None` is no limit.
-    pub sequences_per_peer: Option<u32>,
-    pub in_flight_per_peer: Option<u32>,
-    pub queued_per_peer: Option<u64>,
 }
 
 /// Which objects of system shared memory clients may register.
@@ -145,41 +127,12 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
     }
     faults.extend(small_queue("limits.queued", Some(said.limits.queued), said, layers));
     faults.extend(small_queue("limits.queued_per_peer", said.limits.queued_per_peer, said, layers));
-    let zeros = [
-        ("limits.request", said.limits.request.0 == 0),
-        ("limits.in_flight", said.limits.in_flight == 0),
-        ("limits.stream_unread", said.limits.stream_unread.0 == 0),
-        ("limits.instances", said.limits.instances == 0),
-        ("limits.slots", said.limits.slots == 0),
-        ("connections.max", said.connections.max == 0),
-        ("connections.per_peer", said.connections.per_peer == 0),
-        ("connections.reserved", said.connections.reserved == 0),
-        ("connections.first_byte", said.connections.first_byte.0.is_zero()),
-        ("connections.head", said.connections.head.0.is_zero()),
-        ("connections.body", said.connections.body.0.is_zero()),
-        ("connections.streams", said.connections.streams == 0),
-        ("limits.inputs", said.limits.inputs == 0),
-        ("limits.outputs", said.limits.outputs == 0),
-        ("limits.parameters", said.limits.parameters == 0),
-        ("limits.sequences_per_peer", said.limits.sequences_per_peer == Some(0)),
-        ("limits.in_flight_per_peer", said.limits.in_flight_per_peer == Some(0)),
-        ("runtime.threads_per_instance", said.runtime.threads_per_instance == 0),
-        ("plugins.max_candidates", said.plugins.max_candidates == 0),
-        ("plugins.time", said.plugins.time.0.is_zero()),
-        ("plugins.memory", said.plugins.memory.is_some_and(|size| size.0 == 0)),
-        ("plugins.strikes", said.plugins.strikes == 0),
-        ("model.poll", said.model.poll.0.is_zero()),
-        ("model.default_max_batch_size", said.model.default_max_batch_size == 0),
-    ];
     for name in said.plugins.grants.iter().filter(|name| !GRANTS.contains(&name.as_str())) {
         let near = did_you_mean(name, GRANTS);
         let what = format!("plugins.grants: \"{name}\" is nothing that can be granted ({}){near}", GRANTS.join(", "));
         faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
     }
-    for (path, _) in zeros.iter().filter(|(_, zero)| *zero) {
-        let what = format!("{path} must be more than 0");
-        faults.push(Fault { at: layers.origin(path).at(), code: code::VALUE, what });
-    }
+    faults.extend(against_rules(said, layers));
     faults
 }
 
@@ -192,6 +145,15 @@ fn small_queue(path: &'static str, queued: Option<Size>, said: &File, layers: &L
     let key = if layers.origin(path) == Origin::Default { "limits.request" } else { path };
     let what = format!("{path} ({queued}) must be at least limits.request ({request}), or such a request never fits");
     Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+}
+
+/// Values that the rule of their key does not allow.
+fn against_rules(said: &File, layers: &Layers) -> Vec<Fault> {
+    let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
+    let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
+    let refused = keys().filter_map(|key| Some((key.path, key.rule.refuse(key.kind, of(key.path)?)?)));
+    let fault = |(path, why)| Fault { at: layers.origin(path).at(), code: code::VALUE, what: format!("{path} {why}") };
+    refused.map(fault).collect()
 }
 
 /// An operators' listener that anybody could reach.
@@ -255,20 +217,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         metrics: said.metrics,
         admin: said.admin,
         tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
-        limits: Limits {
-            request: limits.request.0,
-            in_flight: limits.in_flight,
-            queued: limits.queued.0,
-            state: limits.state.map(|size| size.0).or_else(|| host.memory.map(|bytes| bytes / 4 * 3)),
-            stream_unread: limits.stream_unread.0,
-            model: Bounds { instances: limits.instances, slots: limits.slots },
-            inputs: limits.inputs,
-            outputs: limits.outputs,
-            parameters: limits.parameters,
-            sequences_per_peer: limits.sequences_per_peer,
-            in_flight_per_peer: limits.in_flight_per_peer,
-            queued_per_peer: limits.queued_per_peer.map(|size| size.0),
-        },
+        limits: Limits { state: limits.state.or_else(|| host.memory.map(|bytes| Size(bytes / 4 * 3))), ..limits },
         connections: said.connections,
         shared_memory,
         drain: said.drain,
@@ -320,7 +269,7 @@ mod tests {
         );
         assert_eq!(
             (settings.limits.request, settings.limits.state, settings.node.as_str()),
-            (1 << 20, Some(3072), "here")
+            (Size(1 << 20), Some(Size(3072)), "here")
         );
         let origin = |path: &str| settings.origins.get(path).map_or_else(|| "default".to_owned(), ToString::to_string);
         assert_eq!(origin("http.port"), "SEQUOR_HTTP_PORT");

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::Value;
 
-use super::file::File;
-use super::keys::KEYS;
+use super::file::{File, keys};
 use super::layers::Origin;
 
 /// A key with its value.
@@ -24,13 +23,13 @@ pub struct Shown {
 pub(super) fn shown(said: &File, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
-    let keys = KEYS.iter().filter(|key| key.is_served());
+    let served = keys().filter(|key| key.is_served());
     let row = |path: &'static str| Shown {
         key: path,
         value: of(path).map(ToString::to_string).unwrap_or_default(),
         origin: origins.get(path).unwrap_or(&Origin::Default).to_string(),
     };
-    keys.map(|key| row(key.path)).collect()
+    served.map(|key| row(key.path)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Every flag of `tritonserver`, so that its command lines go on working: served under our own key, taken without effect (and told so once),
 //! or refused with what to use instead. What would change answers, or who may ask for them, is never taken in silence.
 
-use super::keys::Kind;
+use super::key::Kind;
 
 /// A flag, and what becomes of it here.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ const NO_PINGS: &str = "connections are not closed for their pings; --grpc-keepa
 const NO_TRACE: &str = "requests are recorded with --record FILE";
 const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of several";
 const NO_HEADERS: &str = "headers are not handed on; send request parameters";
-const NO_GPU: &str = "models run on the CPU";
+const NO_GPU: &str = "instances take the memory that they need of a GPU; instance_group of a model says which GPUs";
 const NO_CLOUD: &str = "only KServe v2 is served";
 const NO_CACHE: &str = "answers are not cached";
 const NO_CACHE_HERE: &str = "answers of models that remember are not cached; leave the flag out";
@@ -237,7 +237,8 @@ impl How {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::server::keys::KEYS;
+    use crate::config::server::file::keys;
+    use crate::config::server::key::Key;
     use std::collections::BTreeSet;
 
     #[test]
@@ -245,11 +246,11 @@ mod tests {
         let names: BTreeSet<&str> = FLAGS.iter().map(|f| f.name).collect();
         assert_eq!(names.len(), FLAGS.len(), "one is here twice");
         assert!(FLAGS.len() >= 90, "{} flags", FLAGS.len());
-        let ours: BTreeSet<String> = KEYS.iter().filter(|k| k.is_served()).map(super::super::keys::Key::flag).collect();
+        let ours: BTreeSet<String> = keys().filter(|k| k.is_served()).map(Key::flag).collect();
         for flag in FLAGS.iter().filter(|f| f.name != "help") {
             match flag.fate {
                 Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
-                Sets { key, .. } => assert!(KEYS.iter().any(|k| k.path == key && k.is_served()), "no key {key}"),
+                Sets { key, .. } => assert!(keys().any(|k| k.path == key && k.is_served()), "no key {key}"),
                 Nothing(text) | Refused { instead: text, .. } => assert!(!text.is_empty() && !text.ends_with('.')),
             }
             assert!(matches!(flag.fate, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);

@@ -140,8 +140,11 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads().iter().find(|l| l.key == key).cloned()).unwrap_or(load);
         }
-        let accepted = intake::accept(&load.settings, &mut request, &load.texts)
-            .map_err(|what| Failure::Invalid { model: self.name.clone(), what })?;
+        let accepted = intake::accept(&load.settings, &mut request, &load.texts).map_err(|what| Failure::Invalid {
+            model: self.name.clone(),
+            id: request.id.clone(),
+            what: Box::new(what),
+        })?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
         let submit = self.event(&load, &request, version, accepted.traits, now);

@@ -13,9 +13,8 @@ use crate::model::execute::Work;
 use crate::model::load::{Facts, LoadedModel};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::recording::Recorder;
-use crate::recording::trace::refusal_reason;
 use crate::state::budget::Ticket;
-use crate::telemetry::FailureReason;
+use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{Named, Tensor};
 
 use super::owner::SequencePermit;

@@ -86,7 +86,10 @@ async fn what_the_server_refuses_and_where_it_is_not_have_their_own_exit_codes()
     let folder = tempfile::tempdir().unwrap();
     let file = component(folder.path(), "1.wasm", b"\0asm1");
     let (code, out, err) = house.run(&["plugin", "show", "nope"]).await;
-    assert_eq!((code, out.as_str(), err.as_str()), (5, "", "sequor: there is no plug-in nope\n"));
+    assert_eq!(
+        (code, out.as_str(), err.as_str()),
+        (5, "", "sequor: there is no plug-in nope\nhelp: docs/troubleshoot.md#absent\n")
+    );
     let (code, _, err) = house.run(&["plugin", "load", "x", "--from", &file]).await;
     assert!(code == 5 && err.contains("[admin] upload = true"), "{err}");
     assert_eq!(house.run(&["plugin", "load", "x", "--from", "/nothing"]).await.0, 1);

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sequor::backend::mock::MockBackend;
+use sequor::config::server::Drain;
+use sequor::config::units::Span;
 use sequor::model::{Options, Repository};
 use sequor::server::{
-    Addresses, AdminOptions, DrainOptions, Drained, Keys, Listeners, Running, ServerOptions, Stop, Tls, local, start,
+    Addresses, AdminOptions, Drained, Keys, Listeners, Running, ServerOptions, Stop, Tls, local, start,
 };
 use sequor::telemetry::Metrics;
 use serde_json::Value;
@@ -59,7 +60,7 @@ impl House {
             settings: Vec::new(),
         };
         let admin = AdminOptions { keys: wish.keys.map(|path| Keys::open(path).unwrap()), serves };
-        let drain = DrainOptions { announce: Duration::ZERO, finish: Duration::ZERO, ..DrainOptions::default() };
+        let drain = Drain { announce: Span::default(), finish: Span::default(), ..Drain::default() };
         let options = ServerOptions { drain, tls: wish.tls, admin, ..ServerOptions::default() };
         let running = start(Listeners::bind(&wanted).unwrap(), options, repository, metrics, stopped);
         let [admin, http] = [running.addresses.admin, running.addresses.http].map(Option::unwrap);

@@ -185,6 +185,10 @@ async fn the_page_says_what_is_so_and_takes_nothing_for_markup() {
     assert!(page.contains("here &amp; &lt;now&gt;") && !page.contains("<now>"), "{page}");
     assert!(page.contains("! fair: parked on vad after 3 strikes, last: trap index 83, lib.rs:71"), "{page}");
     assert!(page.contains("<td>plugin attach</td><td>fair</td>"), "{page}");
+    assert!(
+        page.contains("<td class=\"n\">") && !page.contains("  "),
+        "no runs of spaces, which browsers drop: {page}"
+    );
     let (status, said) = house.ask("GET /admin/status.json", b"").await;
     assert_eq!((status, &said["server"]["ready"], &said["models"]), (200, &json!(true), &json!([])));
     assert_eq!(said["plugins"][0]["attached"][0]["state"], "parked");

@@ -29,7 +29,7 @@ pub struct SequorToml {
 impl SequorToml {
     /// Reads the file's text, and refuses what is not served.
     pub fn parse(path: &Path, text: &str) -> Result<SequorToml, Vec<Fault>> {
-        let keys: Keys = toml_file::read(path, text).map_err(|fault| vec![fault])?;
+        let keys: Keys = toml_file::read_offering(path, text, &is_offered).map_err(|fault| vec![fault])?;
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
         let mut faults = file.refused();
         faults.extend(file.out_of_range());
@@ -112,6 +112,11 @@ impl Input {
         ];
         keys.into_iter().filter(|(there, _)| *there).map(|(_, key)| key)
     }
+}
+
+/// Whether a key or table has a meaning here: some served key has it in its path.
+fn is_offered(name: &str) -> bool {
+    MODEL_KEYS.iter().any(|key| key.is_served() && key.path.split('.').any(|part| part == name))
 }
 
 /// `[state.attn_cache] pad`, `[durability]`.
@@ -224,6 +229,11 @@ use = "resample-16k"
         assert!(faults("[sequence]\nrules = \"other\"")[0].contains("m/sequor.toml:2:9: unknown variant `other`"));
         assert!(faults("[sequence]\nrows = \"dense\"")[0].contains("m/sequor.toml:2:8: unknown variant `dense`"));
         assert!(faults("[state.x]\nbatch_axes = 1")[0].contains("m/sequor.toml:2:1: unknown field `batch_axes`"));
+        let unknown = faults("[sequence]\nidel = \"5s\"");
+        assert!(
+            unknown[0].ends_with("; did you mean \"idle\"?") && !unknown[0].contains("client_state"),
+            "{unknown:?}"
+        );
         assert!(faults("[sequence\n")[0].starts_with("m/sequor.toml:1:"));
     }
 }

@@ -139,7 +139,7 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "`run`",
         "expire = \"reject\"",
         "What happens to a step of a live sequence whose `timeout` has passed while it waited. `run`: it runs all the same. `reject`: \
-         it is refused with `backlog_timeout`, and its sequence ends unless `on_cancel = \"keep\"`.",
+         it is refused with `queue_expired`, and its sequence ends unless `on_cancel = \"keep\"`.",
     ),
     key(
         "state.X.batch_axis",

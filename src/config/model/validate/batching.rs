@@ -96,7 +96,7 @@ fn slots(report: &mut Report<'_>, sequence: &ModelSequenceBatching) {
         }
         _ => ("max_batch_size", "max_batch_size", unsigned(report.config.max_batch_size)),
     };
-    let (instances, most) = (instances::active(report.config), report.bounds.slots);
+    let (instances, most) = (instances::active(report.config), report.limits.slots);
     let all = each.saturating_mul(instances);
     if all > most {
         let model = report.model();

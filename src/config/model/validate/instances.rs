@@ -4,8 +4,8 @@ use sequor_proto::model_instance_group::Kind;
 use sequor_proto::{ModelConfig, ModelInstanceGroup};
 
 use crate::config::fault::code;
-use crate::config::model::bounds::Bounds;
 use crate::config::model::report::{Report, nth};
+use crate::config::server::file::Limits;
 
 pub(super) fn check(report: &mut Report<'_>) {
     let config = report.config;
@@ -22,7 +22,7 @@ pub(super) fn check(report: &mut Report<'_>) {
         }
     }
     let active = active(config);
-    if let Some(what) = too_many(config, report.bounds) {
+    if let Some(what) = too_many(config, report.limits) {
         report.fault(&nth("instance_group", 0), code::INSTANCES, what);
     }
     if active == 0 {
@@ -32,8 +32,8 @@ pub(super) fn check(report: &mut Report<'_>) {
 }
 
 /// Why there are too many instances, if there are. A group has its count on each GPU that it names.
-pub(in crate::config::model) fn too_many(config: &ModelConfig, bounds: Bounds) -> Option<String> {
-    let (active, most) = (active(config), bounds.instances.min(u32::from(u16::MAX)));
+pub(in crate::config::model) fn too_many(config: &ModelConfig, limits: Limits) -> Option<String> {
+    let (active, most) = (active(config), limits.instances.min(u32::from(u16::MAX)));
     let what = || {
         let model = &config.name;
         format!("instance_group: {active} instances of {model}, more than the limit of {most} (limits.instances)")

@@ -1,0 +1,118 @@
+//! What KServe's protocols share beside the neutral door: registered shared memory, trace settings, and the way of a request to its answer in
+//! this protocol's words.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::refusal;
+use super::settings::Traces;
+use super::shared_memory::Regions;
+use crate::api::intake::{Decoded, Underway};
+use crate::api::peers::Peer;
+use crate::api::{Api, Deadline, Status};
+use crate::config::server::settings::SharedMemory;
+use crate::error::Failure;
+use crate::model::{InferAnswer, Served, VersionStatistics};
+use crate::telemetry::metrics::Surface;
+
+/// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share what clients registered and set.
+#[derive(Debug, Clone)]
+pub struct Kserve(Arc<KserveParts>);
+
+#[derive(Debug)]
+struct KserveParts {
+    api: Api,
+    traces: Traces,
+    regions: Regions,
+}
+
+impl Kserve {
+    /// `allowed` is which system shared memory clients may register.
+    pub fn new(api: &Api, allowed: SharedMemory) -> Kserve {
+        let regions = Regions::new(api.limits().request.to_usize(), allowed);
+        Kserve(Arc::new(KserveParts { api: api.clone(), traces: Traces::default(), regions }))
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.0.api
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.0.regions
+    }
+
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.0.traces
+    }
+
+    /// Finds a model, or says in Triton's words why it cannot be addressed.
+    pub(crate) fn find(&self, model: &str, version: &str) -> Result<Served, Status> {
+        self.0.api.find(model, version).map_err(|failure| refusal::status(&failure))
+    }
+
+    pub(crate) fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Status> {
+        self.0.api.statistics(model, version).map_err(|failure| refusal::status(&failure))
+    }
+
+    /// Admits a request of this peer now, in the order of the calls. If the request is refused, its answer is the refusal.
+    pub(crate) fn begin(&self, peer: &Peer, call: Call, decoded: Result<Decoded, Status>) -> PendingAnswer {
+        let begun = decoded.and_then(|decoded| {
+            self.0.api.begin(peer, call.surface, decoded).map_err(|failure| refusal::status(&failure))
+        });
+        PendingAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
+    }
+}
+
+/// The names that a refusal needs, also of a request that could not be decoded.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) surface: Surface,
+    pub(crate) model: String,
+    pub(crate) version: String,
+    /// The request's own id.
+    pub(crate) id: String,
+}
+
+/// The answer to a request of a client. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub(crate) struct PendingAnswer {
+    api: Api,
+    pub(crate) call: Call,
+    /// A refusal is taken by the poll that returns it.
+    begun: Result<Underway, Option<Status>>,
+}
+
+impl PendingAnswer {
+    /// Awaits the answer until the deadline.
+    pub(crate) async fn until(self, deadline: Option<Deadline>) -> Result<InferAnswer, Status> {
+        let PendingAnswer { api, call, begun } = self;
+        let outcome = match begun {
+            Ok(underway) => underway.until(deadline).await.map_err(|failure| refusal::status(&failure)),
+            Err(refused) => Err(refused.unwrap_or_else(polled_again)),
+        };
+        outcome.inspect_err(|status| count(&api, &call, status))
+    }
+}
+
+impl Future for PendingAnswer {
+    type Output = Result<InferAnswer, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.begun {
+            Ok(underway) => std::task::ready!(Pin::new(underway).poll(cx)).map_err(|failure| refusal::status(&failure)),
+            Err(refused) => Err(refused.take().unwrap_or_else(polled_again)),
+        };
+        Poll::Ready(outcome.inspect_err(|status| count(&self.api, &self.call, status)))
+    }
+}
+
+fn count(api: &Api, call: &Call, status: &Status) {
+    api.count_failure(call.surface, (&call.model, &call.version), status);
+}
+
+fn polled_again() -> Status {
+    refusal::status(&Failure::Internal("an answer was asked for twice".to_owned()))
+}

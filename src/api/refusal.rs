@@ -1,0 +1,161 @@
+//! What refusals have in common on every surface: the reason, when to send the request again, and the words for the server's own limits.
+//! Each surface has its own table of codes and sentences.
+
+use std::time::Duration;
+
+use sequor_core::Refusal;
+
+use super::{Code, Retry, Status};
+use crate::config::units::human;
+use crate::error::{Control, ExceededLimit, Failure, NotServed, Refused};
+use crate::telemetry::refusal_reason;
+
+/// The time after which a client may send a request again that a full server refused.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(crate) const BAD_INPUT: &str = "bad_input";
+
+/// The reason of a request for a model or version that is not there, or not ready.
+pub(crate) const NOT_SERVED: &str = "not_served";
+
+/// The reason of a request that a maximum of one client refuses.
+const PEER_LIMIT: &str = "peer_limit";
+
+/// The reason of a failure, as metrics and clients' programs read it.
+pub(crate) fn reason(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::NotServed(NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. })
+        | Failure::Invalid { .. }
+        | Failure::Limit(ExceededLimit::RequestBytes { .. } | ExceededLimit::Parts { .. }) => BAD_INPUT,
+        Failure::NotServed(_) | Failure::Control(Control::Absent { .. }) => NOT_SERVED,
+        Failure::Refused(refused) => refusal_reason(&refused.refusal),
+        Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
+        Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => "queue_full",
+        Failure::PeerSequences { .. }
+        | Failure::Limit(ExceededLimit::PeerInFlight { .. } | ExceededLimit::PeerQueuedBytes { .. }) => PEER_LIMIT,
+        Failure::Deadline { .. } => "deadline",
+        Failure::Control(Control::NotExplicit) => "not_explicit",
+        Failure::Control(Control::Failed { .. }) => "load_failed",
+        Failure::Run(_) => "run_failed",
+        Failure::Internal(_) => "internal",
+    }
+}
+
+/// Whether and when a client may send the request again.
+pub(crate) fn retry(failure: &Failure) -> Retry {
+    match failure {
+        Failure::Refused(refused) => of_refused(refused),
+        Failure::Limit(exceeded) => limit(exceeded).retry,
+        Failure::StateMemory { .. } | Failure::DeviceMemory { .. } | Failure::PeerSequences { .. } => {
+            Retry::After(RETRY_AFTER)
+        }
+        Failure::NotServed(_)
+        | Failure::Invalid { .. }
+        | Failure::Deadline { .. }
+        | Failure::Control(_)
+        | Failure::Run(_)
+        | Failure::Internal(_) => Retry::Unsaid,
+    }
+}
+
+fn of_refused(refused: &Refused) -> Retry {
+    match refused.refusal {
+        Refusal::Policy(_) if !refused.may_retry => Retry::Unsaid,
+        Refusal::TooMany { .. }
+        | Refusal::StoreFull { .. }
+        | Refusal::BacklogFull { .. }
+        | Refusal::Stopping
+        | Refusal::QueueTimeout { .. }
+        | Refusal::BacklogTimeout { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::Elsewhere
+        | Refusal::Policy(_) => {
+            if refused.may_retry {
+                Retry::After(RETRY_AFTER)
+            } else {
+                Retry::Never
+            }
+        }
+        Refusal::Unknown(_)
+        | Refusal::Ended(_)
+        | Refusal::NoId
+        | Refusal::Live
+        | Refusal::Ending
+        | Refusal::NoVersion
+        | Refusal::Cancelled
+        | Refusal::StepGap { .. }
+        | Refusal::StepGone { .. }
+        | Refusal::StepBusy { .. }
+        | Refusal::Failed(_) => Retry::Unsaid,
+    }
+}
+
+/// The refusal of a request that exceeds a limit. No protocol has a sentence for these.
+pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
+    let retry = span(RETRY_AFTER);
+    match exceeded {
+        ExceededLimit::InFlight { limit } => {
+            let text =
+                format!("{limit} requests are in flight, as many as may be (limits.in_flight); retry after {retry}");
+            Status::new(Code::Unavailable, "queue_full", text).retry_after(RETRY_AFTER)
+        }
+        ExceededLimit::QueuedBytes { needed, used, limit } => {
+            let [needed, used, limit] = [*needed, *used, *limit].map(human);
+            let text = format!(
+                "queued request bytes {used} of {limit} (limits.queued); this request needs {needed}; retry after {retry}"
+            );
+            Status::new(Code::Unavailable, "queue_full", text).retry_after(RETRY_AFTER)
+        }
+        ExceededLimit::PeerInFlight { limit } => {
+            let text = format!(
+                "this client has {limit} requests in flight, the maximum of one client (limits.in_flight_per_peer); \
+                 retry after {retry}"
+            );
+            Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
+        }
+        ExceededLimit::PeerQueuedBytes { needed, used, limit } => {
+            let [needed, used, limit] = [*needed, *used, *limit].map(human);
+            let text = format!(
+                "queued request bytes of this client {used} of {limit} (limits.queued_per_peer); this request needs {needed}; \
+                 retry after {retry}"
+            );
+            Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)
+        }
+        ExceededLimit::RequestBytes { limit } => {
+            let text = format!("the request is larger than {limit} bytes (limits.request)");
+            Status::new(Code::TooLarge, BAD_INPUT, text)
+        }
+        ExceededLimit::Parts { what, limit, setting } => {
+            let text = format!("the request has more than {limit} {what} ({setting})");
+            Status::new(Code::InvalidArgument, BAD_INPUT, text)
+        }
+    }
+}
+
+/// The refusal of a request whose client no longer waits.
+pub(crate) fn deadline(allowed: Duration) -> Status {
+    let text = format!("no answer within the client's deadline of {}", span(allowed));
+    Status::new(Code::DeadlineExceeded, "deadline", text)
+}
+
+/// A time as people write it: `800 ms`, `1.2 s`, `5 s`.
+pub(crate) fn span(span: Duration) -> String {
+    let millis = span.as_millis();
+    match millis {
+        0..1000 => format!("{millis} ms"),
+        1000..60_000 if millis % 1000 < 100 => format!("{} s", millis / 1000),
+        1000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_as_people_write_them() {
+        let written = [0, 800, 1000, 1200, 59_999, 61_000].map(|ms| span(Duration::from_millis(ms)));
+        assert_eq!(written, ["0 ms", "800 ms", "1 s", "1.2 s", "59.9 s", "1 min 1 s"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! How a setting of the server is declared, once: its key, type, default, help and rule. `http.port` in the file is `--http-port` as a flag and
+//! `SEQUOR_HTTP_PORT` in the environment. The struct that the file is read into, the flags and the reference page all come from that.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use toml::Value;
+
+use crate::config::units::{Size, Span};
+
+/// A setting.
+#[derive(Debug)]
+pub struct Key {
+    /// Section and name.
+    pub path: &'static str,
+    pub kind: Kind,
+    pub(super) rule: Rule,
+    /// One sentence for `--help` and the reference; empty for what is not served yet.
+    pub help: &'static str,
+    pub(super) default: fn() -> Option<Value>,
+}
+
+/// How text becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bool,
+    Number,
+    Ratio,
+    Text,
+    Path,
+    /// Repeatable as a flag, separated by commas in one text.
+    Texts,
+    Paths,
+    Span,
+    Size,
+    Choice(&'static [&'static str]),
+}
+
+/// Which values of its kind a setting may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    Any,
+    Positive,
+}
+
+/// A type that settings may have.
+pub(super) trait SettingValue {
+    const KIND: Kind;
+}
+
+/// Declares a section: the struct that the file is read into, its defaults, and its keys. A key without help is parsed and refused. `with` lists
+/// fields that are no keys.
+macro_rules! section {
+    (
+        $(#[$of:meta])*
+        $vis:vis struct $name:ident, $prefix:literal {
+            $( $(#[doc = $help:literal])* $key_vis:vis $field:ident: $kind:ty = $default:expr $(, $rule:ident)?; )*
+        }
+        $(with { $( $other_vis:vis $other:ident: $section:ty = $none:expr; )* })?
+    ) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        $vis struct $name {
+            $( $(#[doc = $help])* $key_vis $field: $kind, )*
+            $( $( $other_vis $other: $section, )* )?
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $( $field: $default, )* $( $( $other: $none, )* )? }
+            }
+        }
+
+        impl $name {
+            pub(super) const KEYS: &[$crate::config::server::key::Key] = &[$( $crate::config::server::key::Key {
+                path: concat!($prefix, stringify!($field)),
+                kind: <$kind as $crate::config::server::key::SettingValue>::KIND,
+                rule: $crate::config::server::key::rule!($($rule)?),
+                help: concat!($($help),*).trim_ascii(),
+                default: || toml::Value::try_from::<$kind>($default).ok(),
+            }, )*];
+        }
+    };
+}
+
+macro_rules! rule {
+    () => {
+        $crate::config::server::key::Rule::Any
+    };
+    (positive) => {
+        $crate::config::server::key::Rule::Positive
+    };
+}
+
+/// Declares a setting's choices, each with its word in the file.
+macro_rules! choice {
+    ($(#[$of:meta])* $vis:vis enum $name:ident { $( $(#[$on:meta])* $variant:ident = $word:literal, )* }) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        $vis enum $name {
+            $( $(#[$on])* #[serde(rename = $word)] $variant, )*
+        }
+
+        impl $crate::config::server::key::SettingValue for $name {
+            const KIND: $crate::config::server::key::Kind = $crate::config::server::key::Kind::Choice(&[$($word),*]);
+        }
+    };
+}
+
+pub(super) use {choice, rule, section};
+
+macro_rules! kinds {
+    ($($of:ty => $kind:ident),* $(,)?) => { $(
+        impl SettingValue for $of {
+            const KIND: Kind = Kind::$kind;
+        }
+    )* };
+}
+
+kinds! {
+    bool => Bool,
+    u16 => Number,
+    u32 => Number,
+    u64 => Number,
+    usize => Number,
+    f64 => Ratio,
+    String => Text,
+    PathBuf => Path,
+    Vec<String> => Texts,
+    Vec<PathBuf> => Paths,
+    Span => Span,
+    Size => Size,
+}
+
+impl<T: SettingValue> SettingValue for Option<T> {
+    const KIND: Kind = T::KIND;
+}
+
+impl Key {
+    pub fn is_served(&self) -> bool {
+        !self.help.is_empty()
+    }
+
+    /// `http-port`.
+    pub fn flag(&self) -> String {
+        self.path.replace(['.', '_'], "-")
+    }
+
+    /// `SEQUOR_HTTP_PORT`.
+    pub fn variable(&self) -> String {
+        format!("SEQUOR_{}", self.path.replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// Section (empty at the top) and name.
+    pub fn parts(&self) -> Vec<&'static str> {
+        self.path.split('.').collect()
+    }
+
+    /// The default, as the file would write it; `None` if there is none.
+    pub fn default(&self) -> Option<Value> {
+        (self.default)()
+    }
+}
+
+impl Rule {
+    /// Why a value is refused, if the rule does not allow it.
+    pub(super) fn refuse(self, kind: Kind, value: &Value) -> Option<&'static str> {
+        let is_zero = match (kind, value) {
+            (Kind::Span, Value::String(text)) => text.parse().is_ok_and(|Span(span)| span.is_zero()),
+            (Kind::Size, Value::String(text)) => text.parse() == Ok(Size(0)),
+            (_, Value::Integer(number)) => *number == 0,
+            _ => false,
+        };
+        (self == Rule::Positive && is_zero).then_some("must be more than 0")
+    }
+}
+
+impl Kind {
+    /// The value this text stands for.
+    pub fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Kind::Bool => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" => Ok(Value::Boolean(true)),
+                "false" | "0" => Ok(Value::Boolean(false)),
+                _ => Err(format!("\"{text}\" is neither true nor false")),
+            },
+            Kind::Number => text.parse().map(Value::Integer).map_err(|_| format!("\"{text}\" is not a number")),
+            Kind::Ratio => text.parse().map(Value::Float).map_err(|_| format!("\"{text}\" is not a number")),
+            Kind::Text | Kind::Path => Ok(Value::String(text.to_owned())),
+            Kind::Texts | Kind::Paths => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Ok(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
+            }
+            Kind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
+            Kind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
+            Kind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
+            Kind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
+        }
+    }
+
+    /// What help calls the value.
+    pub fn placeholder(self) -> String {
+        match self {
+            Kind::Bool => "BOOL".to_owned(),
+            Kind::Number => "N".to_owned(),
+            Kind::Ratio => "RATIO".to_owned(),
+            Kind::Text | Kind::Texts => "TEXT".to_owned(),
+            Kind::Path | Kind::Paths => "PATH".to_owned(),
+            Kind::Span => "DURATION".to_owned(),
+            Kind::Size => "SIZE".to_owned(),
+            Kind::Choice(choices) => choices.join("|"),
+        }
+    }
+}
