@@ -58,11 +58,7 @@ pub(super) struct Serving {
     pub(super) metrics: Metrics,
 }
 
-fn builder(
-    executor: ExecutorHandle,
-    keepalive: Duration,
-    options: &Connections,
-) -> auto::Builder<ExecutorHandle> {
+fn builder(executor: ExecutorHandle, keepalive: Duration, options: &Connections) -> auto::Builder<ExecutorHandle> {
     let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head.0);
     builder

@@ -86,7 +86,7 @@ fn the_page_and_the_settings_say_what_is_so() {
     let ask = |path: &str| get_as(admin, path);
     let (status, page) = ask("/");
     assert_eq!(status, 200);
-    for text in ["asr-01", "SERVING", "<td>vad</td><td>1</td><td>ready</td>", "onnxruntime 1."] {
+    for text in ["asr-01", "SERVING", "<td>vad</td><td class=\"n\">1</td><td>ready</td>", "onnxruntime 1."] {
         assert!(page.contains(text), "{text}: {page}");
     }
     let report: Value = serde_json::from_str(&ask("/admin/status.json").1).unwrap();

@@ -188,7 +188,7 @@ fn what_came_over_the_wire_and_was_saved_decides_after_a_restart_too() {
     let server = start(&["--admin-upload=true"]);
     told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     let ended = command(&server, &save);
-    let said = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\n";
+    let said = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\nhelp: docs/troubleshoot.md#denied\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), said));
     assert!(shown(&server, "mine")["attached"].as_array().unwrap().is_empty(), "a refusal changes nothing");
     let log = server.stop().stderr;

@@ -18,9 +18,9 @@ use super::reply_queue::{self, Replies};
 use super::stream::Pump;
 use super::surface::Kserve;
 use super::{ECHOED, encode, refusal};
+use crate::api::RequestContext;
 use crate::api::order::off_task;
 use crate::api::peers::Peer;
-use crate::api::RequestContext;
 use crate::executor::ExecutorHandle;
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 

@@ -25,7 +25,7 @@ use super::path::{Named, Path};
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
-use super::surface::{Call, Kserve, PendingAnswer};
+use super::surface::{Call, CallAnswer, Kserve};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::Decoded;
 use crate::api::peers::Peer;
@@ -71,7 +71,7 @@ struct Talk {
     sequence: Option<String>,
     /// What features of models come from.
     headers: Vec<(String, String)>,
-    waiting: VecDeque<(PendingAnswer, ResponseFormat)>,
+    waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<Decoding>,
     /// Of the answers so far.
@@ -206,7 +206,7 @@ impl Talk {
 }
 
 /// The next answer, of requests in their order. Never, if none is awaited.
-async fn next_answer(waiting: &mut VecDeque<(PendingAnswer, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
+async fn next_answer(waiting: &mut VecDeque<(CallAnswer, ResponseFormat)>, largest: &mut Option<usize>) -> Message {
     let outcome = poll_fn(|cx| match waiting.front_mut() {
         Some((answer, _)) => Pin::new(answer).poll(cx),
         None => std::task::Poll::Pending,

@@ -17,7 +17,7 @@ use super::frames::{Unpacked, UnpackedQueue};
 use super::message::{CallMetadata, ReadMessage, ScannedMessage};
 use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
-use super::surface::{Kserve, PendingAnswer};
+use super::surface::{CallAnswer, Kserve};
 use crate::api::peers::Peer;
 use crate::api::{Code, Phase, Status};
 use crate::executor::ExecutorHandle;
@@ -43,7 +43,7 @@ pub(crate) struct Pump<S> {
     /// A large message, which another thread decodes. No other message is read meanwhile.
     decoding: Option<JoinHandle<Result<ReadMessage, tonic::Status>>>,
     replies: Sender<ModelStreamInferResponse>,
-    waiting: VecDeque<(PendingAnswer, ResponseFormat)>,
+    waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// Of the answers so far; the next ones are taken to be no larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,

@@ -57,11 +57,11 @@ impl Kserve {
     }
 
     /// Admits a request of this peer now, in the order of the calls. If the request is refused, its answer is the refusal.
-    pub(crate) fn begin(&self, peer: &Peer, call: Call, decoded: Result<Decoded, Status>) -> PendingAnswer {
+    pub(crate) fn begin(&self, peer: &Peer, call: Call, decoded: Result<Decoded, Status>) -> CallAnswer {
         let begun = decoded.and_then(|decoded| {
             self.0.api.begin(peer, call.surface, decoded).map_err(|failure| refusal::status(&failure))
         });
-        PendingAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
+        CallAnswer { api: self.0.api.clone(), call, begun: begun.map_err(Some) }
     }
 }
 
@@ -78,17 +78,17 @@ pub(crate) struct Call {
 /// The answer to a request of a client. Dropping it cancels the request.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
-pub(crate) struct PendingAnswer {
+pub(crate) struct CallAnswer {
     api: Api,
     pub(crate) call: Call,
     /// A refusal is taken by the poll that returns it.
     begun: Result<Underway, Option<Status>>,
 }
 
-impl PendingAnswer {
+impl CallAnswer {
     /// Awaits the answer until the deadline.
     pub(crate) async fn until(self, deadline: Option<Deadline>) -> Result<InferAnswer, Status> {
-        let PendingAnswer { api, call, begun } = self;
+        let CallAnswer { api, call, begun } = self;
         let outcome = match begun {
             Ok(underway) => underway.until(deadline).await.map_err(|failure| refusal::status(&failure)),
             Err(refused) => Err(refused.unwrap_or_else(polled_again)),
@@ -97,7 +97,7 @@ impl PendingAnswer {
     }
 }
 
-impl Future for PendingAnswer {
+impl Future for CallAnswer {
     type Output = Result<InferAnswer, Status>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
