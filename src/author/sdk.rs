@@ -25,7 +25,7 @@ pub(super) use files;
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
     "src/instance.rs" "src/lib.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/testing.rs" "src/wasm.rs"
-    "wit/host.wit" "wit/scheduler.wit" "wit/types.wit");
+    "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/tensors.wit" "wit/types.wit");
 
 /// The Python package `sequor_plugin`, and what exports it.
 pub const PYTHON: Kit = kit!("sdk-python":
@@ -43,7 +43,7 @@ pub const JAVASCRIPT: Kit = kit!("sdk-js":
 pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mjs" "package-lock.json" "package.json");
 
 /// The contract.
-pub const WIT: Kit = kit!("sdk/wit": "host.wit" "scheduler.wit" "types.wit");
+pub const WIT: Kit = kit!("sdk/wit": "calls.wit" "host.wit" "processor.wit" "scheduler.wit" "tensors.wit" "types.wit");
 
 /// The world of schedulers in it.
 pub const WORLD: &str = "scheduler-plugin";
