@@ -1,11 +1,11 @@
 //! The error kinds of the host: what can go wrong with a request or a model, typed. No protocol lives here and no text of a surface;
 //! each surface turns these into its own codes and sentences.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use sequor_core::{DataType, Dims, Id, Refusal, Shape};
+pub use sequor_files::At;
 
 /// Why a request was not answered with outputs.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -218,26 +218,4 @@ pub struct LoadWarning {
     pub path: PathBuf,
     /// The fault, and what Sequor does instead.
     pub what: String,
-}
-
-/// A place in a file. Lines and columns count from 1; 0 is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct At {
-    pub path: PathBuf,
-    pub line: u32,
-    pub column: u32,
-}
-
-/// `config.pbtxt:15:3:`, as editors and people read it.
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
-        if self.line > 0 {
-            write!(f, "{}:", self.line)?;
-        }
-        if self.column > 0 {
-            write!(f, "{}:", self.column)?;
-        }
-        Ok(())
-    }
 }

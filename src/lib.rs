@@ -15,7 +15,6 @@
 //! - [`batch`]: a batch's inputs and outputs.
 //! - [`backend`]: what runs a graph: ONNX Runtime, and a stand-in for tests.
 //! - [`executor`]: the tasks of one connection, and the short model steps on its thread.
-//! - [`wasm`]: runs WebAssembly components of any world.
 //! - [`scheduling`]: plug-ins that decide which requests run together.
 //! - [`processing`]: plug-ins that prepare a model's inputs and finish its outputs.
 //! - [`model`]: the repository, loads, instances: the way of a request.
@@ -47,4 +46,3 @@ mod sync;
 pub mod telemetry;
 pub mod tensor;
 pub mod text;
-pub mod wasm;

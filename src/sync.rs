@@ -1,10 +1,10 @@
 //! Locks, atomics and threads for code that the model checker tries: the system's own, or with the feature `shuttle` the checker's.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use real::{AtomicBool, AtomicU64, JoinHandle, Mutex, Thread, is_over, park, sleep, spawn};
+pub(crate) use real::{AtomicBool, AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use tried::{AtomicBool, AtomicU64, JoinHandle, Mutex, Thread, is_over, park, sleep, spawn};
+pub(crate) use tried::{AtomicBool, AtomicU64, JoinHandle, Mutex, Thread, is_over, park, spawn};
 
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
@@ -40,10 +40,6 @@ mod real {
     /// Whether a thread has ended, so that no thread need wait for it.
     pub(crate) fn is_over(thread: &JoinHandle<()>) -> bool {
         thread.is_finished()
-    }
-
-    pub(crate) fn sleep(span: Duration) {
-        std::thread::sleep(span);
     }
 
     /// Sleeps until it is woken, or for this long.
@@ -87,11 +83,6 @@ mod tried {
     /// It cannot be told: every thread is waited for.
     pub(crate) fn is_over(_: &JoinHandle<()>) -> bool {
         false
-    }
-
-    /// Lets the others go first.
-    pub(crate) fn sleep(_: Duration) {
-        shuttle::thread::yield_now();
     }
 
     /// Time stands still where every interleaving is tried: to wait for a while is to let the others go first.

@@ -11,8 +11,8 @@ use sequor::model::{InferRequest, Named, Options, Parameter, Repository, Tensor}
 use sequor::scheduling::report::{Attach, By, Plugins};
 use sequor::scheduling::{MakeSource, Rules};
 use sequor::telemetry::Metrics;
-use sequor::wasm::grants::Grants;
 use sequor_core::{DataType, Dialect, Id, Shape};
+use sequor_wasm::grants::Grants;
 use tempfile::TempDir;
 
 pub(crate) type BoxResult<T> = Result<T, Box<dyn std::error::Error>>;

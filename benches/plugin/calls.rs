@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::guest::{Events, Guest};
-use sequor::wasm::call_error::CallError;
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Fault, Hooks, Picks};
+use sequor_wasm::call_error::CallError;
 
 use super::{CALLS, best};
 

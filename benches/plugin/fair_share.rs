@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
-use sequor::wasm::call_error::CallError;
-use sequor::wasm::limits::Limits;
-use sequor::wasm::services::Services;
 use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
 
 pub(crate) const NATIVE: &str = "fair-share-native";
 

@@ -26,12 +26,12 @@ use nix::time::ClockId;
 use sequor::scheduling::SchedulerComponent;
 use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::guest::{Guest as _, ModelFacts, Source as _};
-use sequor::wasm::cache::Cache;
-use sequor::wasm::engine::{Engine, Mode};
-use sequor::wasm::grants::Grants;
-use sequor::wasm::limits::Limits;
-use sequor::wasm::services::Services;
 use sequor_core::Picks;
+use sequor_wasm::cache::Cache;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
 
 use calls::{Pair, see};
 use in_process::{BoxResult, guest};

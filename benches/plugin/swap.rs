@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{Pending, Repository};
 use sequor::scheduling::report::{By, Plugins as _};
-use sequor::wasm::grants::Grants;
-use sequor::wasm::loader::Loader;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::loader::Loader;
 
 use crate::in_process::{BoxResult, InProcess, guest, step};
 

@@ -9,7 +9,7 @@ use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::scheduling::guest::Source;
 use sequor::scheduling::report::{Attached, Plugins as _};
-use sequor::wasm::loader::Loader;
+use sequor_wasm::loader::Loader;
 
 use crate::fair_share::{NATIVE, Native};
 use crate::in_process::{BoxResult, GRANTS, InProcess, guest, of_tenant, step};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
 use sequor::simulate::Workload;
-use sequor::wasm::grants::Grants;
-use sequor::wasm::loader::Loader;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::loader::Loader;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};
 

@@ -16,7 +16,7 @@ use sequor::config::units::Span;
 use sequor::simulate::file::File;
 use sequor::simulate::workload::replay::Replay;
 use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
-use sequor::wasm::limits::Limits;
+use sequor_wasm::limits::Limits;
 
 use in_process::{BoxResult, guest};
 use live::Answered;

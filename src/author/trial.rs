@@ -11,13 +11,13 @@ use sequor_core::{Columns, Decision, Hooks, Picks};
 use super::{Machine, Problem};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
-use crate::wasm::cache::{COMPILED, Cache};
-use crate::wasm::call_error::CallError;
-use crate::wasm::component_error::ComponentError;
-use crate::wasm::engine::{Engine, Mode};
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
-use crate::wasm::services::Services;
+use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
 
 /// What it is tried with.
 #[derive(Debug, Clone, Default)]

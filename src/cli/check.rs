@@ -27,8 +27,8 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
 use crate::scheduling::report::Plugins as _;
 use crate::telemetry::Metrics;
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
     let repositories = Arg::new("repository")

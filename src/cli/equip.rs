@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::loader::Loader;
+
 use super::Failed;
 use crate::config::server::file::Plugins;
 use crate::model::Repository;
 use crate::scheduling::Rules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
-use crate::wasm::cache::{COMPILED, Cache};
-use crate::wasm::grants::Grants;
-use crate::wasm::loader::Loader;
 
 /// Lets plug-ins decide for the repository's models.
 pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), Failed> {

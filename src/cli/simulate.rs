@@ -23,8 +23,8 @@ use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
 use crate::simulate::workload::tenants::Many;
 use crate::simulate::{Costs, Experiment, Problem, Report, Wishes, Workload};
-use crate::wasm::limits::Limits;
 use files::{text, unreadable};
+use sequor_wasm::limits::Limits;
 
 /// Flags that describe the one flow that flags can make.
 const OF_A_FLOW: [&str; 6] = ["sequences", "steps", "deadline", "tenants", "zipf", "step"];

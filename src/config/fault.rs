@@ -1,23 +1,15 @@
-//! A fault of a file: where, which kind, and a sentence. Faults are collected, never stopped at the first.
+//! Faults of the server's files and the models'. Faults are collected, never stopped at the first.
 
-use std::fmt;
+pub use sequor_files::fault::{Fault, did_you_mean};
 
-use crate::error::{At, LoadError};
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    pub at: At,
-    pub code: &'static str,
-    pub what: String,
-}
+use crate::error::LoadError;
 
 /// The kinds of faults, as `sequor check` prints them.
 pub mod code {
+    pub use sequor_files::fault::code::{PARSE, VALUE};
+
     /// The file cannot be read.
     pub const FILE: &str = "E-FILE";
-    /// The text does not parse, or names a field that does not exist.
-    pub const PARSE: &str = "E-PARSE";
     /// Understood, and not served (yet).
     pub const NOT_SERVED: &str = "E-NOT-SERVED";
     pub const NAME: &str = "E-NAME";
@@ -44,8 +36,6 @@ pub mod code {
     pub const FEATURE: &str = "E-FEATURE";
     /// A plug-in that is missing, wrong, or another than was named.
     pub const PLUGIN: &str = "E-PLUGIN";
-    /// A value of sequor.toml, of the environment or of a flag.
-    pub const VALUE: &str = "E-VALUE";
     /// Something of the runtime or of this machine.
     pub const RUNTIME: &str = "E-RUNTIME";
     /// A sample did not run.
@@ -58,13 +48,6 @@ pub mod code {
     pub const NOTE_BATCH: &str = "N-BATCH";
     /// A first value of a state that is not used as it is written.
     pub const NOTE_INITIAL: &str = "N-INITIAL";
-}
-
-/// `config.pbtxt:24:5: what`.
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.at, self.what)
-    }
 }
 
 impl From<Fault> for LoadError {
@@ -85,27 +68,10 @@ pub fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
     kept
 }
 
-/// `; did you mean "x_lens"?` if one of the names is close, else nothing.
-pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let near = names.into_iter().map(|n| (strsim::damerau_levenshtein(name, n), n)).min_by_key(|(far, _)| *far);
-    match near {
-        Some((far, near)) if far <= (near.chars().count() / 3).max(1) && far < near.chars().count() => {
-            format!("; did you mean \"{near}\"?")
-        }
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_near_name_is_offered_and_a_far_one_is_not() {
-        assert_eq!(did_you_mean("x_len", ["x", "x_lens"]), "; did you mean \"x_lens\"?");
-        assert_eq!(did_you_mean("speech", ["x_lens"]), "");
-        assert_eq!(did_you_mean("a", ["b"]), "");
-    }
+    use crate::error::At;
 
     #[test]
     fn faults_stand_in_file_order_and_once() {

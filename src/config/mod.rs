@@ -3,20 +3,16 @@
 //!
 //! # Layout
 //!
-//! - [`fault`], [`place`]: what is wrong in a file, and where.
-//! - [`atomic_file`]: files written whole or not at all.
-//! - [`units`]: durations and sizes as people write them.
+//! - [`fault`], [`place`]: what is wrong in a file, and where · [`toml_file`]: TOML · [`units`]: durations and sizes as people write them ·
+//!   [`atomic_file`]: files written whole or not at all. All of the package `sequor-files`.
 //! - [`trust`]: whether others can change a file.
 //! - [`model`]: one model's configuration.
 //! - [`server`]: the server's settings.
 
-pub mod atomic_file;
 pub mod fault;
 pub mod model;
-pub mod place;
 pub mod server;
-pub(crate) mod toml_file;
 pub mod trust;
-pub mod units;
 
 pub use fault::Fault;
+pub use sequor_files::{atomic_file, place, toml_file, units};

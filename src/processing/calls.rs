@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use sequor_core::Dims;
+use sequor_wasm::call_error::{Call, CallError};
+use sequor_wasm::host::{HostState, cut};
 use wasmtime::{Error, Result};
 
 use super::contract::processor::{Action, File};
@@ -18,8 +20,6 @@ use super::ports::{TensorPort, TensorSignature};
 use super::tensors::{HeldTensors, from_flat};
 use super::world::ProcessorGuest;
 use crate::tensor::Tensor;
-use crate::wasm::call_error::{Call, CallError};
-use crate::wasm::host::{HostState, cut};
 
 /// One request, as processors see it besides its tensors.
 #[derive(Debug, Clone, Default)]

@@ -7,8 +7,8 @@ wasmtime::component::bindgen!({
     // A host function ends a call that has taken too long.
     imports: { default: trappable },
     with: {
-        "sequor:plugin/host": crate::wasm::contract::sequor::plugin::host,
-        "sequor:plugin/identity": crate::wasm::contract::sequor::plugin::identity,
+        "sequor:plugin/host": sequor_wasm::contract::sequor::plugin::host,
+        "sequor:plugin/identity": sequor_wasm::contract::sequor::plugin::identity,
         "sequor:plugin/tensors.tensor": crate::tensor::Tensor,
         "sequor:plugin/tensors.buffer": super::buffer::TensorBuffer,
     },

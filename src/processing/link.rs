@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::instances::GuestPool;
+use sequor_wasm::limits::is_full;
+use sequor_wasm::services::Services;
 
 use super::calls::{self, CallFacts, Given, GivenAction, GuestRefusal, LoadFacts, Passing};
 use super::files::ProcessorFile;
@@ -17,10 +21,6 @@ use super::world::{ProcessorComponent, ProcessorGuest};
 use crate::config::fault::did_you_mean;
 use crate::telemetry::{Hook, PluginMetrics};
 use crate::tensor::Tensor;
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::instances::GuestPool;
-use crate::wasm::limits::is_full;
-use crate::wasm::services::Services;
 
 /// CPU time of a call beyond its base, for each KiB that the call is about.
 const PER_KIB: Duration = Duration::from_micros(20);

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use sequor_wasm::manifest::{self, Declared, Fields, wrong};
+use sequor_wasm::settings::Settings;
 use serde::Deserialize;
 
 use super::contract::WORLD;
 use crate::config::fault::{Fault, did_you_mean};
 use crate::config::units::{Size, human};
-use crate::wasm::manifest::{self, Declared, Fields, wrong};
-use crate::wasm::settings::Settings;
 
 const WANTS: [&str; 2] = ["pre", "post"];
 const FIELDS: [&str; 10] =

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
+
 use super::files::ProcessorFile;
 use super::world::ProcessorComponent;
 use crate::telemetry::PluginMetrics;
-use crate::wasm::limits::Limits;
-use crate::wasm::services::Services;
 
 /// What the server does with a request whose processor failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use bytes::Bytes;
 use sequor_core::Shape;
+use sequor_wasm::host::HostState;
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Error, Result};
 
@@ -12,7 +13,6 @@ use super::contract::sequor::plugin::{calls, tensors};
 use super::dtypes::{code_of, dtype_of};
 use super::ports::check_size;
 use crate::tensor::Tensor;
-use crate::wasm::host::HostState;
 
 /// Maximum number of handles of one guest.
 const HANDLES: usize = 16 * 1024;

@@ -3,6 +3,11 @@
 use std::any::Any;
 use std::path::Path;
 
+use sequor_wasm::component::Component;
+use sequor_wasm::guest::WasmGuest;
+use sequor_wasm::host::HostState;
+use sequor_wasm::manifest::Declared;
+use sequor_wasm::world::{FunctionTypes, World, WorldLimits};
 use wasmtime::Store;
 use wasmtime::component::{HasSelf, Instance, InstancePre, Linker};
 
@@ -11,11 +16,6 @@ use super::contract::{self, ProcessorPlugin, ProcessorPluginIndices};
 use super::manifest::{self, Manifest};
 use super::tensors::HeldTensors;
 use crate::config::fault::Fault;
-use crate::wasm::component::Component;
-use crate::wasm::guest::WasmGuest;
-use crate::wasm::host::HostState;
-use crate::wasm::manifest::Declared;
-use crate::wasm::world::{FunctionTypes, World, WorldLimits};
 
 /// Components that prepare a model's inputs and finish its outputs.
 #[derive(Debug)]

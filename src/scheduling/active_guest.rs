@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use sequor_core::{Hooks, Round, Said};
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::instances::Single;
+use sequor_wasm::limits::is_full;
 
 use super::guest::{Events, Guest};
 use super::inbox::Reader;
 use super::recent;
-use crate::wasm::call_error::CallError;
-use crate::wasm::instances::Single;
-use crate::wasm::limits::is_full;
 
 /// Maximum events in one call.
 pub(super) const AT_ONCE: usize = 512;

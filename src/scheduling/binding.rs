@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use sequor_core::{Fault, Round, Said, Time};
+use sequor_wasm::journal::{Journal, Level};
+use sequor_wasm::limits::Limits;
 
 use super::active_guest::ActiveGuest;
 use super::guest::{ModelFacts, Source, Strike};
@@ -20,8 +22,6 @@ use super::round_file::{RoundFile, Wrong};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::{Hook, InlineGate, PluginMetrics};
-use crate::wasm::journal::{Journal, Level};
-use crate::wasm::limits::Limits;
 
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;

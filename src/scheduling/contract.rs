@@ -5,8 +5,8 @@ wasmtime::component::bindgen!({
     world: "scheduler-plugin",
     ownership: Borrowing { duplicate_if_necessary: true },
     with: {
-        "sequor:plugin/host": crate::wasm::contract::sequor::plugin::host,
-        "sequor:plugin/identity": crate::wasm::contract::sequor::plugin::identity,
+        "sequor:plugin/host": sequor_wasm::contract::sequor::plugin::host,
+        "sequor:plugin/identity": sequor_wasm::contract::sequor::plugin::identity,
     },
 });
 

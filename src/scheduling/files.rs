@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sequor_wasm::journal::Level;
+
 use super::guest::Source;
 use super::registry::{Print, Registry, Version, short};
 use super::report::{By, PluginError};
 use super::startup::Parked;
 use crate::config::atomic_file::{self, SyncMode};
-use crate::wasm::journal::Level;
 
 impl Registry {
     /// The current version, from the plug-in folder if it was not asked for before.

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
-
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::limits::Limits;
-use crate::wasm::services::Services;
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
 
 /// What a guest learns once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,19 +92,18 @@ pub struct Strike {
     pub what: String,
 }
 
-impl From<CallFault> for Fault {
-    fn from(fault: CallFault) -> Fault {
-        match fault {
-            CallFault::Trap => Fault::Trap,
-            CallFault::Time => Fault::Time,
-            CallFault::Memory => Fault::Memory,
-        }
+/// The core's word for a failed call.
+pub fn fault_of(fault: CallFault) -> Fault {
+    match fault {
+        CallFault::Trap => Fault::Trap,
+        CallFault::Time => Fault::Time,
+        CallFault::Memory => Fault::Memory,
     }
 }
 
 impl From<CallError> for Strike {
     fn from(CallError { fault, what }: CallError) -> Strike {
-        Strike { fault: fault.into(), what }
+        Strike { fault: fault_of(fault), what }
     }
 }
 

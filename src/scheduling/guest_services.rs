@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use sequor_wasm::journal::{Journal, Level};
+use sequor_wasm::line_budget::LineBudget;
+use sequor_wasm::services::Services;
+
 use super::binding::{Decider, SchedulerBinding};
 use super::key_interner::KeyInterner;
 use super::scheduler_host::SchedulerHost;
 use crate::telemetry::PluginMetrics;
-use crate::wasm::journal::{Journal, Level};
-use crate::wasm::line_budget::LineBudget;
-use crate::wasm::services::Services;
 
 #[derive(Debug)]
 pub(super) struct GuestServices {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use sequor_wasm::loader::Loader;
+
 use super::guest::Source;
 use super::report::PluginError;
 use super::world::Scheduler;
-use crate::wasm::loader::Loader;
 
 /// The plug-in `name`.wasm. Compilation can take seconds, so a thread that serves requests must not call this.
 pub fn load(loader: &Loader, name: &str, component: &[u8]) -> Result<Arc<dyn Source>, PluginError> {
@@ -17,8 +18,8 @@ pub fn load(loader: &Loader, name: &str, component: &[u8]) -> Result<Arc<dyn Sou
 mod tests {
     use super::*;
     use crate::scheduling::wat_fixture::{Guest, Heard};
-    use crate::wasm::grants::Grants;
-    use crate::wasm::limits::Limits;
+    use sequor_wasm::grants::Grants;
+    use sequor_wasm::limits::Limits;
 
     fn at(cache: &std::path::Path) -> Loader {
         Loader::new(Some(cache), Grants::default()).unwrap()

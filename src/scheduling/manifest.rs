@@ -5,14 +5,14 @@ use std::path::Path;
 
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
+use sequor_wasm::manifest::{self, Declared, Fields, wrong};
+use sequor_wasm::settings::Settings;
 use serde::Deserialize;
 
 use super::columns::COLUMNS;
 use super::contract::WORLD;
 use super::guest::Manifest;
 use crate::config::fault::{Fault, did_you_mean};
-use crate::wasm::manifest::{self, Declared, Fields, wrong};
-use crate::wasm::settings::Settings;
 
 /// `on-event` is what the SDKs call `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];

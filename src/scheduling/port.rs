@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sequor_core::{Load, Observed, Roster};
+use sequor_wasm::background::give_way;
 
 use super::inbox::{Inbox, Reader};
 use super::load_policy::LoadPolicy;
 use super::scheduler_host::SchedulerHost;
-use crate::wasm::background::give_way;
 
 /// Places of the core's table of sequences that are looked at while it is held: some microseconds.
 const PORTION: usize = 256;

@@ -8,13 +8,13 @@
 use std::mem::MaybeUninit;
 
 use sequor_core::Columns;
+use sequor_wasm::host::HostState;
 use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
 use wasmtime::component::{ComponentExportIndex, ComponentType, Func, Instance, Lower, TypedFunc};
 use wasmtime::{Error, Result, Store};
 
 use super::columns::{COLUMNS, Values};
 use super::contract::{SCHEDULER, scheduler};
-use crate::wasm::host::HostState;
 
 /// The functions of a component that questions are put to.
 #[derive(Debug, Clone, Copy)]

@@ -4,15 +4,15 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use sequor_core::{Columns, Picks};
+use sequor_wasm::call_error::Call;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
 
 use super::contract::scheduler;
 use super::guest::Guest as _;
 use super::wat_fixture::{Guest, Heard};
 use super::world::{SchedulerComponent, SchedulerGuest};
-use crate::wasm::call_error::Call;
-use crate::wasm::engine::SERVING;
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
+use crate::scheduling::wat_fixture::SERVING;
 
 /// A guest that leaves what it is given where it lies, and saves all of it.
 static KEEPS: LazyLock<SchedulerComponent> = LazyLock::new(|| {

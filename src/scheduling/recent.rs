@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sequor_core::{Asked, Hooks, Round, Said, Time};
+use sequor_wasm::call_error::CallError;
 
 use super::guest::Guest;
-use crate::wasm::call_error::CallError;
 
 const MOST: usize = 16;
 /// No more often than this, for a question is copied.

@@ -9,6 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sequor_core::Time;
+use sequor_wasm::component_store::Stored;
+use sequor_wasm::journal::Journal;
+use sequor_wasm::journal::LogLine;
+use sequor_wasm::limits::Limits;
 
 use super::binding::{BindingOptions, Decider, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
@@ -21,10 +25,6 @@ use super::scheduler_host::{Alarm as _, Clock};
 use super::startup::Ready;
 use super::status::Shared;
 use crate::telemetry::{Metrics, PluginMetrics};
-use crate::wasm::component_store::Stored;
-use crate::wasm::journal::Journal;
-use crate::wasm::journal::LogLine;
-use crate::wasm::limits::Limits;
 
 /// Makes a version of a plug-in from the bytes of its component.
 pub type MakeSource = dyn Fn(&str, &[u8]) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use sequor_wasm::journal::LogLine;
 use serde::{Deserialize, Serialize};
-
-use crate::wasm::journal::LogLine;
 
 /// A plug-in: a named file in its current version, and where it decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,7 +72,7 @@ pub struct LastFault {
     pub kind: String,
     /// The guest's message, with the place in its source where that is known.
     pub what: String,
-    #[serde(with = "crate::wasm::rfc3339")]
+    #[serde(with = "sequor_wasm::rfc3339")]
     pub at: SystemTime,
 }
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Round, Said, Time};
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::limits::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::columns_json::ColumnsJson;
 use super::guest::{Guest, Manifest, ModelFacts, Strike};
 use super::invalid_answer;
 use super::round_folder;
-use crate::wasm::call_error::CallError;
-use crate::wasm::limits::Limits;
 
 /// The format's number.
 const FORMAT: u32 = 1;
@@ -256,10 +256,10 @@ mod tests {
 
     use super::*;
     use crate::scheduling::SchedulerComponent;
+    use crate::scheduling::wat_fixture::SERVING;
     use crate::scheduling::wat_fixture::{self, Heard};
-    use crate::wasm::call_error::CallFault;
-    use crate::wasm::engine::SERVING;
-    use crate::wasm::grants::Grants;
+    use sequor_wasm::call_error::CallFault;
+    use sequor_wasm::grants::Grants;
 
     fn round(len: u32, standing: u32) -> Round {
         let see = Columns {

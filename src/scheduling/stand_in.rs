@@ -5,11 +5,11 @@ use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 use sequor_core::*;
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Services;
 
 use crate::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::limits::Limits;
-use crate::wasm::services::Services;
 
 pub(crate) const MS: u64 = 1_000_000;
 

@@ -7,6 +7,9 @@ use std::sync::atomic::Ordering;
 
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
+use sequor_wasm::background::give_way;
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::journal::Level;
 
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
@@ -17,9 +20,6 @@ use super::load_policy::LoadPolicy;
 use super::port::Subscription;
 use super::report::State;
 use crate::telemetry::Hook;
-use crate::wasm::background::give_way;
-use crate::wasm::call_error::CallError;
-use crate::wasm::journal::Level;
 
 /// The hook that is given what another left.
 pub(super) const RESTORE: &str = "restore";

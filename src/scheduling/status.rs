@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use sequor_core::Load;
+use sequor_wasm::journal::Journal;
+use sequor_wasm::limits::room;
 
 use super::binding::{BindingOptions, Decider, Saved, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
@@ -17,8 +19,6 @@ use super::recent::Recent;
 use super::report::{Attached, State};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::{InlineGate, PluginMetrics};
-use crate::wasm::journal::Journal;
-use crate::wasm::limits::room;
 
 /// What all bindings of a server share.
 #[derive(Debug, Clone)]

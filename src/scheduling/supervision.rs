@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sequor_core::Time;
+use sequor_wasm::journal::Level;
 
 use super::binding::{Saved, SchedulerBinding};
-use super::guest::Strike;
+use super::guest::{Strike, fault_of};
 use super::report::State;
 use super::startup::{RESTORE, Ready, Unfit};
 use crate::telemetry::Hook;
-use crate::wasm::journal::Level;
 
 /// A guest is asked so often what it would hand on.
 const SAVES: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ impl SchedulerBinding {
     fn did_not_come_back(&self, unfit: Unfit) {
         let strike = match unfit {
             Unfit::Failed { error, hook } => {
-                Strike { fault: error.fault.into(), what: format!("{hook}: {}", error.what) }
+                Strike { fault: fault_of(error.fault), what: format!("{hook}: {}", error.what) }
             }
             Unfit::Gone => return self.health.lock().park(),
             other => Strike { fault: sequor_core::Fault::Trap, what: other.to_string() },

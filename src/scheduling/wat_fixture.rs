@@ -1,9 +1,15 @@
 //! For tests: scheduler guests in the text format of WebAssembly.
 
+use std::sync::{Arc, LazyLock};
+
+use sequor_wasm::engine::{Engine, Mode};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-pub(crate) use crate::wasm::services::Heard;
+pub(crate) use sequor_wasm::services::Heard;
+
+/// One engine for all tests: each has a thread of its own.
+pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
 /// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes whoever waits into
 /// instance 0 and saves nothing.

@@ -4,6 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sequor_core::{Admission, Columns, Decision, Picks, Time};
+use sequor_wasm::call_error::{Call, CallError};
+use sequor_wasm::component::Component;
+use sequor_wasm::guest::WasmGuest;
+use sequor_wasm::host::HostState;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::manifest::Declared;
+use sequor_wasm::services::Services;
+use sequor_wasm::world::{FunctionTypes, Lifecycle, World};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
@@ -14,14 +22,6 @@ use super::invalid_answer::worth_keeping;
 use super::manifest;
 use super::question::{Exports, Functions, in_nanos};
 use crate::config::fault::Fault;
-use crate::wasm::call_error::{Call, CallError};
-use crate::wasm::component::Component;
-use crate::wasm::guest::WasmGuest;
-use crate::wasm::host::HostState;
-use crate::wasm::limits::Limits;
-use crate::wasm::manifest::Declared;
-use crate::wasm::services::Services;
-use crate::wasm::world::{FunctionTypes, Lifecycle, World};
 
 /// Events that one more time limit of a plan is given for.
 const EVENTS: u32 = 1024;

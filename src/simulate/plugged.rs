@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
+use sequor_wasm::cache::Cache;
+use sequor_wasm::call_error::CallError;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::{Limits, is_full};
+use sequor_wasm::services::Services;
 
 use super::decider::SimPolicy;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
-use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use crate::scheduling::guest::{Events, Guest, ModelFacts, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
-use crate::wasm::cache::Cache;
-use crate::wasm::call_error::CallError;
-use crate::wasm::engine::{Engine, Mode};
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::{Limits, is_full};
-use crate::wasm::services::Services;
 
 /// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
 const STRIKES: usize = 3;
@@ -169,7 +169,7 @@ impl Plugged {
     fn fallen(&mut self, error: CallError) -> Fault {
         self.guest = None;
         self.what = error.what;
-        error.fault.into()
+        fault_of(error.fault)
     }
 
     /// Counts the instructions of the last call, and looks whether it was one too many.

@@ -1,10 +1,11 @@
 //! Plug-ins in the simulator.
 
+use sequor_wasm::limits::Limits;
+
 use super::serving::Serving;
 use super::tests::{flat, made, run};
 use super::{Contender, Costs, Plug};
 use crate::scheduling::wat_fixture::Guest;
-use crate::wasm::limits::Limits;
 
 fn plug(guest: &Guest<'_>) -> Plug {
     Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
@@ -117,7 +118,7 @@ fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
 #[test]
 fn a_plug_in_is_compiled_once() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = crate::wasm::cache::Cache::new(folder.path()).unwrap();
+    let cache = sequor_wasm::cache::Cache::new(folder.path()).unwrap();
     let kept = || std::fs::read_dir(folder.path()).unwrap().count();
     for _ in 0..2 {
         Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();

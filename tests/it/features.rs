@@ -23,7 +23,16 @@ fn rows(page: &str) -> Vec<Row> {
 }
 
 /// Where tests are: beside the sources of the packages, or in folders where a file (or a folder) is a program of tests.
-const PLACES: [&str; 6] = ["src", "crates/core/src", "crates/core/tests", "crates/proto/tests", "tests", "xtask/src"];
+const PLACES: [&str; 8] = [
+    "src",
+    "crates/core/src",
+    "crates/core/tests",
+    "crates/files/src",
+    "crates/proto/tests",
+    "crates/wasm/src",
+    "tests",
+    "xtask/src",
+];
 
 /// Whether this is a test: a script that some test runs, or a function in the file (or the module in a file) that the path leads to.
 fn is_there(test: &str) -> bool {

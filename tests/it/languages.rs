@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sequor::simulate::file::File;
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
-use sequor::wasm::cache::{COMPILED, Cache};
-use sequor::wasm::limits::Limits;
+use sequor_wasm::cache::{COMPILED, Cache};
+use sequor_wasm::limits::Limits;
 use serde_json::Value;
 
 use crate::operator::guest;

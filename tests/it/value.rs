@@ -6,7 +6,7 @@ use std::path::Path;
 use sequor::simulate::file::File;
 use sequor::simulate::outcome::{Outcome, Tenant};
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
-use sequor::wasm::limits::Limits;
+use sequor_wasm::limits::Limits;
 
 use crate::operator::guest;
 

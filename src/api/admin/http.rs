@@ -9,6 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Html;
 use bytes::Bytes;
+use sequor_wasm::journal::LogLine;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use crate::api::{Code, Status};
 use crate::config::server::Shown;
 use crate::config::units::Span;
 use crate::scheduling::report::{Attach, Summary};
-use crate::wasm::journal::LogLine;
 
 /// The longest that a request for more of a log is held.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

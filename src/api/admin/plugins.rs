@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sequor_wasm::journal::LogLine;
 use tokio::time::{Instant, sleep};
 
 use super::{Admin, Caller, LARGEST_COMPONENT, refused};
 use crate::api::{Code, Phase, Status};
 use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
-use crate::wasm::journal::LogLine;
 
 /// How often those who follow a log look whether there is more of it.
 const LOOK: Duration = Duration::from_millis(200);

@@ -9,8 +9,8 @@ use super::{Failed, failed, remote};
 use crate::author::trial::Terms;
 use crate::author::{Problem, Project};
 use crate::config::units::{Size, Span};
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
 
 pub(super) fn argument() -> Arg {
     Arg::new("file")

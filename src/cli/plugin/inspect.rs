@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Failed, failed, file, machine, remote};
 use crate::author::trial::Trial;
-use crate::wasm::manifest;
+use sequor_wasm::manifest;
 
 pub(super) fn command() -> Command {
     let about = "Show what a component says of itself";

@@ -9,7 +9,7 @@ use super::{Failed, failed, file, remote};
 use crate::cli::equip::cache;
 use crate::simulate::file::File;
 use crate::simulate::{Contender, Costs, Experiment, Plug, Problem, Report};
-use crate::wasm::limits::Limits;
+use sequor_wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
     let cases = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf)).num_args(1..);

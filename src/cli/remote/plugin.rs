@@ -13,7 +13,7 @@ use crate::config::units::{Span, human};
 use crate::scheduling::report::{Attached, State, Summary};
 use crate::text::numbers::{pair, rate};
 use crate::text::table;
-use crate::wasm::journal::LogLine;
+use sequor_wasm::journal::LogLine;
 
 type Run = fn(&ArgMatches) -> Result<(), Failed>;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::files::{file_name, unreadable};
 use crate::cli::equip::cache;
 use crate::simulate::{Contender, Plug, Problem, Serving, Workload};
-use crate::wasm::limits::Limits;
+use sequor_wasm::limits::Limits;
 
 /// The contender of this name; a plug-in is tried out.
 pub(super) fn contender(

@@ -10,9 +10,9 @@ use crate::scheduling::guest::Source as _;
 use crate::scheduling::guest::Strike;
 use crate::scheduling::round_file::{Again, Answer, Question, RoundFile};
 use crate::scheduling::{SchedulerComponent, word};
-use crate::wasm::engine::{Engine, Mode};
-use crate::wasm::grants::Grants;
-use crate::wasm::services::Services;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::services::Services;
 
 /// Indices of a list that are shown.
 const SHOWN: usize = 16;
@@ -125,7 +125,7 @@ mod tests {
     use crate::scheduling::guest::{Manifest, ModelFacts};
     use crate::scheduling::round_file::Wrong;
     use crate::scheduling::wat_fixture::Guest;
-    use crate::wasm::limits::Limits;
+    use sequor_wasm::limits::Limits;
 
     /// Three candidates, of which index 97 was fired.
     fn recorded() -> RoundFile {

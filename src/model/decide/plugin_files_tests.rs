@@ -74,7 +74,7 @@ fn a_file_that_changes_is_not_taken_where_its_hash_is_named() {
     }
     assert_eq!(names(&rig), ("first".to_owned(), "first".to_owned(), "all#2".to_owned()));
     let lines = repository.logs("up", 0).unwrap();
-    let told = |of: &&crate::wasm::journal::LogLine| {
+    let told = |of: &&sequor_wasm::journal::LogLine| {
         of.message.starts_with("not replaced: up.wasm of plugins.dir has changed (all#2), and ")
     };
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");

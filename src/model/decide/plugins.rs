@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use sequor_wasm::limits::Limits;
+
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
 use crate::error::LoadError;
@@ -14,7 +16,6 @@ use crate::scheduling::guest::ModelFacts;
 use crate::scheduling::report::{Attach, By, PluginError};
 use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
 use crate::telemetry::Metrics;
-use crate::wasm::limits::Limits;
 
 use super::plugin_files::{Files, serving};
 use super::schedule_file::{self, Says};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
+use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
 use crate::model::load::{LoadedModel, Mailbox};
 use crate::model::sequences::{FinishedBatch, ModelScheduler, Step};
 use crate::scheduling::{Answer, Decider};
 use crate::sync;
-use crate::wasm::urgency;
 
 /// Which instance a thread runs.
 #[derive(Debug, Clone)]

@@ -1,8 +1,9 @@
 //! What operators do with plug-ins: the registry's business, but for those that decide for a model.
 
+use sequor_wasm::journal::LogLine;
+
 use crate::scheduling::Registry;
 use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
-use crate::wasm::journal::LogLine;
 
 use super::facade::Repository;
 

@@ -1,9 +1,14 @@
 //! Processor guests in the text format of WebAssembly, and chains of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use sequor_core::{DataType, Dims, Shape};
+use sequor_wasm::component::Component;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::services::Heard;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -13,11 +18,9 @@ use crate::processing::{
 };
 use crate::telemetry::Metrics;
 use crate::tensor::Tensor;
-use crate::wasm::component::Component;
-use crate::wasm::engine::SERVING;
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
-use crate::wasm::services::Heard;
+
+/// One engine for all tests: each has a thread of its own.
+pub(super) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
 /// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. As it comes it passes everything on.
 #[derive(Debug, Clone, Copy)]

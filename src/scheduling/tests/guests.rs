@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
+use sequor_wasm::cache::Cache;
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::{Limits, room};
 
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
@@ -13,11 +17,7 @@ use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
 use crate::scheduling::stand_in::Version;
 use crate::scheduling::tests::rig::{Rig, plans};
 use crate::scheduling::wat_fixture::Heard;
-use crate::wasm::cache::Cache;
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::engine::SERVING;
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::{Limits, room};
+use crate::scheduling::wat_fixture::SERVING;
 
 fn folder() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor_core::Picks;
+use sequor_wasm::call_error::CallFault;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
 
 use super::wasm::{component, plan, start, struck};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Guest as _, ModelFacts};
+use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
-use crate::wasm::call_error::CallFault;
-use crate::wasm::engine::SERVING;
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
 
 /// A memory with room for what is handed over: 4 MiB beyond the 8 pages that the guest starts with.
 const ROOM: &str = "(drop (memory.grow (i32.const 64)))";

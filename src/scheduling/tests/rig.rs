@@ -8,6 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sequor_core::policy::columns;
 use sequor_core::*;
+use sequor_wasm::journal::Journal;
+use sequor_wasm::limits::Limits;
 
 use crate::scheduling::active_guest::ActiveGuest;
 use crate::scheduling::guest::{ModelFacts, Source};
@@ -17,8 +19,6 @@ use crate::scheduling::{
     key_interner::KeyInterner,
 };
 use crate::telemetry::Metrics;
-use crate::wasm::journal::Journal;
-use crate::wasm::limits::Limits;
 
 pub(super) const LOAD: Load = Load::FIRST;
 pub(super) use crate::scheduling::stand_in::MS;

@@ -4,16 +4,17 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sequor_core::{Admission, Columns, Decision, Picks, Time};
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::engine::{Engine, Mode};
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
 
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
+use crate::scheduling::wat_fixture::SERVING;
 use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
-use crate::wasm::call_error::{CallError, CallFault};
-use crate::wasm::component_error::ComponentError;
-use crate::wasm::engine::{Engine, Mode, SERVING};
-use crate::wasm::grants::Grants;
-use crate::wasm::limits::Limits;
 
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 

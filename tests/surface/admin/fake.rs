@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sequor::scheduling::report::{Attach, Attached, By, LastFault, PluginError, Plugins, State, Summary};
-use sequor::wasm::journal::LogLine;
+use sequor_wasm::journal::LogLine;
 
 #[derive(Debug, Default)]
 pub(super) struct Fake(Mutex<BTreeMap<String, One>>);

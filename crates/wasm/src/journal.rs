@@ -49,7 +49,7 @@ impl Level {
 pub struct LogLine {
     /// Counts all lines of this plug-in; ask for those after it.
     pub serial: u64,
-    #[serde(with = "crate::wasm::rfc3339")]
+    #[serde(with = "crate::rfc3339")]
     pub at: SystemTime,
     /// error, warn, info, debug.
     pub level: String,
@@ -78,7 +78,7 @@ impl Journal {
         Journal { plugin: plugin.to_owned(), lines, line_budget, counters }
     }
 
-    pub(crate) fn line_budget(&self) -> &Arc<LineBudget> {
+    pub fn line_budget(&self) -> &Arc<LineBudget> {
         &self.line_budget
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::config::fault::did_you_mean;
+use sequor_files::fault::did_you_mean;
 
 /// One setting: `[config.burst]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -63,7 +63,7 @@ impl Kind {
 
 impl Settings {
     /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
-    pub(crate) fn resolve(&self, given: &str) -> Result<String, String> {
+    pub fn resolve(&self, given: &str) -> Result<String, String> {
         let text = if given.trim().is_empty() { "{}" } else { given };
         let mut table: Map<String, Value> =
             serde_json::from_str(text).map_err(|e| format!("config is not a table in JSON: {e}"))?;

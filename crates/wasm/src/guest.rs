@@ -18,7 +18,7 @@ use super::services::Services;
 use super::settings::Settings;
 use super::urgency;
 use super::world::{Lifecycle, World};
-use crate::config::units::Span;
+use sequor_files::units::Span;
 
 /// A running component of this world.
 pub struct WasmGuest<W: World> {

@@ -9,12 +9,12 @@ use super::fault::{Fault, code, did_you_mean};
 use super::place::Place;
 
 /// Reads the whole text, or says what is wrong and where.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
+pub fn read<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fault> {
     read_offering(path, text, &|_| true)
 }
 
 /// As [`read`]. Where a key is unknown, the fault lists the keys there are, as far as they are offered.
-pub(crate) fn read_offering<T: DeserializeOwned>(
+pub fn read_offering<T: DeserializeOwned>(
     path: &Path,
     text: &str,
     is_offered: &dyn Fn(&str) -> bool,
@@ -47,13 +47,13 @@ fn one_line(text: &str) -> String {
 
 /// Where a key stands: `["state", "attn_cache", "batch_axis"]`; an element of a list goes by its number. A path that leads nowhere is where
 /// its longest part leads.
-pub(crate) fn place(text: &str, path: &[&str]) -> Place {
+pub fn place(text: &str, path: &[&str]) -> Place {
     let parts = (0..=path.len()).rev().filter_map(|n| path.get(..n));
     parts.filter(|part| !part.is_empty()).find_map(|part| find(text, part)).unwrap_or(Place::UNKNOWN)
 }
 
 /// Where a key stands, if it is written.
-pub(crate) fn find(text: &str, path: &[&str]) -> Option<Place> {
+pub fn find(text: &str, path: &[&str]) -> Option<Place> {
     let document = DeTable::parse(text).ok()?;
     let (first, rest) = path.split_first()?;
     let (mut offset, mut value) = entry(document.get_ref(), first)?;

@@ -127,7 +127,7 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     use super::*;
-    use crate::wasm::call_error::CallFault;
+    use crate::call_error::CallFault;
 
     fn trap<T>() -> Result<T, CallError> {
         Err(CallError { fault: CallFault::Trap, what: "unreachable".to_owned() })

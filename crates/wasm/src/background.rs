@@ -3,6 +3,6 @@
 use std::thread;
 
 /// To be called between two portions of such work, some hundred microseconds at most: a thread that waits for this core goes first.
-pub(crate) fn give_way() {
+pub fn give_way() {
     thread::yield_now();
 }

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer, Serializer};
 
-pub(crate) fn serialize<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&humantime::format_rfc3339_millis(*at))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
     let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
     humantime::parse_rfc3339(&text).map_err(D::Error::custom)
 }

@@ -11,7 +11,7 @@ use wasmtime::component::{Component, ComponentNamedList, Instance, InstancePre, 
 
 use super::host::HostState;
 use super::manifest::Declared;
-use crate::config::fault::Fault;
+use sequor_files::fault::Fault;
 
 /// One kind of components.
 pub trait World: fmt::Debug + Sized + Send + Sync + 'static {

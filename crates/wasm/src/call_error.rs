@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use wasmtime::{Trap, WasmBacktrace};
 
 use super::host::HostState;
-use crate::config::units::human;
+use sequor_files::units::human;
 
 /// What ended a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

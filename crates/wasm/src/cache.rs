@@ -14,7 +14,7 @@ use wasmtime::component::Component;
 
 use super::background::give_way;
 use super::engine::Engine;
-use crate::config::atomic_file::{self, SyncMode};
+use sequor_files::atomic_file::{self, SyncMode};
 
 /// The folder of compiled code where a machine's other kept things lie: authors' and servers' is the same.
 pub const COMPILED: &str = "compiled";
@@ -200,7 +200,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::wasm::engine::{Mode, SERVING};
+    use crate::engine::{Mode, SERVING};
 
     const COMPONENT: &str =
         "(component (core module $m (func (export \"f\") (result i32) i32.const 7)) (core instance (instantiate $m)))";

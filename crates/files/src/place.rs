@@ -1,8 +1,29 @@
 //! Lines and columns of a text. Both count from 1, columns in characters; 0 is unknown.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
-use crate::error::At;
+/// A place in a file. Lines and columns count from 1; 0 is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct At {
+    pub path: PathBuf,
+    pub line: u32,
+    pub column: u32,
+}
+
+/// `config.pbtxt:15:3:`, as editors and people read it.
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if self.line > 0 {
+            write!(f, "{}:", self.line)?;
+        }
+        if self.column > 0 {
+            write!(f, "{}:", self.column)?;
+        }
+        Ok(())
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {

@@ -19,14 +19,13 @@ pub trait Services: Send + Sync + fmt::Debug {
 }
 
 /// For tests: remembers what was asked of it.
-#[cfg(test)]
+#[doc(hidden)]
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    pub(crate) lines: parking_lot::Mutex<Vec<(u32, String)>>,
-    pub(crate) counts: parking_lot::Mutex<std::collections::BTreeMap<String, f64>>,
+pub struct Heard {
+    pub lines: parking_lot::Mutex<Vec<(u32, String)>>,
+    pub counts: parking_lot::Mutex<std::collections::BTreeMap<String, f64>>,
 }
 
-#[cfg(test)]
 impl Services for Heard {
     fn log(&self, level: u32, message: &str) {
         self.lines.lock().push((level, message.to_owned()));

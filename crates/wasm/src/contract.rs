@@ -8,7 +8,7 @@ wasmtime::component::bindgen!({
             import sequor:plugin/identity@0.1.0;
         }
     ",
-    path: "wit/0.1.0",
+    path: "../../wit/0.1.0",
     world: "sequor:host-side/host-side",
     // A host function ends a call that has taken too long.
     imports: { default: trappable },

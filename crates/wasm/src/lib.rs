@@ -13,11 +13,16 @@
 //! - [`guest`]: a running component · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
 //!   [`call_error`]: why a call gave no answer.
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
-//! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
+//! - [`engine`]: compiles · `ticker`: its clock (`sync`: what the model checker tries of it) · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
 //! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
 //!   its core.
 
-pub(crate) mod background;
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")
+)]
+
+pub mod background;
 pub(crate) mod budget;
 pub mod cache;
 mod call_clock;
@@ -25,8 +30,8 @@ pub mod call_error;
 pub(crate) mod clock_random;
 pub mod component;
 pub mod component_error;
-pub(crate) mod component_store;
-pub(crate) mod contract;
+pub mod component_store;
+pub mod contract;
 pub mod engine;
 pub mod grants;
 pub mod guest;
@@ -39,9 +44,10 @@ pub mod line_budget;
 pub mod loader;
 pub mod manifest;
 pub(crate) mod outline;
-pub(crate) mod rfc3339;
+pub mod rfc3339;
 pub mod services;
 pub mod settings;
+mod sync;
 mod ticker;
 pub mod urgency;
 pub mod world;

@@ -7,7 +7,7 @@ use wasmtime::component::{ComponentType, HasSelf, Lift, Linker, Lower};
 
 use super::contract::sequor::plugin::identity;
 use super::host::HostState;
-use crate::config::fault::did_you_mean;
+use sequor_files::fault::did_you_mean;
 
 /// The version of WASI whose functions are given. Components of 0.2 ask for any of its patches.
 const WASI: &str = "0.2.0";

@@ -92,7 +92,7 @@ impl Shared {
             self.asleep.store(false, Ordering::SeqCst);
         }
         while self.asleep.load(Ordering::SeqCst) && !self.over.load(Ordering::SeqCst) {
-            sync::park(None);
+            sync::park();
         }
     }
 }

@@ -118,7 +118,7 @@ impl identity::Host for HostState {
 impl types::Host for HostState {}
 
 /// At most [`LINE`] bytes, and whole characters.
-pub(crate) fn cut(mut message: String) -> String {
+pub fn cut(mut message: String) -> String {
     if message.len() > LINE {
         let end = (0..=LINE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);
@@ -131,7 +131,7 @@ mod tests {
     use host::Host;
 
     use super::*;
-    use crate::wasm::services::Heard;
+    use crate::services::Heard;
 
     fn held() -> (HostState, Arc<Heard>) {
         let heard = Arc::new(Heard::default());

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::settings::Settings;
-use crate::config::fault::{Fault, code, did_you_mean};
-use crate::config::toml_file;
+use sequor_files::fault::{Fault, code, did_you_mean};
+use sequor_files::toml_file;
 
 /// The section's name.
 pub const SECTION: &str = "sequor:plugin";
