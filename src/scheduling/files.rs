@@ -1,101 +1,72 @@
 //! The plug-in folder, as the registry reads it. `NAME.wasm` becomes a plug-in at its first use. A changed file replaces the version that serves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sequor_wasm::journal::Level;
 
 use super::guest::Source;
-use super::registry::{Print, Registry, Version, short};
+use super::registry::{Registry, SchedulerVersion, short};
 use super::report::{By, PluginError};
 use super::startup::Parked;
-use crate::config::atomic_file::{self, SyncMode};
 
 impl Registry {
     /// The current version, from the plug-in folder if it was not asked for before.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        if let Ok(source) = self.with(name, |p| Arc::clone(p.source())) {
+        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current.source)) {
             return Ok(source);
         }
         let path = self.file(name).ok_or_else(|| self.absent(name))?;
         // As it was before it was read: what is written later is news.
-        let print = self.print(name);
+        let print = self.0.versions.print(name);
         let component = fs_err::read(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => self.absent(name),
             _ => PluginError::Internal(e.to_string()),
         })?;
         // Not under the lock of who changes something: models are loaded while that waits for them.
-        let version = self.make(name, component)?;
-        Ok(self.take_in(name, version, print, By("plugins.dir")))
+        let version = self.0.versions.make(name, component)?;
+        Ok(self.insert(name, version, print, By("plugins.dir")))
     }
 
     /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.
     pub fn keep(&self, name: &str) -> Result<(), PluginError> {
         let current = self.with(name, |p| p.current.clone())?;
-        self.lay(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
+        self.0.versions.write_file(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
     }
 
     /// Has the plug-in folder and the files of models say of a plug-in that this version of it decides, for the next start. If one of them
     /// cannot, all are as they were. The models whose file is another now.
-    pub(super) fn set_down(&self, name: &str, old: &Version, new: &Version) -> Result<Vec<String>, String> {
+    pub(super) fn set_down(
+        &self,
+        name: &str,
+        old: &SchedulerVersion,
+        new: &SchedulerVersion,
+    ) -> Result<Vec<String>, String> {
         // What came over the wire to a server without a folder was not there after the next start before, either.
         if self.file(name).is_none() {
             return Ok(Vec::new());
         }
-        self.lay(name, new)?;
+        self.0.versions.write_file(name, new)?;
         let pinned = self.0.named.get().map_or(Ok(Vec::new()), |files| files.pin(name, new.source.sha256()));
         pinned.inspect_err(|_| {
-            if let Err(why) = self.lay(name, old) {
+            if let Err(why) = self.0.versions.write_file(name, old) {
                 tracing::error!(plugin = name, "{why}");
             }
         })
     }
 
-    /// Sees to it that this version is the file of the plug-in folder; or says why the next start would not find it.
-    fn lay(&self, name: &str, version: &Version) -> Result<(), String> {
-        let Some(path) = self.file(name) else {
-            return Err(format!(
-                "the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
-            ));
-        };
-        if fs_err::read(&path).is_ok_and(|there| version.component.is(&there)) {
-            return Ok(());
-        }
-        version.component.read().and_then(|component| write(&path, &component)).map_err(|e| {
-            let path = path.display();
-            format!(
-                "the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put the file there"
-            )
-        })?;
-        let print = self.print(name);
-        self.edit(name, |plugin| plugin.print = print);
-        Ok(())
-    }
-
     /// Where the plug-in folder has it.
     pub fn file(&self, name: &str) -> Option<PathBuf> {
-        let is_name = crate::config::model::is_plugin_name(name);
-        self.0.rules.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(format!("{name}.wasm")))
-    }
-
-    pub(super) fn print(&self, name: &str) -> Option<Print> {
-        let file = fs_err::metadata(self.file(name)?).ok()?;
-        Some((file.modified().ok()?, file.len()))
+        self.0.versions.file(name)
     }
 
     /// Looks at the files of all plug-ins that are known: one that has changed takes the place of the current version, unless a model's file names
     /// another hash; then it waits for that to change. A bad one is logged.
     pub fn look(&self) {
-        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
-        for name in names {
-            let print = self.print(&name);
-            let (changed, awaits) = {
-                let mut plugins = self.0.plugins.lock();
-                let Some(plugin) = plugins.get_mut(&name) else { continue };
-                (std::mem::replace(&mut plugin.print, print) != print, plugin.awaits.clone())
-            };
+        for name in self.0.versions.names() {
+            let Some((changed, awaits)) = self.0.versions.note_file(&name) else { continue };
             let is_awaited = || awaits.is_some_and(|sha256| self.other_pin(&name, &sha256).is_none());
-            if print.is_some() && (changed || is_awaited()) {
+            if changed || is_awaited() {
                 self.look_at(&name);
             }
         }
@@ -121,12 +92,12 @@ impl Registry {
     }
 
     /// That no model's file names another hash than this version's; else it waits until none does.
-    fn unpinned(&self, name: &str, new: &Version) -> Result<(), PluginError> {
+    fn unpinned(&self, name: &str, new: &SchedulerVersion) -> Result<(), PluginError> {
         let is = new.source.sha256();
         let other = self.other_pin(name, is);
-        self.edit(name, |plugin| plugin.awaits = other.as_ref().map(|_| is.to_owned()));
+        self.0.versions.set_awaits(name, other.as_ref().map(|_| is.to_owned()));
         let Some((file, pinned)) = other else { return Ok(()) };
-        let serves = self.with(name, |p| p.source().sha256().to_owned())?;
+        let serves = self.with(name, |p| p.current.source.sha256().to_owned())?;
         // An operator may have let yet another decide until the server ends.
         let (goes_on, changes) = match serves == pinned {
             true => (", which goes on serving".to_owned(), "changes both"),
@@ -138,9 +109,4 @@ impl Registry {
              {name} --from FILE {changes}"
         )))
     }
-}
-
-/// Whole or not at all, and it outlasts the machine.
-fn write(path: &Path, component: &[u8]) -> std::io::Result<()> {
-    atomic_file::replace(path, &[component], Some(0o644), SyncMode::Now)
 }

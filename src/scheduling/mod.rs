@@ -10,8 +10,8 @@
 //!   counted, and shown.
 //! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
 //!   dry run.
-//! - `registry`: plug-ins by name, and their bindings · `versions`: replaces one version by another · `maintenance`: the thread that supervises ·
-//!   `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
+//! - `registry`: plug-ins and their bindings (their versions are those of [`sequor_wasm::versions`]) · `versions`: replaces one version by another ·
+//!   `maintenance`: the thread that supervises · `files`, `watch`: the plug-in folder · `model_files`: where models name plug-ins.
 //! - `guest_services`: what a guest may ask the server for · [`key_interner`]: keys and the texts behind them.
 //! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`: writes a round
 //!   into a guest's memory (`columns`: the list of its columns) · [`loader`]: from files to plug-ins.

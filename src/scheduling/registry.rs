@@ -1,18 +1,15 @@
-//! The plug-ins of a server by name, each with its current and its previous version, and all bindings. The registry does not know models. Changes run
-//! one after the other, and each writes one audit line.
+//! The plug-ins of a server that decide, and all bindings. Their versions are those of the host of components. The registry does not know models.
+//! Changes run one after the other, and each writes one audit line.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::Time;
-use sequor_wasm::component_store::Stored;
-use sequor_wasm::journal::Journal;
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::versions::{FilePrint, MakeVersion, Version, VersionFolders, VersionRegistry, VersionedPlugin};
 
 use super::binding::{BindingOptions, Decider, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
@@ -27,7 +24,9 @@ use super::status::Shared;
 use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
-pub type MakeSource = dyn Fn(&str, &[u8]) -> Result<Arc<dyn Source>, PluginError> + Send + Sync;
+pub type MakeSource = MakeVersion<dyn Source>;
+/// A version of a plug-in that decides.
+pub(super) type SchedulerVersion = Version<dyn Source>;
 
 /// What the server says about all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,11 +61,10 @@ pub struct Registry(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) rules: Rules,
-    loader: Box<MakeSource>,
     shared: Shared,
     metrics: Metrics,
     maintenance: Arc<Maintenance>,
-    pub(super) plugins: Mutex<BTreeMap<String, Plugin>>,
+    pub(super) versions: VersionRegistry<dyn Source, Arc<PluginMetrics>>,
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
     /// Locked for one change of plug-ins or bindings.
     pub(super) changing: Mutex<()>,
@@ -76,7 +74,7 @@ pub(super) struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry").field("rules", &self.rules).field("plugins", &self.plugins).finish_non_exhaustive()
+        f.debug_struct("Registry").field("rules", &self.rules).field("versions", &self.versions).finish_non_exhaustive()
     }
 }
 
@@ -86,27 +84,8 @@ impl Drop for Inner {
     }
 }
 
-/// A version, and the component that it was made of.
-#[derive(Debug, Clone)]
-pub(super) struct Version {
-    pub(super) source: Arc<dyn Source>,
-    pub(super) component: Arc<Stored>,
-}
-
-#[derive(Debug)]
-pub(super) struct Plugin {
-    pub(super) current: Version,
-    pub(super) previous: Option<Version>,
-    pub(super) journal: Arc<Journal>,
-    pub(super) metrics: Arc<PluginMetrics>,
-    /// Its file in the plug-in folder, as it was when it was looked at last.
-    pub(super) print: Option<Print>,
-    /// The hash of that file, if it is not taken because a model's file names another.
-    pub(super) awaits: Option<String>,
-}
-
-/// When a file was written, and its size.
-pub(super) type Print = (SystemTime, u64);
+/// A plug-in that decides, with its metrics.
+type Plugin = VersionedPlugin<dyn Source, Arc<PluginMetrics>>;
 
 /// A registry that goes once nobody else holds it.
 #[derive(Debug)]
@@ -134,9 +113,14 @@ impl Registry {
             texts: Arc::new(KeyInterner::default()),
             rounds: rules.rounds.clone(),
         };
-        let (plugins, bindings, changing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let named = OnceLock::new();
-        let inner = Inner { rules, loader, shared, metrics, maintenance, plugins, bindings, changing, named };
+        let folders = VersionFolders {
+            plugins: rules.dir.clone(),
+            components: rules.components.clone(),
+            is_name: crate::config::model::is_plugin_name,
+        };
+        let versions = VersionRegistry::new(loader, folders);
+        let (bindings, changing, named) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let inner = Inner { rules, shared, metrics, maintenance, versions, bindings, changing, named };
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
@@ -166,13 +150,12 @@ impl Registry {
     // === plug-ins ===
 
     pub fn list(&self) -> Vec<Summary> {
-        let names: Vec<String> = self.0.plugins.lock().keys().cloned().collect();
-        names.iter().filter_map(|name| self.show(name).ok()).collect()
+        self.0.versions.names().iter().filter_map(|name| self.show(name).ok()).collect()
     }
 
     pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
         let (manifest, sha256) =
-            self.with(name, |p| (p.source().manifest().clone(), p.source().sha256().to_owned()))?;
+            self.with(name, |p| (p.current.source.manifest().clone(), p.current.source.sha256().to_owned()))?;
         let attached = self.of(name).iter().map(|a| a.show()).collect();
         Ok(Summary {
             name: name.to_owned(),
@@ -189,7 +172,7 @@ impl Registry {
 
     /// At once: this waits for nobody who changes something, whose new version may have been made and is parked then.
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         self.of(name).iter().for_each(|at| at.park());
         self.audit("park", name, "", by, &sha256, &sha256);
         self.show(name)
@@ -197,7 +180,7 @@ impl Registry {
 
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         for at in self.of(name).iter().filter(|at| at.state() == State::Parked) {
             at.unpark()
                 .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
@@ -208,13 +191,13 @@ impl Registry {
 
     pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
         let _changing = self.0.changing.lock();
-        let sha256 = self.with(name, |p| p.source().sha256().to_owned())?;
+        let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         if let Some(at) = self.of(name).first() {
             let model = at.model();
             let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
             return Err(PluginError::Conflict(what));
         }
-        self.0.plugins.lock().remove(name);
+        self.0.versions.remove(name);
         self.audit("unload", name, "", by, &sha256, "");
         Ok(())
     }
@@ -234,7 +217,8 @@ impl Registry {
         options: BindingOptions,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         self.find(name)?;
-        let whom = self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.metrics), Arc::clone(p.source())))?;
+        let whom =
+            self.with(name, |p| (Arc::clone(&p.journal), Arc::clone(&p.extra), Arc::clone(&p.current.source)))?;
         Ok(Arc::new(SchedulerBinding::new(&self.0.shared, whom, facts, port, options)))
     }
 
@@ -294,43 +278,22 @@ impl Registry {
     // === inside ===
 
     pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
-        self.0.plugins.lock().get(name).map(look).ok_or_else(|| self.absent(name))
+        self.0.versions.with(name, look).ok_or_else(|| self.absent(name))
     }
 
-    /// Nothing, if there is none of this name any more.
-    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut Plugin)) {
-        if let Some(plugin) = self.0.plugins.lock().get_mut(name) {
-            change(plugin);
+    /// Adds a plug-in, unless there is one of this name by now: the first stays. The current version.
+    pub(super) fn insert(
+        &self,
+        name: &str,
+        version: SchedulerVersion,
+        print: Option<FilePrint>,
+        by: By<'_>,
+    ) -> Arc<dyn Source> {
+        let (source, is_new) = self.0.versions.insert(name, version, print, || self.0.metrics.plugin(name));
+        if is_new {
+            self.audit("load", name, "", by, "", source.sha256());
         }
-    }
-
-    pub(super) fn make(&self, name: &str, component: Vec<u8>) -> Result<Version, PluginError> {
-        if !crate::config::model::is_plugin_name(name) {
-            let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
-            return Err(PluginError::Invalid(what));
-        }
-        let source = (self.0.loader)(name, &component)?;
-        Ok(Version { source, component: Arc::new(Stored::new(component, self.0.rules.components.as_deref())) })
-    }
-
-    /// Unless there is one of this name by now: whoever came first stays. The current version.
-    pub(super) fn take_in(&self, name: &str, version: Version, print: Option<Print>, by: By<'_>) -> Arc<dyn Source> {
-        let (journal, metrics) = (Arc::new(Journal::new(name)), self.0.metrics.plugin(name));
-        let source = Arc::clone(&version.source);
-        let plugin = Plugin { current: version, previous: None, journal, metrics, print, awaits: None };
-        match self.0.plugins.lock().entry(name.to_owned()) {
-            Entry::Occupied(there) => return Arc::clone(there.get().source()),
-            Entry::Vacant(place) => place.insert(plugin),
-        };
-        self.audit("load", name, "", by, "", source.sha256());
         source
-    }
-}
-
-impl Plugin {
-    /// The current version, to be started.
-    pub(super) fn source(&self) -> &Arc<dyn Source> {
-        &self.current.source
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use sequor_wasm::journal::LogLine;
+pub use sequor_wasm::plugin_error::PluginError;
 use serde::{Deserialize, Serialize};
 
 /// A plug-in: a named file in its current version, and where it decides.
@@ -97,25 +98,6 @@ pub struct Attach {
 /// Who asks, for the audit line: the name of a key, or `local`.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a>(pub &'a str);
-
-/// Why something was not done. The text says what happened, why, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PluginError {
-    /// No plug-in, model or earlier version of this name.
-    #[error("{0}")]
-    Absent(String),
-    /// The component or what was asked is wrong in itself.
-    #[error("{0}")]
-    Invalid(String),
-    /// It stands against what is so now.
-    #[error("{0}")]
-    Conflict(String),
-    /// Not allowed here.
-    #[error("{0}")]
-    Denied(String),
-    #[error("{0}")]
-    Internal(String),
-}
 
 /// What operators do with plug-ins. Each change is one audit line: who, what, from which hash to which.
 pub trait Plugins: Send + Sync + fmt::Debug {

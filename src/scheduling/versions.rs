@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::binding::SchedulerBinding;
 use super::guest::Source;
-use super::registry::{Registry, Version, short};
+use super::registry::{Registry, SchedulerVersion, short};
 use super::report::{By, PluginError, State, Summary};
 use super::startup::{Parked, Successor, Unfit};
 
@@ -13,9 +13,9 @@ impl Registry {
     /// Takes a component in. The same once more changes nothing.
     pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let version = self.make(name, component)?;
+        let version = self.0.versions.make(name, component)?;
         let wanted = version.source.sha256().to_owned();
-        let known = self.take_in(name, version, self.print(name), by);
+        let known = self.insert(name, version, self.0.versions.print(name), by);
         if known.sha256() != wanted {
             let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
             return Err(PluginError::Conflict(what));
@@ -36,12 +36,12 @@ impl Registry {
         component: Vec<u8>,
         by: By<'_>,
         parked: Parked,
-        fits: impl FnOnce(&Version) -> Result<(), PluginError>,
+        fits: impl FnOnce(&SchedulerVersion) -> Result<(), PluginError>,
     ) -> Result<Summary, PluginError> {
-        let (old, metrics) = self.with(name, |p| (Arc::clone(p.source()), Arc::clone(&p.metrics)))?;
-        let new = self.make(name, component).inspect_err(|_| metrics.replaced(false))?;
+        let (old, metrics) = self.with(name, |p| (Arc::clone(&p.current.source), Arc::clone(&p.extra)))?;
+        let new = self.0.versions.make(name, component).inspect_err(|_| metrics.replaced(false))?;
         if old.sha256() == new.source.sha256() {
-            self.edit(name, |plugin| plugin.awaits = None);
+            self.0.versions.set_awaits(name, None);
             return self.show(name);
         }
         fits(&new).inspect_err(|_| metrics.replaced(false))?;
@@ -51,15 +51,22 @@ impl Registry {
 
     pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
-        let (current, previous) = self.with(name, |p| (Arc::clone(p.source()), p.previous.clone()))?;
+        let (current, previous) = self.with(name, |p| (Arc::clone(&p.current.source), p.previous.clone()))?;
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
         self.put("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
         self.show(name)
     }
 
     /// Lets a version decide everywhere, and has the files say so that name the plug-in; the current one goes on everywhere if anything fails.
-    fn put(&self, what: &str, name: &str, new: &Version, by: By<'_>, parked: Parked) -> Result<(), PluginError> {
-        let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.metrics)))?;
+    fn put(
+        &self,
+        what: &str,
+        name: &str,
+        new: &SchedulerVersion,
+        by: By<'_>,
+        parked: Parked,
+    ) -> Result<(), PluginError> {
+        let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.extra)))?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
         let bindings = self.of(name);
         let goes_on = if !bindings.is_empty() && bindings.iter().all(|at| at.state() == State::Parked) {
@@ -84,10 +91,7 @@ impl Registry {
         let (ready, named) = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
         // From here on nothing can fail.
         ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
-        self.edit(name, |plugin| {
-            plugin.previous = Some(std::mem::replace(&mut plugin.current, new.clone()));
-            plugin.awaits = None;
-        });
+        self.0.versions.promote(name, new);
         self.catch_up(name, &bindings, &new.source);
         self.audit(what, name, "", by, before, after);
         named.iter().for_each(|model| self.audit("save", name, model, by, before, after));

@@ -9,7 +9,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 #[derive(Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     place: Place,
     sha256: [u8; 32],
 }
@@ -22,7 +22,7 @@ enum Place {
 
 impl Stored {
     /// Lays the bytes down in `folder`, which is made if it is not there. One that cannot be used is logged.
-    pub fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
+    pub(crate) fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
         let sha256 = Sha256::digest(&component).into();
         let place = match folder.map(|folder| laid_down(&component, folder).map_err(|e| (folder, e))) {
             Some(Ok(file)) => Place::File(file, component.len()),
@@ -36,7 +36,7 @@ impl Stored {
     }
 
     /// The bytes, if they are what was laid down.
-    pub fn read(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let bytes = match &self.place {
             Place::Memory(bytes) => bytes.clone(),
             Place::File(file, len) => {
@@ -52,7 +52,7 @@ impl Stored {
     }
 
     /// Whether these are the bytes.
-    pub fn is(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         Sha256::digest(bytes).as_slice() == self.sha256
     }
 }

@@ -14,6 +14,8 @@
 //!   [`call_error`]: why a call gave no answer.
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
 //! - [`engine`]: compiles · `ticker`: its clock (`sync`: what the model checker tries of it) · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
+//! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
+//!   [`plugin_error`]: why an operation on a plug-in was not carried out.
 //! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
 //!   its core.
 
@@ -30,9 +32,10 @@ pub mod call_error;
 pub(crate) mod clock_random;
 pub mod component;
 pub mod component_error;
-pub mod component_store;
+pub(crate) mod component_store;
 pub mod contract;
 pub mod engine;
+pub mod folder_watch;
 pub mod grants;
 pub mod guest;
 pub mod host;
@@ -44,10 +47,12 @@ pub mod line_budget;
 pub mod loader;
 pub mod manifest;
 pub(crate) mod outline;
+pub mod plugin_error;
 pub mod rfc3339;
 pub mod services;
 pub mod settings;
 mod sync;
 mod ticker;
 pub mod urgency;
+pub mod versions;
 pub mod world;

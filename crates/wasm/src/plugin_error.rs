@@ -1,0 +1,20 @@
+//! Why an operation on a plug-in was not carried out.
+
+/// The text says what happened, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PluginError {
+    /// There is no plug-in, owner or earlier version of this name.
+    #[error("{0}")]
+    Absent(String),
+    /// The component or the request is wrong in itself.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operation contradicts the present state.
+    #[error("{0}")]
+    Conflict(String),
+    /// Not allowed here.
+    #[error("{0}")]
+    Denied(String),
+    #[error("{0}")]
+    Internal(String),
+}

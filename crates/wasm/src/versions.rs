@@ -1,0 +1,246 @@
+//! The registry of versions: plug-ins by name, each with its current and its previous version, and their files in the plug-in folder.
+//!
+//! It knows the bytes of a version and what a world made of them (`S`). What else an owner keeps of a plug-in is the owner's (`X`).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use sequor_files::atomic_file::{self, SyncMode};
+
+use super::component_store::Stored;
+use super::journal::Journal;
+use super::plugin_error::PluginError;
+
+/// Makes a version from the name of a plug-in and the bytes of its component.
+pub type MakeVersion<S> = dyn Fn(&str, &[u8]) -> Result<Arc<S>, PluginError> + Send + Sync;
+
+/// Where versions are kept.
+#[derive(Debug, Clone)]
+pub struct VersionFolders {
+    /// The folder of `NAME.wasm`. Without one, plug-ins come over the wire alone.
+    pub plugins: Option<PathBuf>,
+    /// Where the bytes of components lie while they are known. In memory, if there is none.
+    pub components: Option<PathBuf>,
+    /// Whether a text can be the name of a plug-in.
+    pub is_name: fn(&str) -> bool,
+}
+
+/// A version, and the component that it was made of.
+#[derive(Debug)]
+pub struct Version<S: ?Sized> {
+    pub source: Arc<S>,
+    component: Arc<Stored>,
+}
+
+impl<S: ?Sized> Clone for Version<S> {
+    fn clone(&self) -> Self {
+        Version { source: Arc::clone(&self.source), component: Arc::clone(&self.component) }
+    }
+}
+
+/// A named plug-in.
+#[derive(Debug)]
+pub struct VersionedPlugin<S: ?Sized, X> {
+    pub current: Version<S>,
+    pub previous: Option<Version<S>>,
+    pub journal: Arc<Journal>,
+    /// What the owner of the registry keeps.
+    pub extra: X,
+    /// The hash of its file in the plug-in folder, if that file waits for a model's file that names another hash.
+    pub awaits: Option<String>,
+    /// The file, as it was when it was read last.
+    print: Option<FilePrint>,
+}
+
+/// When a file was written, and its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePrint(SystemTime, u64);
+
+pub struct VersionRegistry<S: ?Sized, X> {
+    make: Box<MakeVersion<S>>,
+    folders: VersionFolders,
+    plugins: Mutex<BTreeMap<String, VersionedPlugin<S, X>>>,
+}
+
+impl<S: ?Sized, X> fmt::Debug for VersionRegistry<S, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionRegistry").field("folders", &self.folders).finish_non_exhaustive()
+    }
+}
+
+impl<S: ?Sized, X> VersionRegistry<S, X> {
+    pub fn new(make: Box<MakeVersion<S>>, folders: VersionFolders) -> VersionRegistry<S, X> {
+        VersionRegistry { make, folders, plugins: Mutex::default() }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.plugins.lock().keys().cloned().collect()
+    }
+
+    /// Looks at a plug-in; `None` if there is none of this name.
+    pub fn with<T>(&self, name: &str, look: impl FnOnce(&VersionedPlugin<S, X>) -> T) -> Option<T> {
+        self.plugins.lock().get(name).map(look)
+    }
+
+    /// Sets the hash that the file of a plug-in waits with, if there is a plug-in of this name.
+    pub fn set_awaits(&self, name: &str, sha256: Option<String>) {
+        if let Some(plugin) = self.plugins.lock().get_mut(name) {
+            plugin.awaits = sha256;
+        }
+    }
+
+    /// Makes a version. Compilation can take seconds, so a thread that serves requests must not call this.
+    pub fn make(&self, name: &str, component: Vec<u8>) -> Result<Version<S>, PluginError> {
+        if !(self.folders.is_name)(name) {
+            let what = format!("\"{name}\" is no name of a plug-in: letters, digits, '-', '_' and '.'");
+            return Err(PluginError::Invalid(what));
+        }
+        let source = (self.make)(name, &component)?;
+        Ok(Version { source, component: Arc::new(Stored::new(component, self.folders.components.as_deref())) })
+    }
+
+    /// Adds a plug-in, unless there is one of this name by now. The current version, and whether it is the one given.
+    pub fn insert(
+        &self,
+        name: &str,
+        version: Version<S>,
+        print: Option<FilePrint>,
+        extra: impl FnOnce() -> X,
+    ) -> (Arc<S>, bool) {
+        let source = Arc::clone(&version.source);
+        match self.plugins.lock().entry(name.to_owned()) {
+            Entry::Occupied(there) => (Arc::clone(&there.get().current.source), false),
+            Entry::Vacant(place) => {
+                let journal = Arc::new(Journal::new(name));
+                let (previous, awaits) = (None, None);
+                place.insert(VersionedPlugin { current: version, previous, journal, extra: extra(), awaits, print });
+                (source, true)
+            }
+        }
+    }
+
+    /// Makes this version the current one, and the current one the previous.
+    pub fn promote(&self, name: &str, version: &Version<S>) {
+        if let Some(plugin) = self.plugins.lock().get_mut(name) {
+            plugin.previous = Some(std::mem::replace(&mut plugin.current, version.clone()));
+            plugin.awaits = None;
+        }
+    }
+
+    pub fn remove(&self, name: &str) {
+        self.plugins.lock().remove(name);
+    }
+
+    // === the plug-in folder ===
+
+    /// Where the plug-in folder has a plug-in.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        let folder = self.folders.plugins.as_ref().filter(|_| (self.folders.is_name)(name));
+        folder.map(|folder| folder.join(format!("{name}.wasm")))
+    }
+
+    /// The file of a plug-in, as it is now.
+    pub fn print(&self, name: &str) -> Option<FilePrint> {
+        let file = std::fs::metadata(self.file(name)?).ok()?;
+        Some(FilePrint(file.modified().ok()?, file.len()))
+    }
+
+    /// Notes how the file of a plug-in is now. Whether it is there and has changed, and the hash that it waits with.
+    pub fn note_file(&self, name: &str) -> Option<(bool, Option<String>)> {
+        let print = self.print(name);
+        let mut plugins = self.plugins.lock();
+        let plugin = plugins.get_mut(name)?;
+        let changed = std::mem::replace(&mut plugin.print, print) != print;
+        print.map(|_| (changed, plugin.awaits.clone()))
+    }
+
+    /// Makes this version the file of the plug-in folder; or says why the next start would not find it.
+    pub fn write_file(&self, name: &str, version: &Version<S>) -> Result<(), String> {
+        let Some(path) = self.file(name) else {
+            return Err(format!(
+                "the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
+            ));
+        };
+        if std::fs::read(&path).is_ok_and(|there| version.component.is(&there)) {
+            return Ok(());
+        }
+        version.component.read().and_then(|component| write(&path, &component)).map_err(|e| {
+            let path = path.display();
+            format!(
+                "the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put the file there"
+            )
+        })?;
+        let print = self.print(name);
+        if let Some(plugin) = self.plugins.lock().get_mut(name) {
+            plugin.print = print;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file whole or not at all. It outlasts a crash of the machine.
+fn write(path: &Path, component: &[u8]) -> io::Result<()> {
+    atomic_file::replace(path, &[component], Some(0o644), SyncMode::Now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A version is its bytes.
+    fn registry(folder: &Path) -> VersionRegistry<[u8], u32> {
+        let make = |_: &str, bytes: &[u8]| match bytes {
+            b"bad" => Err(PluginError::Invalid("bad".to_owned())),
+            bytes => Ok(Arc::from(bytes)),
+        };
+        let folders = VersionFolders {
+            plugins: Some(folder.to_owned()),
+            components: None,
+            is_name: |name| name.chars().all(char::is_alphanumeric),
+        };
+        VersionRegistry::new(Box::new(make), folders)
+    }
+
+    #[test]
+    fn a_plug_in_has_a_current_and_a_previous_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        assert_eq!(
+            registry.make("a/b", b"1".to_vec()).unwrap_err().to_string().split(':').next(),
+            Some("\"a/b\" is no name of a plug-in")
+        );
+        assert_eq!(registry.make("p", b"bad".to_vec()).unwrap_err(), PluginError::Invalid("bad".to_owned()));
+        let one = registry.make("p", b"1".to_vec()).unwrap();
+        assert_eq!(registry.insert("p", one.clone(), None, || 7), (Arc::from(&b"1"[..]), true));
+        let two = registry.make("p", b"2".to_vec()).unwrap();
+        assert_eq!(registry.insert("p", two.clone(), None, || 8), (Arc::from(&b"1"[..]), false), "the first stays");
+        registry.promote("p", &two);
+        let is =
+            registry.with("p", |p| (p.current.source.to_vec(), p.previous.clone().unwrap().source.to_vec(), p.extra));
+        assert_eq!((is, registry.names()), (Some((b"2".to_vec(), b"1".to_vec(), 7)), vec!["p".to_owned()]));
+        registry.remove("p");
+        assert!(registry.with("p", |_| ()).is_none());
+    }
+
+    #[test]
+    fn a_file_that_the_registry_wrote_is_no_news_and_another_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let one = registry.make("p", b"1".to_vec()).unwrap();
+        registry.insert("p", one.clone(), None, || 0);
+        assert_eq!(registry.note_file("p"), None, "there is no file");
+        registry.write_file("p", &one).unwrap();
+        assert_eq!(std::fs::read(registry.file("p").unwrap()).unwrap(), b"1");
+        assert_eq!(registry.note_file("p"), Some((false, None)));
+        std::fs::write(registry.file("p").unwrap(), "another").unwrap();
+        registry.set_awaits("p", Some("its hash".to_owned()));
+        assert_eq!(registry.note_file("p"), Some((true, Some("its hash".to_owned()))));
+        assert_eq!(registry.note_file("p").map(|(changed, _)| changed), Some(false));
+    }
+}
