@@ -214,6 +214,7 @@ fn rooms_within_a_room_stand_in_order() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
 /// The crates that live in the host of components.
 const HOST: [&str; 2] = ["wasmparser", "wasmtime"];
 

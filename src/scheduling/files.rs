@@ -74,10 +74,10 @@ impl Registry {
 
     fn look_at(&self, name: &str) {
         let Some(file) = self.file(name) else { return };
-        // Read under that lock, or an older file could take the place of what somebody else has just put there.
+        // Read under that lock, or an older file could take the place of a newer one.
         let _changing = self.0.changing.lock();
         let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        // Nobody said that one which is parked shall decide again.
+        // No operator said that a parked plug-in shall decide again.
         let taken = read.and_then(|component| {
             self.replace_if(name, component, By("plugins.dir"), Parked::Stays, |new| self.unpinned(name, new))
         });

@@ -150,7 +150,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError>;
 }
 
-/// What a plug-in says of itself (its plugin.toml, carried in the component). One that says nothing wants every hook and column.
+/// What a plug-in says of itself (its plugin.toml, carried in the component). Without a plugin.toml it wants every hook and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     pub name: String,

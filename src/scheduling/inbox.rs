@@ -202,11 +202,7 @@ mod tests {
         inbox.put(2, [1, 7, 9].map(|seq| news(seq, 1)).concat(), false);
         inbox.goes_on_from(one, roster);
         inbox.put(5, [7, 9].map(|seq| news(seq, 1)).concat(), false);
-        assert_eq!(
-            read(&mut inbox, one),
-            [1, 7, 9],
-            "that 7 had run was in what it was shown, and 9 nobody had told it of"
-        );
+        assert_eq!(read(&mut inbox, one), [1, 7, 9], "the run of 7 was in the roster, and 9 was not");
         assert!(inbox.readers[&one].roster.is_none(), "once it is through, whom it knew is nothing to it");
     }
 

@@ -26,8 +26,7 @@ pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
     }
 }
 
-/// Of an answer to a question that shows so many, what is kept: whoever picks more than were shown picks one twice or one beyond them, and has
-/// done so by then.
+/// How many picks of an answer are kept, if this many candidates were shown: a longer list has a repeated or an invalid index by then.
 pub(super) fn worth_keeping(shown: u32) -> usize {
     usize::try_from(shown).unwrap_or(usize::MAX).saturating_add(1)
 }

@@ -10,7 +10,7 @@ const MOST: usize = 1 << 16;
 const MOST_BYTES: usize = 8 << 20;
 /// Bytes of a text that is remembered. A longer one has a key as any other, and is no name that a plug-in could want to show.
 const LONGEST: usize = 4096;
-/// KeyInterner that are spared at a time because they were met again, so that nobody waits while all are looked at.
+/// Maximum texts spared at a time because they were met again, so that no thread waits while all are looked at.
 const SPARED: usize = 8;
 
 /// The 64-bit FNV-1a of a text in UTF-8. 0 is kept for "no such text".
@@ -69,7 +69,7 @@ impl Known {
         }
     }
 
-    /// One that was not met for long: the first in order but for those that were met again.
+    /// Forgets a text that was not met for long: the first in order that was not met again.
     fn forget_one(&mut self) {
         for tried in 0.. {
             let Some(first) = self.order.pop_front() else { return };
@@ -134,7 +134,7 @@ mod tests {
             texts.key(&n.to_string());
         }
         assert_eq!(texts.text(key("everyday")).as_deref(), Some("everyday"));
-        // However many were met again, somebody goes.
+        // Even if all were met again, a text goes.
         for n in MOST..2 * MOST {
             texts.key(&n.to_string());
         }

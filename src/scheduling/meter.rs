@@ -1,4 +1,4 @@
-//! What is counted of a plug-in at a load.
+//! Counts the calls of a plug-in at a load, and their times.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`guest`]: a running plug-in as the rest of the server sees it, whatever runs it: the traits, and the words they speak.
+//! - [`guest`]: a running plug-in as the rest of the server sees it: the traits, and their data.
 //! - [`report`]: what operators ask of plug-ins, and what they see.
 //! - `binding`: a plug-in at one load · `asking`: puts questions to it, on the request path · `active_guest`: the guest that answers ·
 //!   `load_policy`: which policy decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: what they need of the server) ·

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The files in which models name the plug-in that decides for them. Whoever knows models knows them.
+/// The files in which models name the plug-in that decides for them. The repository of models implements it.
 pub trait ModelFiles: Send + Sync {
     /// The hash that a file names of a plug-in which decides for its model, because the file says so: each file that names one.
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)>;

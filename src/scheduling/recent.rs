@@ -36,7 +36,7 @@ impl Recent {
         self.rounds.push_back(kept);
     }
 
-    /// Those that show whoever has these hooks all that it wants to see, oldest first.
+    /// Those that show every column that these hooks want, oldest first.
     pub(super) fn for_hooks(&self, hooks: Hooks) -> Vec<Round> {
         let fits = |round: &&Round| {
             let shown = round.hooks;

@@ -68,7 +68,7 @@ pub(super) struct Inner {
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
     /// Locked for one change of plug-ins or bindings.
     pub(super) changing: Mutex<()>,
-    /// The files in which models name plug-ins, once somebody knows them.
+    /// The files in which models name plug-ins, once they are known.
     pub(super) named: OnceLock<Box<dyn ModelFiles>>,
 }
 
@@ -87,7 +87,7 @@ impl Drop for Inner {
 /// A plug-in that decides, with its metrics.
 type Plugin = VersionedPlugin<dyn Source, Arc<PluginMetrics>>;
 
-/// A registry that goes once nobody else holds it.
+/// A registry that this does not keep alive.
 #[derive(Debug)]
 pub(super) struct WeakRegistry(Weak<Inner>);
 
@@ -170,7 +170,7 @@ impl Registry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
-    /// At once: this waits for nobody who changes something, whose new version may have been made and is parked then.
+    /// Parks at once, without waiting for a change that is under way. A version that this change has made is parked too.
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         self.of(name).iter().for_each(|at| at.park());

@@ -24,7 +24,7 @@ pub struct Attached {
     pub model: String,
     pub version: u64,
     pub state: State,
-    /// A table of the model's `sequor.toml` says so; else somebody said so at run time.
+    /// A table of the model's `sequor.toml` says so; else an operator did at run time.
     pub from_file: bool,
     pub calls: u64,
     pub calls_per_second: f64,
@@ -63,7 +63,7 @@ pub enum State {
     Shadow,
     /// It failed; a new instance is being made, and the built-in policy decides.
     Recovering,
-    /// The built-in policy decides until somebody unparks it.
+    /// The built-in policy decides until an operator unparks it.
     Parked,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Script {
     pub(crate) configure: Option<String>,
     /// Features of the last question.
     pub(crate) saw: (Vec<f64>, Vec<u64>),
-    /// `plan` and `save` go through it: whoever holds it holds them up.
+    /// `plan` and `save` wait while a test holds it.
     pub(crate) gate: Option<Arc<Mutex<()>>>,
     /// What becomes of a `restore` that is not simply taken: it says no, or (`Ok`) it traps.
     pub(crate) restore: Option<Result<(), String>>,

@@ -103,8 +103,8 @@ impl SchedulerBinding {
         Some(self.clock.now())
     }
 
-    /// An instance in the place of one that is gone: with what that one left; or from nothing, if it is of no use to it. What is of no use once
-    /// would not be the next time, and is dropped.
+    /// A guest in the place of one that is gone, with the state that it saved; or from nothing, if it cannot restore that. A saved state that cannot be
+    /// restored is dropped.
     fn made_again(&self) -> Result<Ready, Unfit> {
         let source = Arc::clone(&self.source.lock());
         let saved = self.saved.lock().bytes.clone();
@@ -159,8 +159,7 @@ impl SchedulerBinding {
 
     // === what operators say ===
 
-    /// The built-in policy decides from now on, at once: this waits for nobody who makes an instance, and for no call. What the guest saved last is
-    /// what the next one has.
+    /// Lets the built-in policy decide, at once: this waits for no start of a guest and for no call. The next guest gets the last saved state.
     pub fn park(&self) {
         self.health.lock().park();
         self.clear_hooks_if_parked();

@@ -29,7 +29,7 @@ impl Registry {
         self.replace_if(name, component, by, Parked::Decides, |_| Ok(()))
     }
 
-    /// The same, of a version that nothing is against. By whoever holds what is held by who changes something.
+    /// The same, if `fits` allows the version. The caller holds `changing`.
     pub(super) fn replace_if(
         &self,
         name: &str,

@@ -11,8 +11,8 @@ pub(crate) use sequor_wasm::services::Heard;
 /// One engine for all tests: each has a thread of its own.
 pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
-/// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes whoever waits into
-/// instance 0 and saves nothing.
+/// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes all waiting sequences
+/// into instance 0 and saves nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guest<'a> {
     /// Imports, globals, data and functions of its own.

@@ -14,10 +14,10 @@ pub(crate) const FUEL_A_NANO: u64 = 8;
 /// Entries of a table, at most. Languages with a run time of their own need some thousands.
 const TABLE: usize = 100_000;
 
-/// The CPU time of a call. A guest that waits for a processor is not a hung one, so that the clock is that of the calling thread; and since
-/// asking the system for it takes longer than a small plan, it is first asked at the first tick, by whoever ticks. A call is stopped between its limit
-/// and two ticks beyond where it runs in the guest's own loops and functions, which look at the epoch; the host looks where the guest calls it, and
-/// once more when the call has returned.
+/// The CPU time of a call. The clock is that of the calling thread, because a guest that waits for a processor does not hang. A question to the
+/// system takes longer than a small plan, so the ticking thread asks it first, at the first tick. The guest's own loops and functions look at the
+/// epoch: there a call is stopped between its limit and two ticks beyond. The host looks where the guest calls it, and once more when the call has
+/// returned.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     limit: Duration,

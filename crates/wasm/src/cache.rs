@@ -70,9 +70,9 @@ impl Cache {
         };
         give_way();
         let made = match &code {
-            // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, nobody
-            // else can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
-            // so that nobody can change them any more. That they are for this very compiler and processor wasmtime checks itself.
+            // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, no other
+            // user can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
+            // so that no process can change them any more. Wasmtime checks itself that they are for this very compiler and processor.
             Code::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
             // SAFETY: the same, of the bytes themselves.
             Code::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
@@ -111,8 +111,8 @@ impl Cache {
         Ok(code)
     }
 
-    /// A place for code: a file that has no name and goes with whoever maps it, so that only what is used of the code takes memory; or memory, where
-    /// there can be none.
+    /// A place for code: a file without a name, so that only used pages of the code take memory. It goes with the last map. Memory, where there can
+    /// be no such file.
     fn apart(&self) -> Code {
         let made = || {
             let file = tempfile::tempfile_in(&self.folder).ok()?;

@@ -21,7 +21,7 @@ enum Place {
 }
 
 impl Stored {
-    /// Lays the bytes down in `folder`, which is made if it is not there. One that cannot be used is logged.
+    /// Lays the bytes down in `folder`, which is made if it is not there. A folder that cannot be used is logged.
     pub(crate) fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
         let sha256 = Sha256::digest(&component).into();
         let place = match folder.map(|folder| laid_down(&component, folder).map_err(|e| (folder, e))) {

@@ -28,7 +28,7 @@ pub fn watch(folder: PathBuf, look: impl Fn() -> bool + Send + 'static) -> std::
 /// Reports changes of a folder; `None` if the system does not.
 fn watcher(folder: &Path, sender: SyncSender<()>) -> Option<RecommendedWatcher> {
     let made = notify::recommended_watcher(move |_| {
-        // One that waits already stands for all. The receiver may be gone.
+        // A report that waits already stands for all. The receiver may be gone.
         let _ = sender.try_send(());
     });
     let watching = made.and_then(|mut watcher| {

@@ -123,7 +123,7 @@ pub(super) fn code(component: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What is before the section, its contents, and what is behind.
+/// The bytes before the section, its contents, and the bytes behind.
 type Parts<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 fn parts(component: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {

@@ -16,7 +16,7 @@ pub(crate) struct Setting {
     pub(crate) default: Option<Value>,
     /// What it is for, in its author's words.
     #[serde(default)]
-    #[allow(dead_code, reason = "for whoever reads the file")]
+    #[allow(dead_code, reason = "for readers of the file")]
     pub(crate) about: String,
 }
 

@@ -1,4 +1,4 @@
-//! The epoch's clock: a thread that ticks once a millisecond while guests run and sleeps while none does. It tells nobody how much time has
+//! The epoch's clock: a thread that ticks once a millisecond while guests run and sleeps while none does. It does not say how much time has
 //! passed, only that it is time to look ([`super::budget`]).
 
 use std::sync::Arc;

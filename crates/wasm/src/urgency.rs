@@ -1,13 +1,12 @@
-//! How urgent a thread is that runs guests, as the kernel has it. A thread whose guest thinks long keeps a core busy, and whoever is
-//! woken there waits until its slice is over. Who asks for longer slices has no smaller share of the core, but gives it up at once for one that
-//! asks for shorter ones, as every other thread does. That needs no privilege, unlike a change of priority that is to be taken back; systems that
-//! know nothing of it (Linux before 6.12) go on as they were. Which calls there are is nothing to this file.
+//! How urgent the kernel takes a thread that runs guests. A long call keeps a core busy, and a thread that is woken there waits until the slice is
+//! over. A thread that asks for longer slices has no smaller share of the core, but gives it up at once for threads with shorter slices, as all others
+//! have. That needs no privilege, unlike a change of priority that is to be taken back. Systems without it (Linux before 6.12) ignore the request.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 /// Measured on one core, a guest that thinks 1.6 ms at a time beside a thread that wakes every 1.7 ms: 99 of 100 wake-ups came within 1.7 ms, with
-/// this within 0.2 to 0.6. With 3 ms now and then as without; with 100 ms whoever had used up its share waited up to 18.
+/// this within 0.2 to 0.6. With 3 ms now and then as without; with 100 ms a thread that had used up its share waited up to 18.
 const SLICE: Duration = Duration::from_millis(20);
 /// Calls that are all short until a thread is as urgent as the others again.
 const SHORT: u32 = 64;

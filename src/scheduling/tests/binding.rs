@@ -148,7 +148,7 @@ fn a_new_instance_knows_who_lives_and_hears_what_comes() {
     rig.submit(3, false, false);
     rig.turn();
     rig.version.does(Does::First);
-    // Nobody is there to hear of this one: it is among those who live.
+    // No guest hears of this one: it is among the live sequences.
     rig.submit(4, true, false);
     rig.turn();
     rig.wait(100);
@@ -273,7 +273,7 @@ fn what_happens_is_counted_under_the_plug_ins_name() {
     assert_eq!(value(memory), "0");
 }
 
-/// Guests of every kind in turn, by chance: whatever they do, every request is answered, and only by runs.
+/// Guests of every kind in turn, by chance: every request is answered in all cases, and only by runs.
 #[test]
 fn no_request_is_lost_to_a_plug_in() {
     use rand_pcg::rand_core::Rng;
@@ -341,7 +341,7 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     assert!(rig.decider().is_quick());
     let active = rig.active().unwrap();
     let called = active.wait();
-    assert!(!rig.decider().is_quick(), "somebody calls it");
+    assert!(!rig.decider().is_quick(), "it is being called");
     drop(called);
     let other = Version::new("b2b2", plans());
     rig.binding.replace(&(other as Arc<dyn Source>)).unwrap();
@@ -351,7 +351,7 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_millis(1), Time::default()));
     assert!(!rig.decider().is_quick(), "it has become slow");
     rig.binding.park();
-    assert!(rig.decider().is_quick(), "nobody is there");
+    assert!(rig.decider().is_quick(), "no guest runs");
     let mut patient = Rig::open(plans(), |options| options.limits.time = Duration::from_secs(1));
     patient.starts(1..=3);
     patient.drain();
@@ -382,7 +382,7 @@ fn a_call_above_a_millisecond_takes_it_off_the_inline_way_for_ten_seconds() {
     let (short, slow) = (Duration::from_micros(20), Duration::from_millis(300));
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
-    assert!(!rig.decider().is_quick(), "whatever the mean is");
+    assert!(!rig.decider().is_quick(), "the mean does not count");
     rig.wait(9_999);
     assert!(!rig.decider().is_quick());
     rig.wait(1);

@@ -1,5 +1,5 @@
 //! Every arrow of a binding, with guests that behave as they are told and a core in virtual time. The property throughout: no request is
-//! lost, and whatever goes wrong the built-in policy answers in the same round.
+//! lost, and after each failure the built-in policy answers in the same round.
 
 mod binding;
 mod guests;

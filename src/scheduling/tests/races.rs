@@ -1,4 +1,4 @@
-//! Threads that come at the same time: whatever one does about a guest, it is that guest, and nobody waits for what is not theirs.
+//! Threads that come at the same time: each acts on its own guest alone, and none waits without need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn a_strike_empties_no_lane_but_its_own() {
     let at = &rig.binding;
     std::thread::scope(|scope| {
         scope.spawn(|| at.strike(Some(&active), &Strike { fault: Fault::Trap, what: "it fell".to_owned() }));
-        until("it is struck", || at.state() == State::Recovering);
+        until("the strike counts", || at.state() == State::Recovering);
         rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
         at.tend();
         drop(slow);
@@ -61,7 +61,7 @@ fn no_request_waits_for_a_guest_on_trial() {
     });
 }
 
-/// While somebody makes an instance, or a guest says what it would hand on.
+/// While a guest is started, or a guest says what it would hand on.
 #[test]
 fn parking_waits_for_nobody() {
     let rig = Rig::open(plans(), |_| {});
@@ -80,7 +80,7 @@ fn parking_waits_for_nobody() {
         assert!(parked.is_ok());
     });
     assert_eq!((rig.binding.state(), rig.active().is_none()), (State::Parked, true));
-    assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "nobody is asked any more");
+    assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "no guest is asked any more");
 }
 
 /// Made before an operator parked it, put in its place after that.
@@ -115,7 +115,7 @@ fn a_slow_save_is_waited_for_once() {
         until("those who ask have waited", || active.patience(Duration::from_millis(1)).is_zero());
         let entered = active.enter(Duration::from_millis(1)).is_some();
         drop(held);
-        assert!(!entered, "nobody waits for it any more");
+        assert!(!entered, "no thread waits for it any more");
     });
     assert!(active.patience(Duration::from_millis(1)) > Duration::from_millis(1), "of one that answers");
     rig.version.script.lock().gate = None;

@@ -198,7 +198,7 @@ fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
         rig.keep();
     }
     assert_eq!((rig.version.script.lock().starts, rig.binding.state()), (4, State::Active));
-    // It may grow until it falls, meanwhile.
+    // It may grow up to its limit, meanwhile.
     let due = rig.keep().unwrap();
     assert!(due <= Time(61_000 * MS), "{due:?}");
     rig.wait(55_000);

@@ -177,7 +177,7 @@ impl Rig {
         Rig { metrics, desk, clock, alarms, binding, version, next_req: 0, answers, notes }
     }
 
-    /// One that decides.
+    /// With a binding that decides.
     pub(super) fn open(hooks: Hooks, change: impl FnOnce(&mut BindingOptions)) -> Rig {
         let rig = Rig::new(hooks, change);
         rig.binding.open().unwrap();

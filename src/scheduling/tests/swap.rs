@@ -1,4 +1,4 @@
-//! One guest in another's place: no round is lost to it, whatever goes wrong nothing has changed, and every round that was lost is counted.
+//! One guest in another's place: no round is lost to it, a failure changes nothing, and every lost round is counted.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
     assert_eq!((rig.version.script.lock().told.len(), rig.fallbacks()), (0, 0));
     drop(ready);
     rig.submit(1, false, false);
-    assert!(!rig.fetched().0.hooks.observe, "nobody listens any more");
+    assert!(!rig.fetched().0.hooks.observe, "no guest listens any more");
 }
 
 #[test]
@@ -122,14 +122,14 @@ fn one_that_does_not_get_ready_changes_nothing() {
     let source: Arc<dyn Source> = new;
     let error = rig.binding.replace(&source).unwrap_err().to_string();
     assert_eq!(error, "observe: index out of bounds, src/lib.rs:41");
-    // The core told what happened for a while, and made the question anew for that; nobody else decided.
+    // The core told what happened for a while, and made the question anew for that; no other guest decided.
     let next = rig.put(round);
     let asked = rig.asked(next);
     assert!(!asked.0.hooks.observe && matches!(rig.put(asked), Next::Run(_)));
     assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (State::Active, 0, 0));
 }
 
-/// Whoever is parked for an answer may be taken off before the answer is in.
+/// A plug-in that is parked for an answer may be taken off before the answer is in.
 #[test]
 fn the_round_that_parks_it_is_counted_whoever_comes_first() {
     for keeper_first in [true, false] {
@@ -159,7 +159,7 @@ fn every_round_without_a_guest_is_counted_once() {
         rig.submit(n, true, false);
         assert_eq!(rig.turn(), Some(1));
     }
-    // One that it was struck for, and three while there was nobody.
+    // The round of the strike, and three while no guest ran.
     assert_eq!((rig.binding.state(), rig.binding.show().calls, rig.fallbacks()), (State::Recovering, 1, 4));
     rig.binding.close();
     rig.starts(7..=8);
@@ -180,7 +180,7 @@ fn who_is_succeeded_has_no_say_any_more() {
     decider.ask(&mut round);
     let before = next.succeed(ready).unwrap();
     assert!(Arc::ptr_eq(&before, &rig.binding));
-    // It is parked, and would have had the core ask nobody.
+    // It is parked, and would have had the core ask no guest.
     assert_eq!(rig.keep(), None);
     rig.binding.park();
     rig.binding = next;

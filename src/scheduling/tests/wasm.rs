@@ -356,7 +356,7 @@ fn what_is_granted_is_given_and_no_more() {
         let bytes = Guest { extra, plan, ..Guest::default() }.component_of(&wasi(wit), "w");
         SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None)
     };
-    // It falls if its clock stands at zero.
+    // It traps if its clock stands at zero.
     let plan_now = "(if (i64.eqz (call $now)) (then unreachable)) (i32.const 512)";
     let wit = "import wasi:clocks/monotonic-clock@0.2.9;";
     let given = take(wit, NOW, plan_now, clock).unwrap();
@@ -379,7 +379,7 @@ fn what_is_granted_is_given_and_no_more() {
 #[test]
 fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     let extra = "(import \"sequor:plugin/identity@0.1.0\" \"sequence-text\" (func $text (param i64 i32)))";
-    // The answer lies at 1100: whether there is one, where, how long. It falls if it is not 7 bytes long.
+    // The answer lies at 1100: whether there is one, where, how long. It traps if the text is not 7 bytes long.
     let plan_text = "(call $text (i64.const 9) (i32.const 1100))
         (if (i32.ne (i32.load (i32.const 1108)) (i32.const 7)) (then unreachable)) (i32.const 512)";
     let bytes = Guest { extra, plan: plan_text, ..Guest::default() }.component();
