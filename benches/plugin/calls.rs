@@ -7,7 +7,7 @@ use std::time::Instant;
 use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::guest::{Events, Guest};
 use sequor_core::policy::columns;
-use sequor_core::{Columns, Decision, Fault, Hooks, Picks};
+use sequor_core::{Columns, Decision, Hooks, Picks, PolicyFault};
 use sequor_wasm::call_error::CallError;
 
 use super::{CALLS, best};
@@ -106,7 +106,7 @@ pub(crate) fn see(len: u32, wanted: u32) -> Columns {
 }
 
 /// What the guest `edf` does, in Rust: refuses the late, fires the most urgent of the first one's shape.
-fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
     picks.clear();
     let due = |i: &u32| see.deadline.get(*i as usize).copied().unwrap_or(u64::MAX);
     let shape = |i: &u32| see.shape.get(*i as usize).copied();

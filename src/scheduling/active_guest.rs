@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use sequor_core::{Hooks, Round, Said};
+use sequor_core::{Hooks, PolicyAnswer, Round};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::instances::Single;
 use sequor_wasm::limits::is_full;
@@ -101,7 +101,7 @@ impl GuestCell {
         }
     }
 
-    pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<Said, CallError>> {
+    pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<PolicyAnswer, CallError>> {
         self.call(|guest| recent::ask(guest, round))
     }
 }

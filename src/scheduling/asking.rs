@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use sequor_core::{Asked, Decision, Fault, Observed, Req, Round, Said};
+use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round};
 
 use super::active_guest::{ActiveGuest, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
@@ -19,7 +19,7 @@ const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 /// The answer for the core, and, of a shadow, what it would have decided.
 #[derive(Debug)]
 pub struct Answer {
-    pub said: Said,
+    pub said: PolicyAnswer,
     pub shadow: Option<Shadow>,
 }
 
@@ -127,7 +127,7 @@ impl SchedulerBinding {
         guest: &ActiveGuest,
         mut cell: MutexGuard<'_, GuestCell>,
         round: &mut Round,
-    ) -> Result<Said, NoAnswer> {
+    ) -> Result<PolicyAnswer, NoAnswer> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
         let told = cell.catch_up().ok_or(NoAnswer::Absent)?.map_err(|error| NoAnswer::Failed(error.into()))?;
         let began = if told { self.timed(Hook::Observe, entered) } else { entered };
@@ -137,7 +137,7 @@ impl SchedulerBinding {
         drop(cell);
         self.inline_gate.note(own_time.elapsed().min(now - entered), now);
         guest.remember(memory);
-        let hook = if matches!(round.asked, Asked::Plan(_)) { Hook::Plan } else { Hook::Admit };
+        let hook = if matches!(round.asked, PolicyQuestion::Plan(_)) { Hook::Plan } else { Hook::Admit };
         self.meter.lock().called(now, now - began);
         self.metrics.called(hook, now - began);
         if !guest.is_retired() {
@@ -153,7 +153,7 @@ impl SchedulerBinding {
     }
 
     /// The answer for the core; a failed call is a strike.
-    fn judge(&self, guest: &Arc<ActiveGuest>, round: &mut Round, answer: Result<Said, NoAnswer>) -> Answer {
+    fn judge(&self, guest: &Arc<ActiveGuest>, round: &mut Round, answer: Result<PolicyAnswer, NoAnswer>) -> Answer {
         match answer {
             Ok(said) => self.accept_answer(guest, round, said),
             Err(why) => {
@@ -167,7 +167,7 @@ impl SchedulerBinding {
     }
 
     /// Holds an answer against what was shown.
-    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: Said) -> Answer {
+    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: PolicyAnswer) -> Answer {
         if let Err(fault) = round.check(&said) {
             let what = invalid_answer::sentence(round, &said, fault);
             let strike = Strike { fault, what };
@@ -175,7 +175,7 @@ impl SchedulerBinding {
             self.strike(Some(guest), &strike);
             return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
         }
-        let Said::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
+        let PolicyAnswer::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
         if !self.options.shadow {
             return Answer { said, shadow: None };
         }
@@ -185,22 +185,22 @@ impl SchedulerBinding {
             Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
         };
         round.picks.clear();
-        Answer { said: Said::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+        Answer { said: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
     }
 
     /// The answer in the guest's place: the built-in policy decides, in this very round.
     fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> Answer {
         round.picks.clear();
         let fault = match why {
-            NoAnswer::Absent | NoAnswer::Busy => Fault::Busy,
+            NoAnswer::Absent | NoAnswer::Busy => PolicyFault::Busy,
             NoAnswer::Failed(strike) => strike.fault,
         };
         let said = match &round.asked {
             // A failed shadow costs no round.
-            Asked::Plan(_) if self.options.shadow => Said::Plan(Ok(Decision::Default)),
+            PolicyQuestion::Plan(_) if self.options.shadow => PolicyAnswer::Plan(Ok(Decision::Default)),
             // The core counts the others: it knows whether the round still stands.
-            Asked::Plan(_) => Said::Plan(Err(fault)),
-            Asked::Admit { .. } => Said::Admit(Err(fault)),
+            PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Err(fault)),
+            PolicyQuestion::Admit { .. } => PolicyAnswer::Admit(Err(fault)),
         };
         Answer { said, shadow: None }
     }

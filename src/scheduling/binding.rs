@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use sequor_core::{Fault, Round, Said, Time};
+use sequor_core::{PolicyAnswer, PolicyFault, Round, Time};
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::limits::Limits;
 
@@ -122,7 +122,7 @@ impl SchedulerBinding {
     }
 
     /// Keeps a question that went wrong, for the keeper to write down.
-    pub(super) fn record(&self, round: &Round, said: Option<&Said>, strike: &Strike) {
+    pub(super) fn record(&self, round: &Round, said: Option<&PolicyAnswer>, strike: &Strike) {
         let mut wrong = self.wrong.lock();
         if self.rounds.is_none() || wrong.len() >= WRONG {
             return;
@@ -136,11 +136,12 @@ impl SchedulerBinding {
 
     /// A strike against this guest, or against one that did not start. A guest that decides no more gets none.
     pub(super) fn strike(&self, guest: Option<&Arc<ActiveGuest>>, strike: &Strike) {
-        if strike.fault == Fault::Busy {
+        if strike.fault == PolicyFault::Busy {
             return;
         }
         let now = self.clock.now();
-        let lost = guest.is_none() || matches!(strike.fault, Fault::Trap | Fault::Time | Fault::Memory);
+        let lost =
+            guest.is_none() || matches!(strike.fault, PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory);
         let judged = self.port.change(|policy| {
             let decider = policy.decider_mut().filter(|decider| decider.is_of(self))?;
             if guest.is_some_and(|guest| !decider.is_served_by(guest)) {

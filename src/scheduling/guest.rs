@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Observed, Picks, What, Why};
+use sequor_core::{Admission, Columns, Decision, EndReason, Hooks, Observed, ObservedKind, Picks, PolicyFault};
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
@@ -39,11 +39,11 @@ impl Events {
     /// Appends what happened; `keys` is the number of key features of the model.
     pub fn add(&mut self, one: &Observed, keys: usize) {
         let (kind, amount) = match one.what {
-            What::Began { steps } => (1, steps),
-            What::Slotted { waited } => (2, u64::try_from(waited.as_micros()).unwrap_or(u64::MAX)),
-            What::Done { rows } => (3, u64::from(rows)),
-            What::Failed { rows } => (4, u64::from(rows)),
-            What::Ended(why) => (5, code(why)),
+            ObservedKind::Began { steps } => (1, steps),
+            ObservedKind::Slotted { waited } => (2, u64::try_from(waited.as_micros()).unwrap_or(u64::MAX)),
+            ObservedKind::Done { rows } => (3, u64::from(rows)),
+            ObservedKind::Failed { rows } => (4, u64::from(rows)),
+            ObservedKind::Ended(why) => (5, code(why)),
         };
         self.kind.push(kind);
         self.sequence.push(one.seq);
@@ -68,19 +68,19 @@ impl Events {
 }
 
 /// The contract's number for why a sequence ended.
-fn code(why: Why) -> u64 {
+fn code(why: EndReason) -> u64 {
     match why {
-        Why::End => 1,
-        Why::Idle => 2,
-        Why::Restarted => 3,
-        Why::Cancelled => 4,
-        Why::Evicted => 5,
-        Why::Drained => 6,
-        Why::Fenced => 7,
-        Why::Unsealed => 8,
-        Why::Admin => 9,
-        Why::Rejected => 10,
-        Why::Failed => 11,
+        EndReason::End => 1,
+        EndReason::Idle => 2,
+        EndReason::Restarted => 3,
+        EndReason::Cancelled => 4,
+        EndReason::Evicted => 5,
+        EndReason::Drained => 6,
+        EndReason::Fenced => 7,
+        EndReason::Unsealed => 8,
+        EndReason::Admin => 9,
+        EndReason::Rejected => 10,
+        EndReason::Failed => 11,
     }
 }
 
@@ -88,16 +88,16 @@ fn code(why: Why) -> u64 {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Strike {
-    pub fault: Fault,
+    pub fault: PolicyFault,
     pub what: String,
 }
 
 /// The core's word for a failed call.
-pub fn fault_of(fault: CallFault) -> Fault {
+pub fn fault_of(fault: CallFault) -> PolicyFault {
     match fault {
-        CallFault::Trap => Fault::Trap,
-        CallFault::Time => Fault::Time,
-        CallFault::Memory => Fault::Memory,
+        CallFault::Trap => PolicyFault::Trap,
+        CallFault::Time => PolicyFault::Time,
+        CallFault::Memory => PolicyFault::Memory,
     }
 }
 

@@ -144,10 +144,10 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sequor_core::{Portion, What};
+    use sequor_core::{ObservedKind, Portion};
 
     fn news(from: u64, n: u64) -> Vec<Observed> {
-        (from..from + n).map(|seq| Observed { seq, what: What::Done { rows: 1 }, keys: [9; 4] }).collect()
+        (from..from + n).map(|seq| Observed { seq, what: ObservedKind::Done { rows: 1 }, keys: [9; 4] }).collect()
     }
 
     /// The roster of a guest for which no sequence lives, as of this serial number.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_told_what_it_was_not_shown_already() {
-        let began = |seq| (seq, Observed { seq, what: What::Began { steps: 0 }, keys: [0; 4] });
+        let began = |seq| (seq, Observed { seq, what: ObservedKind::Began { steps: 0 }, keys: [0; 4] });
         let mut roster = Roster::default();
         roster.add(Portion { began: vec![began(1)], next: 2, more: Some(256) });
         roster.add(Portion { began: vec![began(7)], next: 5, more: None });

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use sequor_core::{Asked, Fault, Round, Said};
+use sequor_core::{PolicyAnswer, PolicyFault, PolicyQuestion, Round};
 
 /// Of an answer that broke this rule: `plan answered index 97 of 64 candidates, and 12 twice`.
-pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
+pub fn sentence(round: &Round, said: &PolicyAnswer, fault: PolicyFault) -> String {
     let len = round.see.len;
-    if let (Said::Admit(Ok(answers)), Asked::Admit { room, victims, .. }) = (said, &round.asked) {
+    if let (PolicyAnswer::Admit(Ok(answers)), PolicyQuestion::Admit { room, victims, .. }) = (said, &round.asked) {
         return match fault {
-            Fault::TooMany => format!("admit answered {} times for {len} sequences", answers.len()),
+            PolicyFault::TooMany => format!("admit answered {} times for {len} sequences", answers.len()),
             _ => format!("admit named an instance or victim beyond the {} and {} shown", room.len(), victims.len),
         };
     }
@@ -20,8 +20,8 @@ pub fn sentence(round: &Round, said: &Said, fault: Fault) -> String {
         picks.filter(|i| **i < len && !seen.insert(**i)).map(|i| format!("{i} twice")).take(3).collect();
     let all: Vec<String> = beyond.into_iter().map(|i| format!("{i} of {len} candidates")).chain(twice).collect();
     match fault {
-        Fault::Shapes => "plan fired candidates whose shape-key differs as one batch".to_owned(),
-        Fault::TooMany => format!("plan fired more rows than max-batch = {}", round.see.max_batch),
+        PolicyFault::Shapes => "plan fired candidates whose shape-key differs as one batch".to_owned(),
+        PolicyFault::TooMany => format!("plan fired more rows than max-batch = {}", round.see.max_batch),
         _ => format!("plan answered {}", all.join(", and ")),
     }
 }
@@ -32,15 +32,15 @@ pub(super) fn worth_keeping(shown: u32) -> usize {
 }
 
 /// The host's word for a fault.
-pub fn word(fault: Fault) -> &'static str {
+pub fn word(fault: PolicyFault) -> &'static str {
     match fault {
-        Fault::Trap => "trap",
-        Fault::Time => "time",
-        Fault::Memory => "memory",
-        Fault::Busy => "busy",
-        Fault::Index => "index",
-        Fault::Repeat => "repeat",
-        Fault::TooMany => "too_many",
-        Fault::Shapes => "shapes",
+        PolicyFault::Trap => "trap",
+        PolicyFault::Time => "time",
+        PolicyFault::Memory => "memory",
+        PolicyFault::Busy => "busy",
+        PolicyFault::Index => "index",
+        PolicyFault::Repeat => "repeat",
+        PolicyFault::TooMany => "too_many",
+        PolicyFault::Shapes => "shapes",
     }
 }

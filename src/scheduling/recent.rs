@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sequor_core::{Asked, Hooks, Round, Said, Time};
+use sequor_core::{Hooks, PolicyAnswer, PolicyQuestion, Round, Time};
 use sequor_wasm::call_error::CallError;
 
 use super::guest::Guest;
@@ -47,10 +47,14 @@ impl Recent {
 }
 
 /// Puts a question to a guest.
-pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round) -> Result<Said, CallError> {
+pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round) -> Result<PolicyAnswer, CallError> {
     round.picks.clear();
     match &round.asked {
-        Asked::Plan(who) => Ok(Said::Plan(Ok(guest.plan(u32::from(who.n), &round.see, &mut round.picks)?))),
-        Asked::Admit { room, victims, .. } => Ok(Said::Admit(Ok(guest.admit(&round.see, room, victims)?))),
+        PolicyQuestion::Plan(who) => {
+            Ok(PolicyAnswer::Plan(Ok(guest.plan(u32::from(who.n), &round.see, &mut round.picks)?)))
+        }
+        PolicyQuestion::Admit { room, victims, .. } => {
+            Ok(PolicyAnswer::Admit(Ok(guest.admit(&round.see, room, victims)?)))
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sequor_core::{Admission, Asked, Decision, Fault, Hooks, Instance, Load, Round, Said, Time};
+use sequor_core::{Admission, Decision, Hooks, Instance, Load, PolicyAnswer, PolicyFault, PolicyQuestion, Round, Time};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::limits::Limits;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub enum Admitted {
 /// What went wrong in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wrong<'a> {
-    pub fault: Fault,
+    pub fault: PolicyFault,
     pub what: &'a str,
 }
 
@@ -107,7 +107,7 @@ impl RoundFile {
     /// Of a question and what was answered, if anything was. `config` and `limits` are those of the guest.
     pub fn new(
         round: &Round,
-        said: Option<&Said>,
+        said: Option<&PolicyAnswer>,
         wrong: Wrong<'_>,
         of: (&Manifest, &str),
         at: (&ModelFacts, &str, Limits),
@@ -156,11 +156,11 @@ impl RoundFile {
         }
         let mut round = self.question.round();
         let said = match &round.asked {
-            Asked::Plan(who) => {
-                guest.plan(u32::from(who.n), &round.see, &mut round.picks).map(|said| Said::Plan(Ok(said)))
+            PolicyQuestion::Plan(who) => {
+                guest.plan(u32::from(who.n), &round.see, &mut round.picks).map(|said| PolicyAnswer::Plan(Ok(said)))
             }
-            Asked::Admit { room, victims, .. } => {
-                guest.admit(&round.see, room, victims).map(|said| Said::Admit(Ok(said)))
+            PolicyQuestion::Admit { room, victims, .. } => {
+                guest.admit(&round.see, room, victims).map(|said| PolicyAnswer::Admit(Ok(said)))
             }
         };
         let said = match said {
@@ -177,8 +177,8 @@ impl Question {
     fn of(round: &Round) -> Question {
         let (shown, standing) = (ColumnsJson::of(&round.see), round.standing().collect());
         match &round.asked {
-            Asked::Plan(who) => Question::Plan { instance: who.n, shown, standing },
-            Asked::Admit { room, victims, .. } => {
+            PolicyQuestion::Plan(who) => Question::Plan { instance: who.n, shown, standing },
+            PolicyQuestion::Admit { room, victims, .. } => {
                 Question::Admit { shown, standing, room: room.clone(), victims: Box::new(ColumnsJson::of(victims)) }
             }
         }
@@ -188,11 +188,11 @@ impl Question {
         let load = Load::FIRST;
         let (asked, shown, standing) = match self {
             Question::Plan { instance, shown, standing } => {
-                (Asked::Plan(Instance { load, n: *instance }), shown, standing)
+                (PolicyQuestion::Plan(Instance { load, n: *instance }), shown, standing)
             }
             Question::Admit { shown, standing, room, victims } => {
                 let victims = Box::new(victims.columns());
-                (Asked::Admit { load, room: room.clone(), victims }, shown, standing)
+                (PolicyQuestion::Admit { load, room: room.clone(), victims }, shown, standing)
             }
         };
         Round::again(asked, shown.columns(), Hooks::default(), standing.iter().copied())
@@ -207,17 +207,19 @@ impl Question {
 }
 
 impl Answer {
-    fn of(said: &Said, round: &Round) -> Option<Answer> {
+    fn of(said: &PolicyAnswer, round: &Round) -> Option<Answer> {
         let (picks, most) = (&round.picks, invalid_answer::worth_keeping(round.see.len));
         let (reject, code) = (picks.reject.clone(), picks.code);
         match said {
-            Said::Plan(Ok(Decision::Default)) => Some(Answer::Default),
-            Said::Plan(Ok(Decision::Wait(Time(until_ns)))) => Some(Answer::Wait { until_ns: *until_ns, reject, code }),
-            Said::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject, code }),
-            Said::Admit(Ok(answers)) => {
+            PolicyAnswer::Plan(Ok(Decision::Default)) => Some(Answer::Default),
+            PolicyAnswer::Plan(Ok(Decision::Wait(Time(until_ns)))) => {
+                Some(Answer::Wait { until_ns: *until_ns, reject, code })
+            }
+            PolicyAnswer::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject, code }),
+            PolicyAnswer::Admit(Ok(answers)) => {
                 Some(Answer::Admit(answers.iter().take(most).copied().map(Admitted::from).collect()))
             }
-            Said::Plan(Err(_)) | Said::Admit(Err(_)) => None,
+            PolicyAnswer::Plan(Err(_)) | PolicyAnswer::Admit(Err(_)) => None,
         }
     }
 }
@@ -270,10 +272,10 @@ mod tests {
             ..Columns::default()
         };
         let who = Instance { load: Load::FIRST, n: 1 };
-        Round::again(Asked::Plan(who), see, Hooks::default(), (0..standing).map(|n| (1, u64::from(n / 2))))
+        Round::again(PolicyQuestion::Plan(who), see, Hooks::default(), (0..standing).map(|n| (1, u64::from(n / 2))))
     }
 
-    fn file(round: &Round, said: Option<&Said>) -> RoundFile {
+    fn file(round: &Round, said: Option<&PolicyAnswer>) -> RoundFile {
         let manifest = Manifest {
             name: "fair".to_owned(),
             version: "1.2".to_owned(),
@@ -281,7 +283,7 @@ mod tests {
             features: Vec::new(),
         };
         let facts = ModelFacts { name: "vad".to_owned(), strategy: "direct", ..ModelFacts::default() };
-        let wrong = Wrong { fault: Fault::Index, what: "plan answered index 97 of 3 candidates" };
+        let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
         RoundFile::new(round, said, wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
     }
 
@@ -290,7 +292,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut round = round(3, 3);
         round.picks = Picks { fire: vec![97, 0], reject: vec![1], code: 9 };
-        let file = file(&round, Some(&Said::Plan(Ok(Decision::Fire))));
+        let file = file(&round, Some(&PolicyAnswer::Plan(Ok(Decision::Fire))));
         std::fs::write(folder.path().join("3f2a91c-2.json"), "{}").unwrap();
         let path = file.write(folder.path()).unwrap();
         assert_eq!(path.file_name().unwrap(), "3f2a91c-3.json");
@@ -301,7 +303,7 @@ mod tests {
         let again = read.question.round();
         assert_eq!(
             (again.asked, again.see.deadline),
-            (Asked::Plan(Instance { load: Load::FIRST, n: 1 }), round.see.deadline)
+            (PolicyQuestion::Plan(Instance { load: Load::FIRST, n: 1 }), round.see.deadline)
         );
         assert!(again.see.numbers[1].is_nan());
         assert!(RoundFile::read("{}").unwrap_err().starts_with("it is no recorded round: "));
@@ -310,25 +312,28 @@ mod tests {
     #[test]
     fn of_a_long_admission_so_much_is_kept_as_shows_what_is_wrong_with_it() {
         let victims = Box::new(Columns::default());
-        let asked = Asked::Admit { load: Load::FIRST, room: vec![0], victims };
+        let asked = PolicyQuestion::Admit { load: Load::FIRST, room: vec![0], victims };
         let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
-        let said = Said::Admit(Ok(vec![Admission::Defer; 100_000]));
+        let said = PolicyAnswer::Admit(Ok(vec![Admission::Defer; 100_000]));
         let Some(Answer::Admit(kept)) = file(&round, Some(&said)).answer else { panic!() };
         assert_eq!(kept.len(), 3);
-        assert_eq!(round.check(&said), Err(Fault::TooMany));
+        assert_eq!(round.check(&said), Err(PolicyFault::TooMany));
     }
 
     #[test]
     fn an_admission_comes_back_too() {
         let victims = Box::new(Columns { len: 2, ..Columns::default() });
-        let asked = Asked::Admit { load: Load::FIRST, room: vec![0, 1], victims };
+        let asked = PolicyQuestion::Admit { load: Load::FIRST, room: vec![0, 1], victims };
         let round = Round::again(asked, Columns { len: 1, ..Columns::default() }, Hooks::default(), [(1, 0)]);
-        let said = Said::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
+        let said = PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
         assert_eq!(round.check(&said), Ok(()));
         let file = file(&round, Some(&said));
         let again = RoundFile::read(&serde_json::to_string(&file).unwrap()).unwrap().question.round();
         assert_eq!(again.check(&said), Ok(()));
-        assert_eq!(again.check(&Said::Admit(Ok(vec![Admission::Evict { victim: 2 }]))), Err(Fault::Index));
+        assert_eq!(
+            again.check(&PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 2 }]))),
+            Err(PolicyFault::Index)
+        );
     }
 
     #[test]
@@ -343,7 +348,7 @@ mod tests {
         let Again::Answered(answer, verdict) = put(&wat_fixture::Guest::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![], code: 0 });
         let told = verdict.unwrap_err();
-        assert_eq!((told.fault, told.what.contains("shape")), (Fault::Shapes, true));
+        assert_eq!((told.fault, told.what.contains("shape")), (PolicyFault::Shapes, true));
         let fell = put(&wat_fixture::Guest { plan: "unreachable", ..wat_fixture::Guest::default() }, 3);
         assert!(matches!(fell, Again::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";

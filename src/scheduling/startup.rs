@@ -154,7 +154,7 @@ impl SchedulerBinding {
         // Copied first: requests take that lock, and are not to wait for a guest on trial.
         let rounds = self.recent.lock().for_hooks(self.hooks_for(source));
         for mut round in rounds {
-            let hook = if matches!(round.asked, sequor_core::Asked::Plan(_)) { "plan" } else { "admit" };
+            let hook = if matches!(round.asked, sequor_core::PolicyQuestion::Plan(_)) { "plan" } else { "admit" };
             give_way();
             let said = cell.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
             round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;

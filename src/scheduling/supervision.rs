@@ -131,7 +131,7 @@ impl SchedulerBinding {
                 Strike { fault: fault_of(error.fault), what: format!("{hook}: {}", error.what) }
             }
             Unfit::Gone => return self.health.lock().park(),
-            other => Strike { fault: sequor_core::Fault::Trap, what: other.to_string() },
+            other => Strike { fault: sequor_core::PolicyFault::Trap, what: other.to_string() },
         };
         self.strike(None, &strike);
     }

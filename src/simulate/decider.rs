@@ -1,6 +1,6 @@
 //! A policy from outside of the core, as a run asks it.
 
-use sequor_core::{Fault, Policy, Time};
+use sequor_core::{Policy, PolicyFault, Time};
 
 /// A policy from outside of the core, and what a run wants to know of it besides its answers.
 pub trait SimPolicy: Policy {
@@ -10,7 +10,7 @@ pub trait SimPolicy: Policy {
     }
 
     /// Its answer was no good.
-    fn faulted(&mut self, now: Time, fault: Fault) {
+    fn faulted(&mut self, now: Time, fault: PolicyFault) {
         let _ = (now, fault);
     }
 

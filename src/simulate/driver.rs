@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sequor_core::{
-    Asked, Batch, Core, Dialect, Effect, Event, Fault, Id, Instance, Load, LoadSpec, Next, Note, Preparation, Req,
-    Round, RowEnd, Said, Slab, Submit, Time, Traits,
+    Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, PolicyAnswer, PolicyFault,
+    PolicyQuestion, Preparation, Req, RequestMeta, Round, RowEnd, Slab, Submit, Time,
 };
 
 use super::decider::SimPolicy;
@@ -64,7 +64,7 @@ struct Driver<'a, 'p> {
     /// Until then the policy ponders: one round at a time.
     lane: Time,
     consult: bool,
-    consulted: Option<(Box<Round>, Said)>,
+    consulted: Option<(Box<Round>, PolicyAnswer)>,
     out: Vec<Effect>,
     random: Random,
     tenant_keys: Vec<u64>,
@@ -98,7 +98,7 @@ enum Doing {
     #[default]
     Nothing,
     Running(Batch),
-    Asking(Box<Round>, Said),
+    Asking(Box<Round>, PolicyAnswer),
 }
 
 impl<'a, 'p> Driver<'a, 'p> {
@@ -222,7 +222,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             queue_until: deadline.filter(|_| self.setup.serving.expire == Expire::Reject),
             idle: None,
             priority: arrival.priority,
-            traits: Traits { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers },
+            meta: RequestMeta { rows: 1, bytes: arrival.bytes, shape: arrival.shape, keys, numbers },
             origin: 0,
         }
     }
@@ -275,7 +275,7 @@ impl<'a, 'p> Driver<'a, 'p> {
     /// A prepared request runs as it came.
     fn prepared(&self, req: Req) -> Preparation {
         let arrival = self.open.get(req).and_then(|n| self.setup.workload.arrivals.get(*n as usize));
-        Preparation::Run(arrival.map_or_else(Traits::default, |arrival| self.submit(req, arrival).traits))
+        Preparation::Run(arrival.map_or_else(RequestMeta::default, |arrival| self.submit(req, arrival).meta))
     }
 
     // === instances ===
@@ -351,7 +351,7 @@ impl<'a, 'p> Driver<'a, 'p> {
     fn ask(&mut self, n: u16, mut round: Box<Round>) {
         let Some(policy) = self.policy.as_mut() else { return };
         policy.observe(&round.news);
-        let said = Said::Plan(policy.plan(&round.see, &mut round.picks));
+        let said = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.ponder(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
         self.put_at(until, Task::Said(n));
@@ -372,17 +372,17 @@ impl<'a, 'p> Driver<'a, 'p> {
         let (Some(mut round), Some(policy)) = (self.core.consult(self.now, LOAD), self.policy.as_mut()) else { return };
         policy.observe(&round.news);
         let answer = match &mut round.asked {
-            Asked::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
-            Asked::Plan(_) => Ok(Vec::new()),
+            PolicyQuestion::Admit { room, victims, .. } => policy.admit(&round.see, room, victims),
+            PolicyQuestion::Plan(_) => Ok(Vec::new()),
         };
         let until = self.ponder(round.see.len);
-        self.consulted = Some((round, Said::Admit(answer)));
+        self.consulted = Some((round, PolicyAnswer::Admit(answer)));
         self.put_at(until, Task::Admitted);
     }
 
-    fn faulted(&mut self, fault: Fault) {
+    fn faulted(&mut self, fault: PolicyFault) {
         // A policy that is away gives no answer, which is none at fault.
-        self.tally.faults += u64::from(fault != Fault::Busy);
+        self.tally.faults += u64::from(fault != PolicyFault::Busy);
         if let Some(policy) = self.policy.as_mut() {
             policy.faulted(self.now, fault);
         }

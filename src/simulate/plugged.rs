@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Admission, Columns, Decision, FEATURES, Fault, Hooks, Observed, Picks, Policy, Time, What};
+use sequor_core::{
+    Admission, Columns, Decision, FEATURES, Hooks, Observed, ObservedKind, Picks, Policy, PolicyFault, Time,
+};
 use sequor_wasm::cache::Cache;
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::engine::{Engine, Mode};
@@ -103,7 +105,7 @@ pub(super) struct Plugged {
     /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
     live: BTreeMap<u64, (u64, [u64; FEATURES])>,
     /// What the guest fell of between two questions.
-    fell: Option<Fault>,
+    fell: Option<PolicyFault>,
     what: String,
     spent: u64,
     told: Vec<String>,
@@ -133,26 +135,26 @@ impl Plugged {
     }
 
     /// The guest, if there is one by now.
-    fn ready(&mut self, now: Time) -> Result<&mut SchedulerGuest, Fault> {
+    fn ready(&mut self, now: Time) -> Result<&mut SchedulerGuest, PolicyFault> {
         if let Some(fell) = self.fell.take() {
             return Err(fell);
         }
         if self.guest.is_none() && self.due.is_some_and(|due| due <= now) {
             self.guest = Some(self.fresh()?);
         }
-        self.guest.as_mut().ok_or(Fault::Busy)
+        self.guest.as_mut().ok_or(PolicyFault::Busy)
     }
 
     /// A new guest, which knows who lives.
-    fn fresh(&mut self) -> Result<SchedulerGuest, Fault> {
+    fn fresh(&mut self) -> Result<SchedulerGuest, PolicyFault> {
         let mut events = Events::default();
         for (seq, (steps, keys)) in &self.live {
-            let began = Observed { seq: *seq, what: What::Began { steps: *steps }, keys: *keys };
+            let began = Observed { seq: *seq, what: ObservedKind::Began { steps: *steps }, keys: *keys };
             events.add(&began, self.facts.keys.len());
         }
         let started = self.plug.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
             self.what = what;
-            Fault::Trap
+            PolicyFault::Trap
         });
         let mut guest = started?;
         if !self.saved.is_empty() {
@@ -166,14 +168,14 @@ impl Plugged {
         Ok(guest)
     }
 
-    fn fallen(&mut self, error: CallError) -> Fault {
+    fn fallen(&mut self, error: CallError) -> PolicyFault {
         self.guest = None;
         self.what = error.what;
         fault_of(error.fault)
     }
 
     /// Counts the instructions of the last call, and looks whether it was one too many.
-    fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, Fault> {
+    fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, PolicyFault> {
         self.spent += self.guest.as_ref().map_or(0, SchedulerGuest::fuel);
         said.map_err(|error| self.fallen(error))
     }
@@ -191,14 +193,14 @@ impl Plugged {
 
     fn follow(&mut self, one: &Observed) {
         match one.what {
-            What::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys))),
-            What::Done { .. } => {
+            ObservedKind::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys))),
+            ObservedKind::Done { .. } => {
                 if let Some((steps, _)) = self.live.get_mut(&one.seq) {
                     *steps += 1;
                 }
             }
-            What::Ended(_) => drop(self.live.remove(&one.seq)),
-            What::Slotted { .. } | What::Failed { .. } => {}
+            ObservedKind::Ended(_) => drop(self.live.remove(&one.seq)),
+            ObservedKind::Slotted { .. } | ObservedKind::Failed { .. } => {}
         }
     }
 }
@@ -208,14 +210,14 @@ impl Policy for Plugged {
         self.plug.hooks(&self.facts)
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         // Instances are alike; which of them asks is not told here.
         self.renew();
         let said = self.ready(Time(see.now))?.plan(0, see, picks);
         self.close(said)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Fault> {
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
         let said = self.ready(Time(see.now))?.admit(see, room, victims);
         self.close(said)
     }
@@ -238,10 +240,10 @@ impl SimPolicy for Plugged {
         Some(std::mem::take(&mut self.spent))
     }
 
-    fn faulted(&mut self, now: Time, fault: Fault) {
+    fn faulted(&mut self, now: Time, fault: PolicyFault) {
         let what = match fault {
-            Fault::Busy => return,
-            Fault::Trap | Fault::Time | Fault::Memory => std::mem::take(&mut self.what),
+            PolicyFault::Busy => return,
+            PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory => std::mem::take(&mut self.what),
             other => crate::scheduling::word(other).to_owned(),
         };
         self.strikes.retain(|at| now - *at < WINDOW);

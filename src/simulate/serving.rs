@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, Limits, LoadSpec, Rows, Stages, Strategy};
+use sequor_core::{Expiry, LoadLimits, LoadSpec, Rows, Stages, Strategy};
 use serde::Deserialize;
 
 use super::contender::BuiltIn;
@@ -62,7 +62,7 @@ impl Default for Serving {
             // As Triton's max_sequence_idle_microseconds, if a configuration does not give it.
             idle: Some(Duration::from_secs(1)),
             backlog_timeout: None,
-            max_wait: Limits::default().max_wait,
+            max_wait: LoadLimits::default().max_wait,
             expire: Expire::Run,
         }
     }
@@ -141,7 +141,7 @@ impl Serving {
             max_batch: self.max_batch,
             instances,
             depth: 1,
-            limits: Limits { max_wait: self.max_wait, ..Limits::default() },
+            limits: LoadLimits { max_wait: self.max_wait, ..LoadLimits::default() },
             expiry: self.idle.map_or(Expiry::Never, Expiry::Idle),
             idle_longest: None,
             idle_soft: None,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sequor_core::policy::columns;
-use sequor_core::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy, Time};
+use sequor_core::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault, Time};
 
 use super::decider::SimPolicy;
 use super::file::File;
@@ -192,12 +192,12 @@ impl Policy for Newest {
         Hooks { plan: true, admit: true, columns: columns::ARRIVAL, ..Hooks::default() }
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         picks.fire.extend((0..see.len).max_by_key(|i| see.arrival[*i as usize]));
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, Fault> {
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, PolicyFault> {
         let free = room.iter().sum::<u32>().min(see.len);
         Ok((0..free).map(|_| Admission::Take { instance: 0 }).collect())
     }
@@ -228,7 +228,7 @@ impl Policy for Nonsense {
         Hooks { plan: true, ..Hooks::default() }
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         picks.fire.push(see.len);
         Ok(Decision::Fire)
     }

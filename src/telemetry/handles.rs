@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sequor_core::{Refusal, Why};
+use sequor_core::{EndReason, Refusal};
 
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
 
@@ -152,7 +152,7 @@ pub struct ModelMetrics {
     pub(super) padding_rows: Counter,
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
-    pub(super) sequences_ended: [Counter; Why::ALL.len()],
+    pub(super) sequences_ended: [Counter; EndReason::ALL.len()],
     pub(super) sequences_live: Gauge,
     pub(super) sequences_backlogged: Gauge,
     pub(super) slots_used: Gauge,
@@ -243,7 +243,7 @@ impl ModelMetrics {
         self.sequences_live.add(1);
     }
 
-    pub fn sequence_ended(&self, why: Why) {
+    pub fn sequence_ended(&self, why: EndReason) {
         if let Some(counter) = self.sequences_ended.get(why as usize) {
             counter.add(1);
         }
@@ -296,7 +296,7 @@ impl ModelMetrics {
         self.phases.get(phase as usize)?.quantile(part)
     }
 
-    /// How many sequences ended, by reason, in the order of [`Why::ALL`].
+    /// How many sequences ended, by reason, in the order of [`EndReason::ALL`].
     pub fn sequences_ended(&self) -> Vec<u64> {
         self.sequences_ended.iter().map(Counter::get).collect()
     }
@@ -321,18 +321,18 @@ impl ModelMetrics {
 }
 
 /// The word for a sequence's end, the same in metrics and in what clients read.
-pub const fn ended_reason(why: Why) -> &'static str {
+pub const fn ended_reason(why: EndReason) -> &'static str {
     match why {
-        Why::End => "ended",
-        Why::Idle => "expired",
-        Why::Restarted => "restarted",
-        Why::Cancelled => "cancelled",
-        Why::Evicted => "evicted",
-        Why::Drained => "retired",
-        Why::Fenced => "fenced",
-        Why::Unsealed | Why::Admin => "dropped",
-        Why::Rejected => "plugin_rejected",
-        Why::Failed => "never_started",
+        EndReason::End => "ended",
+        EndReason::Idle => "expired",
+        EndReason::Restarted => "restarted",
+        EndReason::Cancelled => "cancelled",
+        EndReason::Evicted => "evicted",
+        EndReason::Drained => "retired",
+        EndReason::Fenced => "fenced",
+        EndReason::Unsealed | EndReason::Admin => "dropped",
+        EndReason::Rejected => "plugin_rejected",
+        EndReason::Failed => "never_started",
     }
 }
 

@@ -169,7 +169,7 @@ fn request_labels(model: &str, surface: Surface, code: &str, reason: &str) -> La
 mod tests {
     use std::time::Duration;
 
-    use sequor_core::Why;
+    use sequor_core::EndReason;
 
     use super::*;
     use crate::telemetry::{BatchTimes, FailureReason, GpuReading};
@@ -249,7 +249,7 @@ mod tests {
     fn a_version_loaded_again_counts_on() {
         let metrics = Metrics::new(true);
         metrics.model("vad", 1).sequence_started();
-        metrics.model("vad", 1).sequence_ended(Why::Idle);
+        metrics.model("vad", 1).sequence_ended(EndReason::Idle);
         assert_eq!(value(&metrics, "sequor_sequences_live{model=\"vad\",version=\"1\"}"), "0");
         let ended = "sequor_sequences_ended_total{model=\"vad\",version=\"1\",reason=\"expired\"}";
         assert_eq!(value(&metrics, ended), "1");

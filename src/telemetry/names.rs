@@ -8,7 +8,7 @@ use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::family::{Family as Labelled, MetricConstructor};
 use prometheus_client::registry::Registry;
-use sequor_core::Why;
+use sequor_core::EndReason;
 
 use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, Phase, StepPath, ended_reason};
@@ -244,7 +244,7 @@ impl Families {
             padding_rows: self.padding_rows.get_or_create_owned(&labels),
             backlog_wait: self.backlog_wait.get_or_create_owned(&labels),
             sequences_started: self.sequences_started.get_or_create_owned(&labels),
-            sequences_ended: Why::ALL
+            sequences_ended: EndReason::ALL
                 .map(|w| self.sequences_ended.get_or_create_owned(&with("reason", ended_reason(w)))),
             sequences_live: self.sequences_live.get_or_create_owned(&labels),
             sequences_backlogged: self.sequences_backlogged.get_or_create_owned(&labels),

@@ -10,7 +10,7 @@ use sequor::config::server::triton::{FLAGS, Fate, How};
 use sequor::scheduling::word;
 use sequor::telemetry::metrics::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
-use sequor_core::Fault;
+use sequor_core::PolicyFault;
 
 use crate::server::root;
 
@@ -135,8 +135,15 @@ fn metric(text: &str, name: &str) -> (String, String) {
 }
 
 /// What costs a plug-in a strike.
-const STRIKES: [Fault; 7] =
-    [Fault::Trap, Fault::Time, Fault::Memory, Fault::Index, Fault::Repeat, Fault::TooMany, Fault::Shapes];
+const STRIKES: [PolicyFault; 7] = [
+    PolicyFault::Trap,
+    PolicyFault::Time,
+    PolicyFault::Memory,
+    PolicyFault::Index,
+    PolicyFault::Repeat,
+    PolicyFault::TooMany,
+    PolicyFault::Shapes,
+];
 
 /// Labels whose values are names and numbers of a server's own, or codes of a protocol.
 const OPEN: [&str; 6] = ["model", "version", "plugin", "gpu_uuid", "name", "code"];

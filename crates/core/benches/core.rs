@@ -51,7 +51,7 @@ fn spec(slots: u32, instances: u16) -> LoadSpec {
         max_batch: BATCH,
         instances,
         depth: 1,
-        limits: Limits::default(),
+        limits: LoadLimits::default(),
         expiry: Expiry::Idle(Duration::from_secs(60)),
         idle_longest: None,
         idle_soft: None,
@@ -79,7 +79,7 @@ fn submit(req: u32, id: u64, start: bool) -> Event {
         queue_until: None,
         idle: None,
         priority: 0,
-        traits: Traits::default(),
+        meta: RequestMeta::default(),
         origin: 0,
     })
 }

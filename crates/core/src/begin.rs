@@ -9,15 +9,15 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load};
 use crate::list::List;
 use crate::load::LoadState;
+use crate::request_meta::FEATURES;
 use crate::sequence::{FirstState, Sequence};
 use crate::spec::{Expiry, OnEnding, WhenFull};
-use crate::submit::Found;
+use crate::submit::IdLookup;
 use crate::time::Time;
-use crate::traits::FEATURES;
 
 impl Core {
     /// Checks whether a new sequence may start, without changing anything.
-    pub(crate) fn may_start(&self, now: Time, load: Load, found: &Found, submit: &Submit) -> Result<(), Refusal> {
+    pub(crate) fn may_start(&self, now: Time, load: Load, found: &IdLookup, submit: &Submit) -> Result<(), Refusal> {
         let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
         let limits = &load.spec.limits;
         let count = || match limits.live {
@@ -45,7 +45,7 @@ impl Core {
             return Err(Refusal::TooMany { limit: load.spec.slots() * u32::from(load.spec.instances) });
         }
         if waiting - free >= limits.backlog
-            || load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
+            || load.backlog_bytes.saturating_add(submit.meta.bytes) > limits.backlog_bytes
         {
             return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
         }
@@ -58,7 +58,7 @@ impl Core {
         now: Time,
         load: Load,
         id: Id,
-        found: &Found,
+        found: &IdLookup,
         submit: &Submit,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
@@ -90,7 +90,7 @@ impl Core {
             id: id.clone(),
             load,
             born: self.born,
-            seat: None,
+            placement: None,
             stage: None,
             queue: List::default(),
             current: None,
@@ -124,7 +124,7 @@ impl Core {
             self.note(load, Note::Started(seq, submit.req), out);
         }
         if self.reqs.is_prepared(submit.req) {
-            self.seat_or_wait(now, seq, out);
+            self.assign_slot_or_wait(now, seq, out);
         } else {
             self.will_want_room(load);
             self.prepare(submit.req, Some(seq), out);

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::ending::{Tombstone, Why};
+use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Event, Refusal};
 use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
 use crate::loads::Loads;
-use crate::request::Requests;
+use crate::request::RequestTable;
 use crate::sequence::{Sequence, Stage};
 use crate::slab::Slab;
 use crate::spec::LoadSpec;
@@ -24,10 +24,10 @@ pub struct Core {
     pub(crate) seq_links: Links,
     // Only looked up, never iterated: the order of the map shows nowhere.
     pub(crate) ids: HashMap<Id, Seq>,
-    pub(crate) reqs: Requests,
+    pub(crate) reqs: RequestTable,
     pub(crate) req_links: Links,
     pub(crate) loads: Loads,
-    pub(crate) batches: Slab<BatchId, InFlight>,
+    pub(crate) batches: Slab<BatchId, RunningBatch>,
     pub(crate) rounds: Slab<RoundId, Instance>,
     pub(crate) tombstones: Tombstones,
     pub(crate) timers: Timers,
@@ -38,7 +38,7 @@ pub struct Core {
 
 /// A batch that was handed out and is not through.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct RunningBatch {
     pub(crate) instance: Instance,
     /// Its real rows; once it ran, those that wait to be sealed.
     pub(crate) reqs: Vec<Req>,
@@ -79,7 +79,7 @@ impl Core {
             Event::Retire { load, until } => self.retire(now, load, until, out),
             Event::Attach(load, hooks) => self.attach(now, load, hooks, out),
             Event::Submit(submit) => self.submit(now, &submit, out),
-            Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, Why::Cancelled, out),
+            Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, EndReason::Cancelled, out),
             Event::Prepared(req, prepared) => self.prepared(now, req, prepared, out),
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
             Event::Sealed(batch, result) => self.sealed(now, batch, result, out),
@@ -129,7 +129,7 @@ impl Core {
     /// Where a sequence's state lies, once its first request has been handed out to be run.
     pub fn state_of(&self, seq: Seq) -> Option<StateAt> {
         let s = self.seqs.get(seq).filter(|s| s.ran)?;
-        let (n, slot) = s.seat?;
+        let (n, slot) = s.placement?;
         Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
     }
 

@@ -6,7 +6,7 @@ use crate::time::Time;
 
 /// Why a sequence ended. The names are those of the reasons clients read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Why {
+pub enum EndReason {
     End,
     /// Idle for too long.
     Idle,
@@ -28,26 +28,26 @@ pub enum Why {
     Failed,
 }
 
-impl Why {
-    pub const ALL: [Why; 11] = [
-        Why::End,
-        Why::Idle,
-        Why::Restarted,
-        Why::Cancelled,
-        Why::Evicted,
-        Why::Drained,
-        Why::Fenced,
-        Why::Unsealed,
-        Why::Admin,
-        Why::Rejected,
-        Why::Failed,
+impl EndReason {
+    pub const ALL: [EndReason; 11] = [
+        EndReason::End,
+        EndReason::Idle,
+        EndReason::Restarted,
+        EndReason::Cancelled,
+        EndReason::Evicted,
+        EndReason::Drained,
+        EndReason::Fenced,
+        EndReason::Unsealed,
+        EndReason::Admin,
+        EndReason::Rejected,
+        EndReason::Failed,
     ];
 }
 
 /// What is known of a sequence that is no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tombstone {
-    pub why: Why,
+    pub why: EndReason,
     pub at: Time,
     /// Its last committed step.
     pub step: u64,

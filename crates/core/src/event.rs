@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::ending::{Tombstone, Why};
+use crate::ending::{EndReason, Tombstone};
 use crate::ids::{BatchId, Id, Instance, Load, Req, Seq, Slot};
-use crate::policy::{Fault, Hooks};
+use crate::policy::{Hooks, PolicyFault};
+use crate::request_meta::RequestMeta;
 use crate::spec::{Dialect, LoadSpec};
 use crate::time::Time;
-use crate::traits::Traits;
 
 // === in ===
 
@@ -38,7 +38,7 @@ pub struct Submit {
     /// The idle time this START asks for; the load's `idle_longest` is the maximum.
     pub idle: Option<Duration>,
     pub priority: u32,
-    pub traits: Traits,
+    pub meta: RequestMeta,
     /// The ensemble that sent it; 0 is a client.
     pub origin: u32,
 }
@@ -70,7 +70,7 @@ pub enum Event {
     /// Answers [`Effect::Post`].
     Posted(Req),
     /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.
-    End(Seq, Why),
+    End(Seq, EndReason),
     /// [`crate::Core::due`] has come.
     Tick,
 }
@@ -78,10 +78,10 @@ pub enum Event {
 /// The plan for a prepared request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Preparation {
-    Run(Traits),
+    Run(RequestMeta),
     /// It runs this many steps of its sequence, one after the other, and is answered once. In between the sequence keeps its slot, and others may
     /// run. If a step after the first fails, the sequence ends: its state is neither that of before the request nor that of after it.
-    RunSteps(Traits, NonZeroU32),
+    RunSteps(RequestMeta, NonZeroU32),
     /// It is answered without a run, in its turn. A START begins its sequence all the same, and the next run is given the first state.
     Reply,
     /// It is refused. `ends` says whether its sequence ends with it; the request that begins a sequence always takes it along.
@@ -177,7 +177,7 @@ pub enum Row {
 pub struct RealRow {
     pub req: Req,
     /// The sequence and its slot; `None` for a stateless request.
-    pub seat: Option<(Seq, Slot)>,
+    pub placement: Option<(Seq, Slot)>,
     /// The first run of a life: of a START, or of what follows a START that was answered without a run.
     pub start: bool,
     /// The last run of an END.
@@ -251,7 +251,7 @@ pub enum Refusal {
         step: u64,
     },
     /// The sequence ended while this request waited.
-    Ended(Why),
+    Ended(EndReason),
     /// Another node holds the sequence.
     Elsewhere,
     /// The policy rejected it, with its own code.
@@ -262,8 +262,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// What the requests behind it in the queue are told when a sequence ends like this.
-    pub(crate) fn of_end(why: Why) -> Refusal {
-        if why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) }
+    pub(crate) fn of_end(why: EndReason) -> Refusal {
+        if why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) }
     }
 }
 
@@ -273,9 +273,9 @@ pub enum Note {
     Started(Seq, Req),
     /// It has a slot, after so long in the backlog.
     Slotted(Seq, Instance, Slot, Duration),
-    Ended(Seq, Why),
+    Ended(Seq, EndReason),
     /// An external policy's answer was no good; the built-in policy took the round.
-    Fault(Load, Fault),
+    Fault(Load, PolicyFault),
     /// The built-in policy took a round that was the external policy's.
     Fallback(Load),
     /// So many picks no longer stood when the answer came; nobody's fault.

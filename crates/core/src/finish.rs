@@ -1,13 +1,13 @@
 //! From the end of a run to the release of the answers: commit, seal, post, in order where the load keeps one.
 
 use crate::core::{Core, load_in};
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, RowEnd};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Req, Seq};
 use crate::request::{Plan, Stage as At};
-use crate::seat::wake;
 use crate::sequence::Stage;
+use crate::slot_assignment::wake;
 use crate::time::Time;
 
 impl Core {
@@ -83,7 +83,7 @@ impl Core {
         out.push(Effect::Refuse { req, refusal, ended: r.seq.is_some() });
         self.turn_done(&r, false, out);
         if let Some(seq) = r.seq {
-            self.leave(now, seq, Why::Unsealed, Refusal::Ended(Why::Unsealed), out);
+            self.leave(now, seq, EndReason::Unsealed, Refusal::Ended(EndReason::Unsealed), out);
             self.complete(now, seq, out);
         }
     }
@@ -111,7 +111,7 @@ impl Core {
         self.tell_run(req, true, out);
         let Some(r) = self.reqs.get_mut(req) else { return };
         r.stage = At::Queued;
-        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let (seq, bytes) = (r.seq, r.meta.bytes);
         let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.current = None;
@@ -154,7 +154,7 @@ impl Core {
         if let Some(seq) = r.seq {
             let unsure = !r.is_first_run();
             if unsure || (r.start && !r.dialect.keep_failed_start) {
-                self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+                self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);
             } else if r.counted {
                 self.expect_again(seq, None, r.step, out);
             }
@@ -165,7 +165,7 @@ impl Core {
     /// Nothing of the sequence is kept: whatever follows would have no state to go on from.
     fn row_without_room(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {
-            self.leave(now, seq, Why::Failed, Refusal::Ended(Why::Failed), out);
+            self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);
         }
         self.answer_row(now, req, out);
     }

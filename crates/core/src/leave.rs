@@ -1,14 +1,14 @@
 //! Ends: of sequences (END, expiry, cancellation, eviction, retirement) and of requests that never run.
 
 use crate::core::{Core, load_in};
-use crate::ending::{Tombstone, Why};
+use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
-use crate::seat::{wake, wake_one};
 use crate::sequence::Stage;
+use crate::slot_assignment::{wake, wake_one};
 use crate::spec::Expiry;
 use crate::time::Time;
 
@@ -16,7 +16,7 @@ impl Core {
     // === sequences ===
 
     /// Ends a sequence from outside. What is queued is refused; a request past the queue ends first.
-    pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: Why, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         if s.leaving.is_some() {
             return;
@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// Ends a sequence that is in no list and has no current request, and hands its slot on.
-    pub(crate) fn finish(&mut self, now: Time, seq: Seq, why: Why, out: &mut Vec<Effect>) {
+    pub(crate) fn finish(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
         self.remove(now, seq, why, Refusal::of_end(why), out);
         self.admit_waiting(now, load, out);
@@ -53,7 +53,7 @@ impl Core {
     }
 
     /// Takes a sequence off the table. It must be in no list.
-    pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: Why, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
         self.refuse_queue(seq, told, out);
         if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
             self.unlink(seq);
@@ -64,16 +64,16 @@ impl Core {
             self.tombstones.amend(&s.id, s.born, s.step);
         }
         self.transitions.count(s.stage, None);
-        if s.announced && !(why == Why::Evicted && fault(Planted::StartedWithoutEnded)) {
+        if s.announced && !(why == EndReason::Evicted && fault(Planted::StartedWithoutEnded)) {
             self.note(s.load, Note::Ended(seq, why), out);
         }
-        if s.stage == Some(Stage::Preparing) && s.seat.is_none() {
+        if s.stage == Some(Stage::Preparing) && s.placement.is_none() {
             self.wants_no_room(s.load);
         }
         let Some(state) = load_in(&mut self.loads, s.load) else { return };
         state.live = state.live.saturating_sub(1);
-        if let Some(seat) = s.seat {
-            state.release(seat, s.ran, out);
+        if let Some(placement) = s.placement {
+            state.release(placement, s.ran, out);
         }
         self.wake_if_over(s.load, out);
     }
@@ -81,13 +81,13 @@ impl Core {
     /// Takes a sequence out of whichever list its stage puts it in.
     pub(crate) fn unlist(&mut self, seq: Seq) {
         let Some(s) = self.seqs.get(seq) else { return };
-        let (load, seat) = (s.load, s.seat);
+        let (load, placement) = (s.load, s.placement);
         let Some(state) = load_in(&mut self.loads, load) else { return };
         match s.stage {
             Some(Stage::Idle) => self.seq_links.remove(&mut state.idle, seq.ix),
             Some(Stage::Backlogged) => self.unbacklog(load, seq),
             Some(Stage::Ready) => {
-                if let Some(instance) = seat.and_then(|(n, _)| state.instances.get_mut(usize::from(n))) {
+                if let Some(instance) = placement.and_then(|(n, _)| state.instances.get_mut(usize::from(n))) {
                     self.seq_links.remove(&mut instance.ready, seq.ix);
                 }
             }
@@ -134,10 +134,10 @@ impl Core {
         }
     }
 
-    fn insert(&mut self, now: Time, seq: Seq, why: Why) {
+    fn insert(&mut self, now: Time, seq: Seq, why: EndReason) {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
-        let why = if why == Why::Idle && fault(Planted::WrongReason) { Why::End } else { why };
+        let why = if why == EndReason::Idle && fault(Planted::WrongReason) { EndReason::End } else { why };
         if s.announced {
             self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step, idle: s.idle }, limit);
         }
@@ -146,7 +146,7 @@ impl Core {
     // === requests that never run ===
 
     /// Cancels a request, or refuses it because its time has come. One that runs is let run.
-    pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: Why, out: &mut Vec<Effect>) {
+    pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
         if !r.is_untouched() {
             return;
@@ -185,7 +185,7 @@ impl Core {
         self.take_out(seq, req, told, false, out);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
-        if head && s.seat.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
+        if head && s.placement.is_some() && matches!(was, Some(Stage::Ready | Stage::Preparing)) {
             self.advance(now, seq, out);
         }
     }
@@ -215,15 +215,15 @@ impl Core {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let Some(r) = self.reqs.remove(req) else { return };
         self.req_links.remove(&mut s.queue, req.ix);
-        s.bytes = s.bytes.saturating_sub(r.traits.bytes);
+        s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         if r.end {
             // Its END is not to be; but nobody can reach it any more if its id has gone to a younger sequence.
-            s.ending = superseded.then_some(Why::Restarted);
+            s.ending = superseded.then_some(EndReason::Restarted);
         }
         if s.stage == Some(Stage::Backlogged)
             && let Some(state) = load_in(&mut self.loads, s.load)
         {
-            state.backlog_bytes = state.backlog_bytes.saturating_sub(r.traits.bytes);
+            state.backlog_bytes = state.backlog_bytes.saturating_sub(r.meta.bytes);
         }
         out.push(Effect::Refuse { req, refusal, ended });
     }
@@ -262,9 +262,9 @@ impl Core {
         }
         if s.stage == Some(Stage::Backlogged) {
             let (waited, ahead) = (now - s.backlogged_at, self.ahead_of(seq));
-            self.leave(now, seq, Why::Cancelled, Refusal::BacklogTimeout { waited, ahead }, out);
+            self.leave(now, seq, EndReason::Cancelled, Refusal::BacklogTimeout { waited, ahead }, out);
         } else {
-            self.leave(now, seq, Why::Idle, Refusal::Ended(Why::Idle), out);
+            self.leave(now, seq, EndReason::Idle, Refusal::Ended(EndReason::Idle), out);
         }
     }
 
@@ -282,7 +282,7 @@ impl Core {
         }
         r.armed = Time::NEVER;
         let waited = now - r.arrival;
-        self.cancel(now, req, Refusal::QueueTimeout { waited }, Why::Cancelled, out);
+        self.cancel(now, req, Refusal::QueueTimeout { waited }, EndReason::Cancelled, out);
     }
 
     pub(crate) fn load_due(&mut self, now: Time, at: Time, load: Load, out: &mut Vec<Effect>) {
@@ -314,10 +314,11 @@ impl Core {
 
     /// Ends whatever lives on a load; first those that wait, so that nobody is given a slot to lose it at once.
     fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
-        let here = |seated: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == seated);
+        let here =
+            |placed: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == placed);
         let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
         for seq in all.into_iter().skip(usize::from(fault(Planted::DrainForgetsOne))) {
-            self.leave(now, seq, Why::Drained, Refusal::Ended(Why::Drained), out);
+            self.leave(now, seq, EndReason::Drained, Refusal::Ended(EndReason::Drained), out);
         }
     }
 

@@ -8,7 +8,7 @@
 //! - [`ids`], [`time`], [`dtype`], [`shape`]: the words everything else is made of.
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
-//! - [`event`]: what goes in and what comes out · `traits`: what is known of requests · `ending`: how sequences end.
+//! - [`event`]: what goes in and what comes out · `request_meta`: what is known of requests · `ending`: how sequences end.
 //! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
 
 mod begin;
@@ -33,37 +33,37 @@ pub mod policies;
 pub mod policy;
 mod prepare;
 mod request;
+mod request_meta;
 pub mod roster;
 pub mod round;
 mod rounds;
-mod seat;
 pub mod seen;
 mod sequence;
 pub mod shape;
 pub mod slab;
+mod slot_assignment;
 pub mod spec;
 mod steps;
 mod submit;
 pub mod time;
 mod timer;
 mod tombstones;
-mod traits;
 mod transitions;
 
 pub use crate::core::{Core, StateAt, Usage};
 pub use dtype::DataType;
-pub use ending::{Tombstone, Why};
+pub use ending::{EndReason, Tombstone};
 pub use event::{Batch, Effect, Event, Next, Note, Preparation, RealRow, Refusal, Row, RowEnd, SlotOp, Submit};
 pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
-pub use observed::{Observed, What};
-pub use policy::{Admission, Columns, Decision, Fault, Hooks, Picks, Policy};
+pub use observed::{Observed, ObservedKind};
+pub use policy::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault};
+pub use request_meta::{FEATURES, RequestMeta};
 pub use roster::{Portion, Roster};
-pub use round::{Asked, Round, Said};
-pub use seen::Seen;
+pub use round::{PolicyAnswer, PolicyQuestion, Round};
+pub use seen::SequenceView;
 pub use sequence::Stage;
 pub use shape::{Dim, Dims, Shape};
 pub use slab::Slab;
-pub use spec::{Dialect, Expiry, Hold, Limits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
+pub use spec::{Dialect, Expiry, Hold, LoadLimits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
 pub use time::Time;
-pub use traits::{FEATURES, Traits};
 pub use transitions::Transitions;

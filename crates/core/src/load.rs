@@ -270,7 +270,7 @@ impl LoadState {
 mod tests {
     use super::*;
     use crate::slab::Key;
-    use crate::spec::{Expiry, Limits, Stages, Strategy};
+    use crate::spec::{Expiry, LoadLimits, Stages, Strategy};
     use std::time::Duration;
 
     fn load(slots: u32, instances: u16) -> LoadState {
@@ -281,7 +281,7 @@ mod tests {
             max_batch: 4,
             instances,
             depth: 1,
-            limits: Limits::default(),
+            limits: LoadLimits::default(),
             expiry: Expiry::Never,
             idle_longest: None,
             idle_soft: None,

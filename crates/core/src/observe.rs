@@ -5,9 +5,9 @@ use crate::event::{Effect, Note};
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
 use crate::load::LoadState;
-use crate::observed::{MANY, Observed, What};
+use crate::observed::{MANY, Observed, ObservedKind};
 use crate::request::Request;
-use crate::traits::FEATURES;
+use crate::request_meta::FEATURES;
 
 impl Core {
     /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
@@ -25,8 +25,8 @@ impl Core {
         out.push(Effect::Note(note));
         let told = match note {
             Note::Started(seq, req) => self.begins(seq, req),
-            Note::Slotted(seq, _, _, waited) => Some(of(seq, What::Slotted { waited })),
-            Note::Ended(seq, why) => Some(of(seq, What::Ended(why))),
+            Note::Slotted(seq, _, _, waited) => Some(of(seq, ObservedKind::Slotted { waited })),
+            Note::Ended(seq, why) => Some(of(seq, ObservedKind::Ended(why))),
             Note::Fault(..) | Note::Fallback(_) | Note::Stale(..) => None,
         };
         if let (Some(told), Some(state)) = (told, load_in(&mut self.loads, load)) {
@@ -36,7 +36,7 @@ impl Core {
 
     /// A sequence has the key features of the request that began it.
     fn begins(&mut self, seq: Seq, req: Req) -> Option<Observed> {
-        let keys = self.reqs.get(req).map(|r| r.traits.keys).unwrap_or_default();
+        let keys = self.reqs.get(req).map(|r| r.meta.keys).unwrap_or_default();
         let s = self.seqs.get_mut(seq)?;
         s.keys = keys;
         Some(began(seq, s.step, keys))
@@ -56,9 +56,9 @@ impl LoadState {
         if !self.is_observed() || (done && fault(Planted::DoneUntold)) {
             return;
         }
-        let rows = r.traits.rows;
-        let what = if done { What::Done { rows } } else { What::Failed { rows } };
-        self.observe(Observed { seq: r.seq.map_or(0, Seq::handle), what, keys: r.traits.keys }, out);
+        let rows = r.meta.rows;
+        let what = if done { ObservedKind::Done { rows } } else { ObservedKind::Failed { rows } };
+        self.observe(Observed { seq: r.seq.map_or(0, Seq::handle), what, keys: r.meta.keys }, out);
     }
 
     fn is_observed(&self) -> bool {
@@ -76,10 +76,10 @@ impl LoadState {
     }
 }
 
-fn of(seq: Seq, what: What) -> Observed {
+fn of(seq: Seq, what: ObservedKind) -> Observed {
     Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
 }
 
 pub(crate) fn began(seq: Seq, steps: u64, keys: [u64; FEATURES]) -> Observed {
-    Observed { keys, ..of(seq, What::Began { steps }) }
+    Observed { keys, ..of(seq, ObservedKind::Began { steps }) }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::ending::Why;
-use crate::traits::FEATURES;
+use crate::ending::EndReason;
+use crate::request_meta::FEATURES;
 
 /// Kept for a policy between two rounds; beyond that it learns that some were lost ([`crate::Round::lost`]).
 const MOST: usize = 4096;
@@ -16,13 +16,13 @@ pub(crate) const MANY: usize = MOST / 4;
 pub struct Observed {
     /// The handle of the sequence ([`crate::Seq::handle`]); 0 for a request without one.
     pub seq: u64,
-    pub what: What,
+    pub what: ObservedKind,
     /// Key features of the request that began the sequence, ran or failed; zeros in the others.
     pub keys: [u64; FEATURES],
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum What {
+pub enum ObservedKind {
     /// A sequence began, or began anew; `steps` of it are committed.
     Began { steps: u64 },
     /// It got a slot.
@@ -32,7 +32,7 @@ pub enum What {
     /// A request ran and failed, or its state could not be kept.
     Failed { rows: u32 },
     /// A sequence ended.
-    Ended(Why),
+    Ended(EndReason),
 }
 
 /// What is kept of a load for its policy.
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn what_is_not_taken_in_time_is_lost_as_a_whole_and_the_numbers_go_on() {
         let mut log = EventLog::default();
-        let one = Observed { seq: 1, what: What::Done { rows: 1 }, keys: [0; FEATURES] };
+        let one = Observed { seq: 1, what: ObservedKind::Done { rows: 1 }, keys: [0; FEATURES] };
         (0..MOST + 10).for_each(|_| log.add(one));
         let (first, kept, lost) = log.take();
         assert_eq!((first, kept.len(), lost), (MOST as u64, 10, true));

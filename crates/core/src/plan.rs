@@ -1,14 +1,14 @@
 //! What an instance does next: tidy its slots, run a batch, ask the external policy, sleep or go.
 
-use crate::core::{Core, InFlight, load_in};
+use crate::core::{Core, RunningBatch, load_in};
 use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
 use crate::request::{Plan, Stage as At};
 use crate::round::Candidate;
-use crate::seat::wake_one;
 use crate::sequence::{FirstState, Stage};
+use crate::slot_assignment::wake_one;
 use crate::spec::{Rows, Strategy};
 use crate::time::Time;
 
@@ -26,17 +26,17 @@ impl Core {
             return self.rest(who, None);
         }
         match self.plan(now, who, out) {
-            Planned::Run(keys) => Next::Run(self.take(who, &keys, out)),
-            Planned::Ask(round) => Next::Ask(round),
-            Planned::Nothing(until) => self.rest(who, until),
+            PlannedStep::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            PlannedStep::Ask(round) => Next::Ask(round),
+            PlannedStep::Nothing(until) => self.rest(who, until),
         }
     }
 
-    fn plan(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Planned {
-        let Some(oldest) = self.oldest_ready(who) else { return Planned::Nothing(None) };
-        let Some(state) = self.load(who.load) else { return Planned::Nothing(None) };
+    fn plan(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> PlannedStep {
+        let Some(oldest) = self.oldest_ready(who) else { return PlannedStep::Nothing(None) };
+        let Some(state) = self.load(who.load) else { return PlannedStep::Nothing(None) };
         if state.holding.is_some() {
-            return Planned::Nothing(None);
+            return PlannedStep::Nothing(None);
         }
         let limit = oldest + state.spec.limits.max_wait;
         // Overdue requests go before any policy that might pass them over for ever.
@@ -46,8 +46,8 @@ impl Core {
         if let (Some(hooks), false) = (state.external.filter(|h| h.plan), overdue) {
             let held = state.instances.get(usize::from(who.n)).and_then(|i| i.hold);
             return match held.map(|until| until.min(limit)) {
-                Some(until) if until > now => Planned::Nothing(Some(until)),
-                _ => Planned::Ask(self.ask(now, who, hooks)),
+                Some(until) if until > now => PlannedStep::Nothing(Some(until)),
+                _ => PlannedStep::Ask(self.ask(now, who, hooks)),
             };
         }
         if overdue && state.external.is_some_and(|h| h.plan) {
@@ -57,20 +57,20 @@ impl Core {
     }
 
     /// Lets the built-in policy decide, or the one that serves whoever waits longest.
-    pub(crate) fn plan_built_in(&mut self, now: Time, who: Instance, overdue: bool) -> Planned {
-        let Some(state) = load_in(&mut self.loads, who.load) else { return Planned::Nothing(None) };
+    pub(crate) fn plan_built_in(&mut self, now: Time, who: Instance, overdue: bool) -> PlannedStep {
+        let Some(state) = load_in(&mut self.loads, who.load) else { return PlannedStep::Nothing(None) };
         let policy = if overdue { &mut state.forced } else { &mut state.policy };
         let hooks = policy.hooks();
         let (mut see, mut keys) = (std::mem::take(&mut state.see), std::mem::take(&mut state.keys));
         self.fill(now, who, hooks, &mut see, &mut keys);
-        let Some(state) = load_in(&mut self.loads, who.load) else { return Planned::Nothing(None) };
+        let Some(state) = load_in(&mut self.loads, who.load) else { return PlannedStep::Nothing(None) };
         let policy = if overdue { &mut state.forced } else { &mut state.policy };
         let mut picks = std::mem::take(&mut state.picks);
         picks.clear();
         let decision = policy.plan(&see, &mut picks);
         let planned = match decision {
-            Ok(Decision::Wait(until)) if until > now => Planned::Nothing(Some(until)),
-            _ => Planned::Run(chosen(&keys, &picks)),
+            Ok(Decision::Wait(until)) if until > now => PlannedStep::Nothing(Some(until)),
+            _ => PlannedStep::Run(chosen(&keys, &picks)),
         };
         (state.see, state.keys, state.picks) = (see, keys, picks);
         planned
@@ -128,14 +128,14 @@ impl Core {
         let first = self.load(r.load).map_or(0, |l| l.spec.initial_state_shape);
         let state_shape = s.map_or(0, |s| if r.start && r.is_first_run() { first } else { s.state_shape });
         let state_shape = if fault(Planted::StateShapeForgotten) { 0 } else { state_shape };
-        let shape = r.traits.shape ^ state_shape.rotate_left(32);
-        keys.push(Candidate { req: r.key, rows: r.traits.rows, shape });
+        let shape = r.meta.shape ^ state_shape.rotate_left(32);
+        keys.push(Candidate { req: r.key, rows: r.meta.rows, shape });
         let asked = |column: u32| hooks.columns & column != 0;
         if asked(columns::SHAPE) {
             see.shape.push(shape);
         }
         if asked(columns::ROWS) {
-            see.rows.push(r.traits.rows);
+            see.rows.push(r.meta.rows);
         }
         if asked(columns::READY) {
             see.ready.push(r.ready.0);
@@ -150,7 +150,7 @@ impl Core {
 
     /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
     pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
-        let flight = InFlight { instance: who, reqs: Vec::new(), sealing: false };
+        let flight = RunningBatch { instance: who, reqs: Vec::new(), sealing: false };
         let id = self.batches.insert(flight);
         let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
         for req in keys {
@@ -172,12 +172,12 @@ impl Core {
         r.stage = At::Running;
         let last = r.plan == Some(Plan::Run(1));
         let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
-        let (seq, bytes) = (r.seq, r.traits.bytes);
+        let (seq, bytes) = (r.seq, r.meta.bytes);
         let state = load_in(&mut self.loads, load)?;
         let seal = last && state.spec.stages.seal && !fault(Planted::SealUnnamed);
         let Some(seq) = seq else {
             self.req_links.remove(&mut state.ready, req.ix);
-            return Some(RealRow { req, seat: None, start, end, seal });
+            return Some(RealRow { req, placement: None, start, end, seal });
         };
         self.unlist(seq);
         if start {
@@ -187,7 +187,7 @@ impl Core {
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(bytes);
         s.current = Some(req);
-        let (_, slot) = s.seat?;
+        let (_, slot) = s.placement?;
         let ran = std::mem::replace(&mut s.ran, true);
         s.begun = true;
         let first_state = s.first_state.take();
@@ -200,7 +200,7 @@ impl Core {
         }
         let start = matches!(first_state, Some(FirstState::Init(_)));
         self.set_stage(seq, Stage::Running);
-        Some(RealRow { req, seat: Some((seq, slot)), start, end, seal })
+        Some(RealRow { req, placement: Some((seq, slot)), start, end, seal })
     }
 
     /// `direct` with fixed rows: each row stands where its slot is, and holes are padded. With compact rows: rows are in the order of their
@@ -212,10 +212,10 @@ impl Core {
             Some(Strategy::Direct { rows: Rows::Compact, .. }) => return batch.rows.sort_by_key(slot_of),
             _ => return,
         }
-        let highest = batch.real().filter_map(|row| row.seat).map(|(_, slot)| slot.ix).max().unwrap_or(0);
+        let highest = batch.real().filter_map(|row| row.placement).map(|(_, slot)| slot.ix).max().unwrap_or(0);
         let mut rows = vec![Row::Pad; highest as usize + 1];
         for row in batch.real() {
-            if let Some(place) = row.seat.and_then(|(_, slot)| rows.get_mut(slot.ix as usize)) {
+            if let Some(place) = row.placement.and_then(|(_, slot)| rows.get_mut(slot.ix as usize)) {
                 *place = Row::Real(row);
             }
         }
@@ -270,7 +270,7 @@ impl Core {
     }
 }
 
-pub(crate) enum Planned {
+pub(crate) enum PlannedStep {
     Run(Vec<Req>),
     Ask(Box<crate::round::Round>),
     Nothing(Option<Time>),
@@ -298,7 +298,7 @@ fn show_more(
         see.step.push(r.step);
     }
     if asked(columns::SLOT) {
-        see.slot.push(s.and_then(|s| s.seat).map_or(u32::MAX, |(_, slot)| slot.ix));
+        see.slot.push(s.and_then(|s| s.placement).map_or(u32::MAX, |(_, slot)| slot.ix));
     }
     if asked(columns::DEADLINE) {
         see.deadline.push(r.deadline.map_or(u64::MAX, |d| d.0));
@@ -310,23 +310,23 @@ fn show_more(
         see.flags.push(if r.start && r.is_first_run() { flags::START } else { 0 } | if r.end { flags::END } else { 0 });
     }
     if asked(columns::BYTES) {
-        see.bytes.push(r.traits.bytes);
+        see.bytes.push(r.meta.bytes);
     }
     if asked(columns::STATE_BYTES) {
         see.state_bytes.push(s.map_or(0, |s| s.state_bytes));
     }
     if asked(columns::NUMBERS) {
-        see.numbers.extend(r.traits.numbers.iter().take(usize::from(hooks.numbers)));
+        see.numbers.extend(r.meta.numbers.iter().take(usize::from(hooks.numbers)));
     }
     if asked(columns::KEYS) {
-        see.keys.extend(r.traits.keys.iter().take(usize::from(hooks.keys)));
+        see.keys.extend(r.meta.keys.iter().take(usize::from(hooks.keys)));
     }
 }
 
 /// The slot of a row's sequence.
 fn slot_of(row: &Row) -> u32 {
     match row {
-        Row::Real(real) => real.seat.map_or(0, |(_, slot)| slot.ix),
+        Row::Real(real) => real.placement.map_or(0, |(_, slot)| slot.ix),
         Row::Pad => 0,
     }
 }

@@ -176,7 +176,7 @@ pub enum Admission {
 
 /// What was wrong with a policy's answer. Stale picks are not among them: they are nobody's fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Fault {
+pub enum PolicyFault {
     Trap,
     Time,
     Memory,
@@ -197,10 +197,10 @@ pub trait Policy: Send + std::fmt::Debug {
     fn hooks(&self) -> Hooks;
 
     /// Which candidates to run now, and which to refuse.
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault>;
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault>;
 
     /// One answer for each candidate of `see` (the heads of backlogged sequences); `room` is the count of free slots an instance.
-    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, Fault> {
+    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
         let _ = (see, room, victims);
         Ok(Vec::new())
     }
@@ -209,11 +209,11 @@ pub trait Policy: Send + std::fmt::Debug {
         let _ = what;
     }
 
-    fn save(&mut self) -> Result<Vec<u8>, Fault> {
+    fn save(&mut self) -> Result<Vec<u8>, PolicyFault> {
         Ok(Vec::new())
     }
 
-    fn restore(&mut self, old: &[u8]) -> Result<(), Fault> {
+    fn restore(&mut self, old: &[u8]) -> Result<(), PolicyFault> {
         let _ = old;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Preparation: a request is lent to the driver before its turn, and the answer says what is to be done with it.
 
 use crate::core::Core;
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::event::{Effect, Note, Preparation, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Req, Seq};
@@ -26,14 +26,14 @@ impl Core {
         let is_lent = |stage| stage == At::Preparing || (stage == At::Queued && fault(Planted::PreparedTwice));
         let Some(r) = self.reqs.get_mut(req).filter(|r| is_lent(r.stage)) else { return };
         r.stage = At::Queued;
-        let (plan, traits) = match prepared {
-            Preparation::Run(traits) => (Plan::Run(1), traits),
-            Preparation::RunSteps(traits, steps) => (Plan::Run(steps.get()), traits),
-            Preparation::Reply => (Plan::Reply, r.traits),
+        let (plan, meta) = match prepared {
+            Preparation::Run(meta) => (Plan::Run(1), meta),
+            Preparation::RunSteps(meta, steps) => (Plan::Run(steps.get()), meta),
+            Preparation::Reply => (Plan::Reply, r.meta),
             Preparation::Refuse { refusal, ends } => return self.unprepared(now, req, refusal, ends, out),
         };
-        let (seq, load, before) = (r.seq, r.load, r.traits.bytes);
-        (r.plan, r.traits) = (Some(plan), traits);
+        let (seq, load, before) = (r.seq, r.load, r.meta.bytes);
+        (r.plan, r.meta) = (Some(plan), meta);
         let Some(seq) = seq else {
             self.wants_no_room(load);
             return match plan {
@@ -42,16 +42,16 @@ impl Core {
             };
         };
         let Some(s) = self.seqs.get_mut(seq) else { return };
-        s.bytes = s.bytes.saturating_sub(before).saturating_add(traits.bytes);
+        s.bytes = s.bytes.saturating_sub(before).saturating_add(meta.bytes);
         if s.adopted && !s.announced {
             s.announced = true;
             self.note(load, Note::Started(seq, req), out);
         }
-        match self.seqs.get(seq).and_then(|s| s.seat) {
+        match self.seqs.get(seq).and_then(|s| s.placement) {
             Some(_) => self.advance(now, seq, out),
             None => {
                 self.wants_no_room(load);
-                self.seat_or_wait(now, seq, out);
+                self.assign_slot_or_wait(now, seq, out);
             }
         }
     }
@@ -67,7 +67,7 @@ impl Core {
         let Some(r) = self.reqs.remove(req) else { return };
         let Some(s) = self.seqs.get_mut(seq) else { return };
         self.req_links.remove(&mut s.queue, req.ix);
-        s.bytes = s.bytes.saturating_sub(r.traits.bytes);
+        s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         s.starts = s.starts.saturating_sub(u32::from(start));
         (s.step, s.touched, s.begun) = (step, now, true);
         out.push(Effect::Release(req));
@@ -88,7 +88,7 @@ impl Core {
         (s.step, s.state_shape) = (step.saturating_sub(1), shape);
         s.first_state = Some(FirstState::Init(req));
         if std::mem::replace(&mut s.begun, true) {
-            self.note(load, Note::Ended(seq, Why::Restarted), out);
+            self.note(load, Note::Ended(seq, EndReason::Restarted), out);
             self.note(load, Note::Started(seq, req), out);
         }
     }
@@ -104,7 +104,7 @@ impl Core {
             return self.drop_step(now, seq, req, refusal, out);
         }
         if !self.start_after_all(now, seq, refusal, out) {
-            let why = if first { Why::Failed } else { Why::Rejected };
+            let why = if first { EndReason::Failed } else { EndReason::Rejected };
             self.take_out(seq, req, refusal, true, out);
             self.leave(now, seq, why, Refusal::Ended(why), out);
         }
@@ -118,7 +118,7 @@ impl Core {
             let (key, start) = (head.key, head.start);
             if !start {
                 self.take_out(seq, key, told, false, out);
-                told = Refusal::Ended(Why::Failed);
+                told = Refusal::Ended(EndReason::Failed);
                 continue;
             }
             if let Some(s) = self.seqs.get_mut(seq) {
@@ -127,7 +127,7 @@ impl Core {
             self.note(load, Note::Started(seq, key), out);
             if self.reqs.is_prepared(key) {
                 self.wants_no_room(load);
-                self.seat_or_wait(now, seq, out);
+                self.assign_slot_or_wait(now, seq, out);
             } else {
                 self.prepare(key, Some(seq), out);
             }

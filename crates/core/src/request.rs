@@ -2,9 +2,9 @@
 
 use crate::faults::{Planted, fault};
 use crate::ids::{Load, Req, Seq};
+use crate::request_meta::RequestMeta;
 use crate::spec::Dialect;
 use crate::time::Time;
-use crate::traits::Traits;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     pub(crate) ready: Time,
     pub(crate) deadline: Option<Time>,
     pub(crate) priority: u32,
-    pub(crate) traits: Traits,
+    pub(crate) meta: RequestMeta,
     pub(crate) stage: Stage,
     /// The plan for it; `None` until it is prepared.
     pub(crate) plan: Option<Plan>,
@@ -77,13 +77,13 @@ pub(crate) enum Stage {
 
 /// Requests by the driver's keys: the driver's table is dense, so this one is too.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+pub(crate) struct RequestTable {
     entries: Vec<Option<Request>>,
     /// How many of each load are here. A load's key is used again only once none is.
     open: Vec<u32>,
 }
 
-impl Requests {
+impl RequestTable {
     pub(crate) fn insert(&mut self, request: Request) {
         let (ix, load) = (request.key.ix as usize, request.load.ix as usize);
         if self.entries.len() <= ix {

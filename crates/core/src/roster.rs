@@ -8,12 +8,12 @@ use crate::core::Core;
 use crate::faults::{Planted, fault};
 use crate::ids::Load;
 use crate::observe::began;
-use crate::observed::{Observed, What};
+use crate::observed::{Observed, ObservedKind};
 
 /// What one look shows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Portion {
-    /// One [`What::Began`] each, behind a number that is higher the later it began. In no order: to sort is not for whoever holds the core.
+    /// One [`ObservedKind::Began`] each, behind a number that is higher the later it began. In no order: to sort is not for whoever holds the core.
     pub began: Vec<(u64, Observed)>,
     /// The serial number of the next thing that happens.
     pub next: u64,
@@ -89,7 +89,7 @@ impl Roster {
             Some(since) => serial >= *since || fault(Planted::NewcomerToldTwice),
             // It came and was gone between two portions, or was gone before its own; of the latter nobody was told.
             None => {
-                let begins = matches!(one.what, What::Began { .. });
+                let begins = matches!(one.what, ObservedKind::Began { .. });
                 if begins {
                     self.since.insert(one.seq, serial);
                 }

@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, RoundId, Seq};
 use crate::observed::Observed;
-use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks};
+use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault};
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum PolicyQuestion {
     /// Which of `see` this instance runs next.
     Plan(Instance),
     /// Which backlogged sequences of `see` get a slot. `room` counts free slots by instance.
@@ -20,7 +20,7 @@ pub enum Asked {
 #[derive(Debug, Clone)]
 pub struct Round {
     pub id: RoundId,
-    pub asked: Asked,
+    pub asked: PolicyQuestion,
     pub see: Columns,
     /// Of the policy that it is for: what was filled in.
     pub hooks: Hooks,
@@ -40,16 +40,16 @@ pub struct Round {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
-    Plan(Result<Decision, Fault>),
-    Admit(Result<Vec<Admission>, Fault>),
+pub enum PolicyAnswer {
+    Plan(Result<Decision, PolicyFault>),
+    Admit(Result<Vec<Admission>, PolicyFault>),
 }
 
 impl Round {
     pub fn load(&self) -> Load {
         match &self.asked {
-            Asked::Plan(who) => who.load,
-            Asked::Admit { load, .. } => *load,
+            PolicyQuestion::Plan(who) => who.load,
+            PolicyQuestion::Admit { load, .. } => *load,
         }
     }
 
@@ -69,11 +69,16 @@ impl Round {
     }
 
     /// A question that was put once, to be put again: nobody stands behind its indices, and no core takes its answer.
-    pub fn again(asked: Asked, see: Columns, hooks: Hooks, standing: impl IntoIterator<Item = (u32, u64)>) -> Round {
+    pub fn again(
+        asked: PolicyQuestion,
+        see: Columns,
+        hooks: Hooks,
+        standing: impl IntoIterator<Item = (u32, u64)>,
+    ) -> Round {
         let nobody = NonZeroU32::MIN;
         let victims = match &asked {
-            Asked::Admit { victims, .. } => victims.len,
-            Asked::Plan(_) => 0,
+            PolicyQuestion::Admit { victims, .. } => victims.len,
+            PolicyQuestion::Plan(_) => 0,
         };
         let behind = |(rows, shape)| Candidate { req: Req::new(u32::MAX, nobody), rows, shape };
         Round {
@@ -91,34 +96,38 @@ impl Round {
     }
 
     /// Holds an answer against what was shown, as [`crate::Core::answer`] will: whatever is wrong with it is the policy's fault.
-    pub fn check(&self, said: &Said) -> Result<(), Fault> {
+    pub fn check(&self, said: &PolicyAnswer) -> Result<(), PolicyFault> {
         match (said, &self.asked) {
-            (Said::Plan(Ok(_)), Asked::Plan(_)) => check_picks(&self.picks, &self.keys, self.see.max_batch.max(1)),
-            (Said::Admit(Ok(answers)), Asked::Admit { room, .. }) => self.check_admissions(answers, room.len()),
-            (Said::Plan(Err(fault)) | Said::Admit(Err(fault)), _) => Err(*fault),
-            _ => Err(Fault::Trap),
+            (PolicyAnswer::Plan(Ok(_)), PolicyQuestion::Plan(_)) => {
+                check_picks(&self.picks, &self.keys, self.see.max_batch.max(1))
+            }
+            (PolicyAnswer::Admit(Ok(answers)), PolicyQuestion::Admit { room, .. }) => {
+                self.check_admissions(answers, room.len())
+            }
+            (PolicyAnswer::Plan(Err(fault)) | PolicyAnswer::Admit(Err(fault)), _) => Err(*fault),
+            _ => Err(PolicyFault::Trap),
         }
     }
 
-    fn check_admissions(&self, answers: &[Admission], instances: usize) -> Result<(), Fault> {
+    fn check_admissions(&self, answers: &[Admission], instances: usize) -> Result<(), PolicyFault> {
         if answers.len() > self.keys.len() {
-            return Err(Fault::TooMany);
+            return Err(PolicyFault::TooMany);
         }
         let unknown = |a: &Admission| match a {
             Admission::Evict { victim } => *victim as usize >= self.victims.len(),
             Admission::Take { instance } => usize::from(*instance) >= instances,
             Admission::Defer | Admission::Reject(_) => false,
         };
-        if answers.iter().any(unknown) { Err(Fault::Index) } else { Ok(()) }
+        if answers.iter().any(unknown) { Err(PolicyFault::Index) } else { Ok(()) }
     }
 }
 
-fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), Fault> {
+fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), PolicyFault> {
     let mut seen = vec![false; keys.len()];
     for i in picks.fire.iter().chain(&picks.reject) {
-        let place = seen.get_mut(*i as usize).ok_or(Fault::Index)?;
+        let place = seen.get_mut(*i as usize).ok_or(PolicyFault::Index)?;
         if std::mem::replace(place, true) {
-            return Err(Fault::Repeat);
+            return Err(PolicyFault::Repeat);
         }
     }
     let mut fired = picks.fire.iter().filter_map(|i| keys.get(*i as usize));
@@ -126,11 +135,11 @@ fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), 
     let mut rows = first.rows;
     for candidate in fired {
         if candidate.shape != first.shape && !fault(Planted::ShapesMixed) {
-            return Err(Fault::Shapes);
+            return Err(PolicyFault::Shapes);
         }
         rows = rows.saturating_add(candidate.rows);
         if rows > max_batch {
-            return Err(Fault::TooMany);
+            return Err(PolicyFault::TooMany);
         }
     }
     Ok(())

@@ -2,15 +2,15 @@
 //! gone stale meanwhile are nobody's.
 
 use crate::core::{Core, load_in};
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::event::{Effect, Next, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
-use crate::plan::Planned;
-use crate::policy::{Admission, Columns, Decision, Fault, Hooks, Picks, columns};
+use crate::plan::PlannedStep;
+use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, columns};
 use crate::request::{Plan, Stage as At};
-use crate::round::{Asked, Candidate, Round, Said};
+use crate::round::{Candidate, PolicyAnswer, PolicyQuestion, Round};
 use crate::sequence::Stage;
 use crate::time::Time;
 
@@ -19,7 +19,7 @@ impl Core {
 
     pub(crate) fn ask(&mut self, now: Time, who: Instance, hooks: Hooks) -> Box<Round> {
         let id = self.rounds.insert(who);
-        let mut round = self.round(who.load, id, Asked::Plan(who), hooks);
+        let mut round = self.round(who.load, id, PolicyQuestion::Plan(who), hooks);
         let (mut see, mut keys) = (std::mem::take(&mut round.see), std::mem::take(&mut round.keys));
         let limit = self.load(who.load).map_or(0, |l| l.spec.limits.candidates);
         self.fill(now, who, Hooks { window: hooks.shown(limit), ..hooks }, &mut see, &mut keys);
@@ -31,7 +31,7 @@ impl Core {
     }
 
     /// An empty round, in memory that an earlier one has used.
-    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: Asked, hooks: Hooks) -> Box<Round> {
+    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: PolicyQuestion, hooks: Hooks) -> Box<Round> {
         let state = load_in(&mut self.loads, load);
         let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.log.take())).unwrap_or_default();
         match spare {
@@ -58,18 +58,18 @@ impl Core {
     }
 
     /// Takes the answer to a round and says what its instance does next. An answer to an admission question gives [`Next::Sleep`].
-    pub fn answer(&mut self, now: Time, round: Box<Round>, said: Said, out: &mut Vec<Effect>) -> Next {
+    pub fn answer(&mut self, now: Time, round: Box<Round>, said: PolicyAnswer, out: &mut Vec<Effect>) -> Next {
         self.expire(now, out);
         let Some(who) = self.rounds.remove(round.id) else { return Next::Sleep(None) };
         let next = match (said, &round.asked) {
-            (Said::Plan(said), Asked::Plan(_)) => self.planned(now, who, &round, said, out),
-            (Said::Admit(said), Asked::Admit { .. }) => {
+            (PolicyAnswer::Plan(said), PolicyQuestion::Plan(_)) => self.planned(now, who, &round, said, out),
+            (PolicyAnswer::Admit(said), PolicyQuestion::Admit { .. }) => {
                 self.admitted(now, who.load, &round, said, out);
                 Next::Sleep(None)
             }
-            (_, Asked::Plan(_)) => self.planned(now, who, &round, Err(Fault::Trap), out),
-            (_, Asked::Admit { .. }) => {
-                self.admitted(now, who.load, &round, Err(Fault::Trap), out);
+            (_, PolicyQuestion::Plan(_)) => self.planned(now, who, &round, Err(PolicyFault::Trap), out),
+            (_, PolicyQuestion::Admit { .. }) => {
+                self.admitted(now, who.load, &round, Err(PolicyFault::Trap), out);
                 Next::Sleep(None)
             }
         };
@@ -84,13 +84,13 @@ impl Core {
         now: Time,
         who: Instance,
         round: &Round,
-        said: Result<Decision, Fault>,
+        said: Result<Decision, PolicyFault>,
         out: &mut Vec<Effect>,
     ) -> Next {
         if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
             return self.next(now, who, out);
         }
-        let checked = round.check(&Said::Plan(said)).and(said);
+        let checked = round.check(&PolicyAnswer::Plan(said)).and(said);
         match checked {
             Err(fault) => {
                 self.note(who.load, Note::Fault(who.load, fault), out);
@@ -145,7 +145,7 @@ impl Core {
             Some(Some(s)) => {
                 s.stage == Some(Stage::Ready)
                     && s.queue.front() == Some(req.ix)
-                    && s.seat.is_some_and(|(n, _)| n == who.n)
+                    && s.placement.is_some_and(|(n, _)| n == who.n)
             }
         }
     }
@@ -155,7 +155,7 @@ impl Core {
         let told = Refusal::Policy(round.picks.code);
         for i in &round.picks.reject {
             if let Some(candidate) = round.keys.get(*i as usize) {
-                self.cancel(now, candidate.req, told, Why::Rejected, out);
+                self.cancel(now, candidate.req, told, EndReason::Rejected, out);
             }
         }
     }
@@ -188,9 +188,9 @@ impl Core {
             return self.rest(who, None);
         }
         match self.plan_built_in(now, who, false) {
-            Planned::Run(keys) => Next::Run(self.take(who, &keys, out)),
-            Planned::Ask(_) | Planned::Nothing(None) => self.rest(who, None),
-            Planned::Nothing(Some(until)) => {
+            PlannedStep::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            PlannedStep::Ask(_) | PlannedStep::Nothing(None) => self.rest(who, None),
+            PlannedStep::Nothing(Some(until)) => {
                 self.hold(who, until);
                 self.rest(who, self.held_until(who))
             }
@@ -241,7 +241,7 @@ impl Core {
         }
         victims.len = u32::try_from(behind.len()).unwrap_or(u32::MAX);
         let id = self.rounds.insert(Instance { load, n: 0 });
-        let mut round = self.round(load, id, Asked::Admit { load, room, victims: Box::new(victims) }, hooks);
+        let mut round = self.round(load, id, PolicyQuestion::Admit { load, room, victims: Box::new(victims) }, hooks);
         round.victims = behind;
         round.see.clear();
         round.keys.clear();
@@ -269,7 +269,7 @@ impl Core {
             see.step.push(s.step);
         }
         if asked(columns::SLOT) {
-            see.slot.push(s.seat.map_or(u32::MAX, |(_, slot)| slot.ix));
+            see.slot.push(s.placement.map_or(u32::MAX, |(_, slot)| slot.ix));
         }
         if asked(columns::READY) {
             see.ready.push(s.touched.0);
@@ -284,7 +284,7 @@ impl Core {
         now: Time,
         load: Load,
         round: &Round,
-        said: Result<Vec<Admission>, Fault>,
+        said: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
     ) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
@@ -306,14 +306,14 @@ impl Core {
         now: Time,
         load: Load,
         round: &Round,
-        said: Result<Vec<Admission>, Fault>,
+        said: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
     ) {
-        let said = Said::Admit(said);
+        let said = PolicyAnswer::Admit(said);
         if let Err(fault) = round.check(&said) {
             return self.admit_fault(now, load, fault, out);
         }
-        let Said::Admit(Ok(answers)) = said else { return };
+        let PolicyAnswer::Admit(Ok(answers)) = said else { return };
         let mut stale = 0;
         for (candidate, answer) in round.keys.iter().zip(answers) {
             if !self.admit_one(now, load, candidate, answer, &round.victims, out) {
@@ -325,7 +325,7 @@ impl Core {
         }
     }
 
-    fn admit_fault(&mut self, now: Time, load: Load, fault: Fault, out: &mut Vec<Effect>) {
+    fn admit_fault(&mut self, now: Time, load: Load, fault: PolicyFault, out: &mut Vec<Effect>) {
         self.note(load, Note::Fault(load, fault), out);
         self.note(load, Note::Fallback(load), out);
         self.admit_in_order(now, load, out);
@@ -348,7 +348,7 @@ impl Core {
         match answer {
             Admission::Defer => true,
             Admission::Reject(code) => {
-                self.leave(now, seq, Why::Rejected, Refusal::Policy(code), out);
+                self.leave(now, seq, EndReason::Rejected, Refusal::Policy(code), out);
                 true
             }
             Admission::Take { instance } => {
@@ -362,9 +362,9 @@ impl Core {
                 if !idle || soft.is_none_or(|at| at > now) {
                     return false;
                 }
-                let of = self.seqs.get(victim).and_then(|s| s.seat).map(|(n, _)| n);
+                let of = self.seqs.get(victim).and_then(|s| s.placement).map(|(n, _)| n);
                 self.unlist(victim);
-                self.remove(now, victim, Why::Evicted, Refusal::Ended(Why::Evicted), out);
+                self.remove(now, victim, EndReason::Evicted, Refusal::Ended(EndReason::Evicted), out);
                 self.admit_now(now, load, seq, of, out)
             }
         }
@@ -372,6 +372,6 @@ impl Core {
 
     fn admit_now(&mut self, now: Time, load: Load, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
         self.unbacklog(load, seq);
-        self.seat(now, seq, of, out)
+        self.assign_slot(now, seq, of, out)
     }
 }

@@ -8,13 +8,13 @@ use crate::time::Time;
 
 /// A live sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SequenceView {
     pub seq: Seq,
     pub id: Id,
     pub load: Load,
     pub stage: Stage,
     /// Instance, and slot within it.
-    pub seat: Option<(u16, u32)>,
+    pub placement: Option<(u16, u32)>,
     /// The last committed step.
     pub step: u64,
     /// Requests that wait, and their bytes.
@@ -33,15 +33,15 @@ pub struct Seen {
 
 impl Core {
     /// Up to so many live sequences from this place of the table on, and the place to go on from, if there is more.
-    pub fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+    pub fn seen(&self, from: u32, most: u32) -> (Vec<SequenceView>, Option<u32>) {
         let until = from.saturating_add(most);
         let seen = self.seqs.range(from, until).filter_map(|(seq, s)| {
-            Some(Seen {
+            Some(SequenceView {
                 seq,
                 id: s.id.clone(),
                 load: s.load,
                 stage: s.stage?,
-                seat: s.seat.map(|(n, slot)| (n, slot.ix)),
+                placement: s.placement.map(|(n, slot)| (n, slot.ix)),
                 step: s.step,
                 queued: s.queue.len(),
                 queued_bytes: s.bytes,

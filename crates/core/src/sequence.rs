@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::ids::{Id, Load, Req, Seq, Slot};
 use crate::list::List;
+use crate::request_meta::FEATURES;
 use crate::time::Time;
-use crate::traits::FEATURES;
 
 #[derive(Debug)]
 pub(crate) struct Sequence {
@@ -15,7 +15,7 @@ pub(crate) struct Sequence {
     /// Counts sequences: later is larger.
     pub(crate) born: u64,
     /// Instance and slot; `None` until it has one.
-    pub(crate) seat: Option<(u16, Slot)>,
+    pub(crate) placement: Option<(u16, Slot)>,
     /// `None` until its first stage.
     pub(crate) stage: Option<Stage>,
     /// Requests that wait, in order.
@@ -26,9 +26,9 @@ pub(crate) struct Sequence {
     pub(crate) bytes: u64,
     /// What it ends with once its queue is through: its END was admitted, or a START of the same id went to a newer load.
     /// The id is free for a new sequence, and no further request can join.
-    pub(crate) ending: Option<Why>,
+    pub(crate) ending: Option<EndReason>,
     /// It ends as soon as its current request is through; its queue was refused already.
-    pub(crate) leaving: Option<Why>,
+    pub(crate) leaving: Option<EndReason>,
     /// Its slot was given a state, which is to be freed with the slot.
     pub(crate) ran: bool,
     /// A request of it has run or was answered without a run: the next START ends a life.

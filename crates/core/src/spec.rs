@@ -111,7 +111,7 @@ pub enum Strategy {
 
 /// What may be held at most. 0 means no limit, where that is said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct LoadLimits {
     /// Live sequences; 0 is no limit.
     pub live: u32,
     /// Slots in use over all instances, as stateful_backend's use ratio gives; 0 is no limit.
@@ -132,9 +132,9 @@ pub struct Limits {
     pub candidates: u32,
 }
 
-impl Default for Limits {
+impl Default for LoadLimits {
     fn default() -> Self {
-        Limits {
+        LoadLimits {
             live: 0,
             store: 0,
             backlog: 1 << 20,
@@ -183,7 +183,7 @@ pub struct LoadSpec {
     pub instances: u16,
     /// Batches an instance may have in flight. Beside one that runs, only a full one is taken.
     pub depth: u8,
-    pub limits: Limits,
+    pub limits: LoadLimits,
     pub expiry: Expiry,
     /// The longest idle time that a START may ask for, within which it replaces that of `expiry`; `None` ignores what STARTs ask for. Without a
     /// meaning beside [`Expiry::TwoScans`].

@@ -1,13 +1,13 @@
 //! Admission: from a submitted request to its place in the queue of a sequence or of a load.
 
 use crate::core::{Core, load_in};
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
 use crate::faults::{Planted, fault};
 use crate::ids::{Id, Load, Seq};
 use crate::request::{self, Request};
-use crate::seat::wake;
 use crate::sequence::Stage;
+use crate::slot_assignment::wake;
 use crate::spec::{NoId, OnLive};
 use crate::steps::Repeated;
 use crate::time::Time;
@@ -15,7 +15,7 @@ use crate::timer::Due;
 
 /// The sequences of an id, as far as a request can meet them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Found {
+pub(crate) struct IdLookup {
     pub(crate) live: Option<Seq>,
     /// One whose END is queued or running.
     pub(crate) ending: Option<Seq>,
@@ -35,7 +35,7 @@ impl Core {
     fn let_go(&mut self, load: Load, out: &mut Vec<Effect>) {
         let Some((state, hold)) = self.load(load).and_then(|l| Some((l, l.holding?))) else { return };
         let queued = |with_slot: bool| {
-            let of_load = self.seqs.iter().filter(move |(_, s)| s.load == load && s.seat.is_some() == with_slot);
+            let of_load = self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == with_slot);
             of_load.map(|(_, s)| s.queue.len()).sum::<u32>()
         };
         if queued(true) + state.ready.len() < hold.requests || queued(false) < hold.backlog {
@@ -68,7 +68,7 @@ impl Core {
         if let Some(old) = found.live
             && let Some(s) = self.seqs.get_mut(old)
         {
-            s.ending = Some(Why::Restarted);
+            s.ending = Some(EndReason::Restarted);
             self.finish_if_through(now, old, out);
         }
         self.begin(now, load, id, submit, out);
@@ -103,8 +103,8 @@ impl Core {
         }
     }
 
-    pub(crate) fn lookup(&self, id: &Id, version: Option<u64>) -> Found {
-        let mut found = Found::default();
+    pub(crate) fn lookup(&self, id: &Id, version: Option<u64>) -> IdLookup {
+        let mut found = IdLookup::default();
         let mut at = self.ids.get(id).copied();
         while let Some(key) = at {
             let Some(s) = self.seqs.get(key) else { break };
@@ -144,7 +144,7 @@ impl Core {
             Some(Stage::Running) if fault(Planted::TwoInFlight) => self.advance(now, seq, out),
             Some(Stage::Backlogged) => {
                 if let Some(state) = load_in(&mut self.loads, load) {
-                    state.backlog_bytes += submit.traits.bytes;
+                    state.backlog_bytes += submit.meta.bytes;
                 }
                 self.arm_sequence(seq);
             }
@@ -180,7 +180,7 @@ impl Core {
             return Err(Refusal::QueueFull { limit: limits.per_sequence });
         }
         if s.stage == Some(Stage::Backlogged)
-            && load.backlog_bytes.saturating_add(submit.traits.bytes) > limits.backlog_bytes
+            && load.backlog_bytes.saturating_add(submit.meta.bytes) > limits.backlog_bytes
         {
             return Err(Refusal::BacklogFull { sequences: load.backlog.len(), bytes: load.backlog_bytes });
         }
@@ -202,14 +202,14 @@ impl Core {
             s.starts += 1;
         }
         s.touched = now;
-        s.bytes = s.bytes.saturating_add(submit.traits.bytes);
+        s.bytes = s.bytes.saturating_add(submit.meta.bytes);
         if submit.end && !fault(Planted::EndForgotten) {
-            s.ending = Some(Why::End);
+            s.ending = Some(EndReason::End);
         }
         if let Some(until) = submit.backlog_until {
             s.backlog_until = s.backlog_until.min(until);
         }
-        let first = submit.start || (s.adopted && !s.ran && s.queue.is_empty() && s.seat.is_none());
+        let first = submit.start || (s.adopted && !s.ran && s.queue.is_empty() && s.placement.is_none());
         let made = submit.adopt.is_some() && !submit.start;
         let prepared = !(stages.pre || (first && !made && (stages.activate || stages.initialize)));
         self.req_links.push_back(&mut s.queue, submit.req.ix);
@@ -266,7 +266,7 @@ fn request_of(now: Time, load: Load, seq: Option<Seq>, step: u64, prepared: bool
         ready: now,
         deadline: submit.deadline,
         priority: submit.priority,
-        traits: submit.traits,
+        meta: submit.meta,
         stage: request::Stage::Queued,
         plan: prepared.then_some(request::Plan::Run(1)),
         ran: 0,

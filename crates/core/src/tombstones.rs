@@ -66,11 +66,11 @@ impl Tombstones {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ending::Why;
+    use crate::ending::EndReason;
     use crate::time::Time;
 
     fn stone(step: u64) -> Tombstone {
-        Tombstone { why: Why::End, at: Time(step), step, idle: None }
+        Tombstone { why: EndReason::End, at: Time(step), step, idle: None }
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn key(req: u32) -> Req {
 }
 
 fn steps(n: u32) -> Preparation {
-    Preparation::RunSteps(Traits::default(), NonZeroU32::new(n).expect("above 0"))
+    Preparation::RunSteps(RequestMeta::default(), NonZeroU32::new(n).expect("above 0"))
 }
 
 /// Every request is prepared first.
@@ -23,7 +23,7 @@ fn prepares(slots: u32, max_batch: u32) -> Rig {
 
 fn start(rig: &mut Rig, id: u64) -> u32 {
     let req = rig.submit(id, true, false);
-    rig.apply(Event::Prepared(key(req), Preparation::Run(Traits::default())));
+    rig.apply(Event::Prepared(key(req), Preparation::Run(RequestMeta::default())));
     assert_eq!(rig.drain(), [1]);
     req
 }
@@ -61,7 +61,7 @@ fn between_two_steps_of_a_request_others_run_and_it_cannot_be_cancelled() {
     rig.apply(Event::Prepared(key(long), steps(2)));
     row(&mut rig);
     let short = rig.submit(2, false, false);
-    rig.apply(Event::Prepared(key(short), Preparation::Run(Traits::default())));
+    rig.apply(Event::Prepared(key(short), Preparation::Run(RequestMeta::default())));
     rig.apply(Event::Cancel(key(long)));
     assert_eq!(rig.drain(), [1, 1]);
     assert_eq!((rig.answers[&long], rig.answers[&short], rig.usage().live), (Ok(()), Ok(()), 2));
@@ -75,10 +75,10 @@ fn a_sequence_that_is_to_end_does_so_between_two_steps() {
     rig.apply(Event::Prepared(key(req), steps(1000)));
     let batch = rig.batch().expect("a batch");
     let seq = rig.core.find(&Id::Int(1), None).expect("it lives");
-    rig.apply(Event::End(seq, Why::Admin));
+    rig.apply(Event::End(seq, EndReason::Admin));
     assert_eq!(rig.answers.get(&req), None, "its step runs");
     rig.ran(&batch);
-    assert_eq!((rig.answers[&req], rig.usage().live), (Err(Refusal::Ended(Why::Admin)), 0));
+    assert_eq!((rig.answers[&req], rig.usage().live), (Err(Refusal::Ended(EndReason::Admin)), 0));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_start_that_is_answered_without_a_run_begins_its_sequence_with_the_next_one(
     assert_eq!((rig.answers[&req], rig.usage().slots_used), (Ok(()), 1));
     assert!(rig.batch().is_none());
     let next = rig.submit(1, false, false);
-    rig.apply(Event::Prepared(key(next), Preparation::Run(Traits::default())));
+    rig.apply(Event::Prepared(key(next), Preparation::Run(RequestMeta::default())));
     let (start, _, ops) = row(&mut rig);
     assert!(start && matches!(ops[..], [SlotOp::Init(_, of)] if of == key(req)), "{ops:?}");
     assert_eq!(rig.answers[&next], Ok(()));
@@ -115,7 +115,7 @@ fn an_end_that_is_answered_without_a_run_ends_its_sequence() {
     start(&mut rig, 1);
     let end = rig.submit(1, false, true);
     rig.apply(Event::Prepared(key(end), Preparation::Reply));
-    assert_eq!((rig.answers[&end], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![Why::End]));
+    assert_eq!((rig.answers[&end], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![EndReason::End]));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_preparation_may_refuse_its_request_alone_or_with_the_sequence() {
         rig.apply(Event::Prepared(key(refused), Preparation::Refuse { refusal, ends }));
         assert_eq!((rig.answers[&refused], rig.usage().live), (Err(refusal), lives));
         let of_behind = rig.answers.get(&behind).copied();
-        assert_eq!(of_behind, ends.then_some(Err(Refusal::Ended(Why::Rejected))));
+        assert_eq!(of_behind, ends.then_some(Err(Refusal::Ended(EndReason::Rejected))));
     }
 }
 

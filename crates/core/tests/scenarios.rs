@@ -16,7 +16,7 @@ fn a_sequence_starts_steps_and_ends_and_its_id_is_unknown_afterwards() {
     assert!([a, b, c].iter().all(|r| rig.answers[r] == Ok(())));
     let late = rig.submit(7, false, false);
     let Err(Refusal::Unknown(Some(stone))) = rig.answers[&late] else { panic!("{:?}", rig.answers[&late]) };
-    assert_eq!((stone.why, stone.step, rig.usage().slots_used), (Why::End, 3, 0));
+    assert_eq!((stone.why, stone.step, rig.usage().slots_used), (EndReason::End, 3, 0));
     let never = rig.submit(8, false, false);
     assert_eq!(rig.answers[&never], Err(Refusal::Unknown(None)));
 }
@@ -51,7 +51,7 @@ fn an_id_is_free_at_its_end_and_a_new_start_lives_beside_the_old_end() {
     rig.submit(5, true, true);
     rig.submit(5, true, false);
     assert_eq!(rig.drain(), [2]);
-    assert_eq!((rig.usage().live, rig.ended.clone()), (1, vec![Why::End]));
+    assert_eq!((rig.usage().live, rig.ended.clone()), (1, vec![EndReason::End]));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_start_on_a_live_id_restarts_it_in_its_slot() {
     let batch = rig.batch().unwrap();
     assert!(matches!(batch.ops[..], [SlotOp::Init(slot, _)] if slot.ix == 0));
     rig.ran(&batch);
-    assert_eq!((rig.ended.clone(), rig.usage().live), (vec![Why::Restarted], 1));
+    assert_eq!((rig.ended.clone(), rig.usage().live), (vec![EndReason::Restarted], 1));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn idle_time_runs_from_the_later_of_arrival_and_completion() {
     rig.wait(999);
     assert_eq!(rig.usage().live, 1);
     rig.wait(1);
-    assert_eq!((rig.usage().live, rig.ended.clone()), (0, vec![Why::Idle]));
+    assert_eq!((rig.usage().live, rig.ended.clone()), (0, vec![EndReason::Idle]));
     assert!(matches!(rig.next(), Next::Tidy(ops) if matches!(ops[..], [SlotOp::Free(_)])));
 }
 
@@ -121,7 +121,7 @@ fn cancelling_a_queued_step_ends_the_sequence_and_one_that_runs_is_let_run() {
     rig.apply(Event::Cancel(Req::new(second, NonZeroU32::MIN)));
     assert_eq!((rig.answers[&second], rig.answers[&third]), (Err(Refusal::Cancelled), Err(Refusal::Cancelled)));
     rig.ran(&batch);
-    assert_eq!((rig.answers[&first], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![Why::Cancelled]));
+    assert_eq!((rig.answers[&first], rig.usage().live, rig.ended.clone()), (Ok(()), 0, vec![EndReason::Cancelled]));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn an_idle_victim_gives_its_slot_to_a_start_in_need() {
     assert_eq!(rig.drain(), Vec::<usize>::new());
     rig.wait(100);
     assert_eq!(rig.drain(), [1]);
-    assert_eq!((rig.answers[&waits], rig.ended.clone()), (Ok(()), vec![Why::Evicted]));
+    assert_eq!((rig.answers[&waits], rig.ended.clone()), (Ok(()), vec![EndReason::Evicted]));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_refusal_says_whether_the_sequence_ended_with_it() {
         let Next::Ask(mut round) = rig.next() else { panic!("no question") };
         (round.picks.reject, round.picks.code) = (vec![0], 7);
         let mut out = Vec::new();
-        rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
+        rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
         rig.take(out);
     };
     for (cancel_ends, ended) in [(true, vec![1, 2]), (false, vec![])] {
@@ -273,8 +273,8 @@ fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
     let Next::Ask(mut round) = rig.next() else { panic!("no question") };
     round.picks.fire = vec![0, 3];
     let mut out = Vec::new();
-    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
-    assert!(out.contains(&Effect::Note(Note::Fault(Load::FIRST, Fault::Index))), "{out:?}");
+    let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
+    assert!(out.contains(&Effect::Note(Note::Fault(Load::FIRST, PolicyFault::Index))), "{out:?}");
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 
@@ -288,7 +288,7 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
     rig.apply(Event::Cancel(Req::new(gone, NonZeroU32::MIN)));
     round.picks.fire = vec![0, 1];
     let mut out = Vec::new();
-    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Fire)), &mut out);
+    let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
     assert_eq!(out, [Effect::Note(Note::Stale(Load::FIRST, 1))]);
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
@@ -304,7 +304,7 @@ fn operators_see_who_lives_in_portions_and_who_has_ended() {
     let (seen, rest) = rig.core.seen(0, 1);
     assert_eq!((seen.len(), rest), (1, Some(1)));
     let [first] = seen.as_slice() else { panic!("{seen:?}") };
-    assert_eq!((&first.id, first.stage, first.seat, first.step), (&Id::Int(1), Stage::Idle, Some((0, 0)), 1));
+    assert_eq!((&first.id, first.stage, first.placement, first.step), (&Id::Int(1), Stage::Idle, Some((0, 0)), 1));
     assert_eq!(first.due, Time(1000 * MS));
     let (seen, rest) = rig.core.seen(1, 100);
     let [second] = seen.as_slice() else { panic!("{seen:?}") };
@@ -314,8 +314,11 @@ fn operators_see_who_lives_in_portions_and_who_has_ended() {
     );
     assert_eq!((rest, rig.core.seen(7, 100)), (None, (vec![], None)));
 
-    rig.apply(Event::End(first.seq, Why::Admin));
+    rig.apply(Event::End(first.seq, EndReason::Admin));
     rig.drain();
     let ended = rig.core.ended(10);
-    assert_eq!(ended.iter().map(|(id, stone)| (id.clone(), stone.why)).collect::<Vec<_>>(), [(Id::Int(1), Why::Admin)]);
+    assert_eq!(
+        ended.iter().map(|(id, stone)| (id.clone(), stone.why)).collect::<Vec<_>>(),
+        [(Id::Int(1), EndReason::Admin)]
+    );
 }

@@ -44,7 +44,7 @@ fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let admits = |rig: &mut Rig, answers: Vec<Admission>| {
         let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
-        rig.core.answer(rig.now, round, Said::Admit(Ok(answers)), &mut Vec::new());
+        rig.core.answer(rig.now, round, PolicyAnswer::Admit(Ok(answers)), &mut Vec::new());
     };
     rig.submit(1, true, false);
     admits(&mut rig, vec![Admission::Take { instance: 0 }]);
@@ -81,9 +81,9 @@ fn the_end_of_an_older_sequence_does_not_hide_that_of_the_younger() {
     let (old, young) = (rig.batch().unwrap(), rig.batch().unwrap());
     rig.ran(&young);
     let young = rig.core.find(&Id::Int(7), None).unwrap();
-    rig.apply(Event::End(young, Why::Admin));
+    rig.apply(Event::End(young, EndReason::Admin));
     rig.ran(&old);
-    assert_eq!(rig.core.tombstone(&Id::Int(7)).map(|stone| stone.why), Some(Why::Admin));
+    assert_eq!(rig.core.tombstone(&Id::Int(7)).map(|stone| stone.why), Some(EndReason::Admin));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_sequence_that_left_while_a_step_ran_is_remembered_with_that_step() {
     rig.submit(7, true, false);
     let batch = rig.batch().unwrap();
     let seq = rig.core.find(&Id::Int(7), None).unwrap();
-    rig.apply(Event::End(seq, Why::Admin));
+    rig.apply(Event::End(seq, EndReason::Admin));
     rig.ran(&batch);
     assert_eq!(rig.core.tombstone(&Id::Int(7)).map(|stone| stone.step), Some(1));
 }
@@ -147,7 +147,7 @@ fn a_cancelled_end_does_not_revive_what_a_new_start_has_replaced() {
 #[test]
 fn what_is_being_prepared_counts_against_the_limits() {
     let stages = Stages { initialize: true, ..Stages::default() };
-    let limits = Limits { backlog: 1, ..Limits::default() };
+    let limits = LoadLimits { backlog: 1, ..LoadLimits::default() };
     let mut rig = Rig::new(LoadSpec { stages, limits, ..spec(oldest(1), 1) });
     let starts: Vec<u32> = (1..=3).map(|id| rig.submit(id, true, false)).collect();
     let refused = rig.answers.get(&starts[2]);
@@ -171,7 +171,7 @@ fn a_start_behind_an_unknown_step_opens_a_sequence() {
     let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
     let (stray, start) = (rig.submit(1, false, false), rig.submit(1, true, false));
     rig.apply(Event::Prepared(key(stray), Preparation::Refuse { refusal: Refusal::Unknown(None), ends: false }));
-    rig.apply(Event::Prepared(key(start), Preparation::Run(Traits::default())));
+    rig.apply(Event::Prepared(key(start), Preparation::Run(RequestMeta::default())));
     rig.drain();
     assert_eq!((rig.answers.get(&stray), rig.answers.get(&start)), (Some(&Err(Refusal::Unknown(None))), Some(&Ok(()))));
 }
@@ -183,7 +183,7 @@ fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
     let Next::Ask(round) = rig.next() else { panic!("no question") };
     rig.apply(Event::Attach(Load::FIRST, None));
     let late = Decision::Wait(Time(900 * MS));
-    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(late)), &mut Vec::new());
+    let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(late)), &mut Vec::new());
     assert!(matches!(next, Next::Run(_)), "{next:?}");
 }
 
@@ -197,7 +197,7 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         rig.seen.clear();
         rig.apply(Event::Attach(Load::FIRST, hooks));
         let mut out = std::mem::take(&mut rig.seen);
-        rig.core.answer(rig.now, round, Said::Plan(Err(Fault::Trap)), &mut out);
+        rig.core.answer(rig.now, round, PolicyAnswer::Plan(Err(PolicyFault::Trap)), &mut out);
         out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load::FIRST))).count()
     };
     assert_eq!(
@@ -211,7 +211,7 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
     rig.seen.clear();
     rig.apply(Event::Attach(Load::FIRST, None));
     let mut out = std::mem::take(&mut rig.seen);
-    rig.core.answer(rig.now, round, Said::Admit(Err(Fault::Trap)), &mut out);
+    rig.core.answer(rig.now, round, PolicyAnswer::Admit(Err(PolicyFault::Trap)), &mut out);
     assert_eq!(out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load::FIRST))).count(), 1);
 }
 
@@ -220,7 +220,7 @@ fn a_policy_that_waits_for_the_past_is_not_asked_for_ever() {
     let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     let Next::Ask(round) = rig.next() else { panic!("no question") };
-    let next = rig.core.answer(rig.now, round, Said::Plan(Ok(Decision::Wait(rig.now))), &mut Vec::new());
+    let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Wait(rig.now))), &mut Vec::new());
     assert!(matches!(next, Next::Run(_)), "{next:?}");
 }
 
@@ -266,7 +266,7 @@ fn an_admission_shows_no_more_than_was_asked_for() {
     rig.submit(3, true, false);
     rig.submit(4, true, false);
     let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
-    let Asked::Admit { victims, .. } = &round.asked else { panic!("{round:?}") };
+    let PolicyQuestion::Admit { victims, .. } = &round.asked else { panic!("{round:?}") };
     assert_eq!((round.see.len, round.see.not_shown, victims.len), (1, 1, 1));
     assert_eq!((victims.step.len(), victims.seq.len(), victims.ready.len(), victims.slot.len()), (1, 0, 0, 0));
 }

@@ -131,8 +131,8 @@ impl Admin {
     fn live(&self, of: &LiveSequence) -> Row {
         let live = Live {
             version: of.version,
-            instance: of.seat.map(|(instance, _)| instance),
-            slot: of.seat.map(|(_, slot)| slot),
+            instance: of.placement.map(|(instance, _)| instance),
+            slot: of.placement.map(|(_, slot)| slot),
             queued: of.queued,
             queued_bytes: of.queued_bytes,
             state_bytes: of.state_bytes,
@@ -170,7 +170,7 @@ impl Admin {
         Ok(Sequences {
             sequences: live.iter().take(limit).map(|s| self.live(s)).collect(),
             all: live.len(),
-            in_slots: live.iter().filter(|s| s.seat.is_some()).count(),
+            in_slots: live.iter().filter(|s| s.placement.is_some()).count(),
             in_backlog: live.iter().filter(|s| s.stage == Stage::Backlogged).count(),
         })
     }

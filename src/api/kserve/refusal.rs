@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use sequor_core::{DataType, Id, Refusal, Tombstone, Why};
+use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
 
 use super::LONGEST_ID;
 pub(crate) use super::refused_region::{RegionFault, region};
@@ -338,7 +338,7 @@ fn unknown(refused: &Refused, tomb: Option<Tombstone>) -> String {
     };
     let ago = ended_ago.map_or(String::new(), |ago| format!(" {} ago", span(ago)));
     let because = match (why, idle) {
-        (Why::Idle, Some(idle)) => format!(
+        (EndReason::Idle, Some(idle)) => format!(
             "it expired{ago} after {} without a request; last step {step}. \
              Send START, or raise idle in {model}/sequor.toml",
             span(*idle)
@@ -356,19 +356,19 @@ fn start_needed(model: &str, id: &Id, because: &str) -> String {
     )
 }
 
-fn past(why: Why) -> &'static str {
+fn past(why: EndReason) -> &'static str {
     match why {
-        Why::End => "ended",
-        Why::Idle => "expired",
-        Why::Restarted => "was started anew",
-        Why::Cancelled => "was ended by a cancelled request",
-        Why::Evicted => "was evicted to make room",
-        Why::Drained => "was retired with its version of the model",
-        Why::Fenced => "was taken over by another node",
-        Why::Unsealed => "was dropped, for its state could not be stored",
-        Why::Admin => "was dropped by an administrator",
-        Why::Rejected => "was ended by its scheduler, which rejected a step",
-        Why::Failed => "failed to start",
+        EndReason::End => "ended",
+        EndReason::Idle => "expired",
+        EndReason::Restarted => "was started anew",
+        EndReason::Cancelled => "was ended by a cancelled request",
+        EndReason::Evicted => "was evicted to make room",
+        EndReason::Drained => "was retired with its version of the model",
+        EndReason::Fenced => "was taken over by another node",
+        EndReason::Unsealed => "was dropped, for its state could not be stored",
+        EndReason::Admin => "was dropped by an administrator",
+        EndReason::Rejected => "was ended by its scheduler, which rejected a step",
+        EndReason::Failed => "failed to start",
     }
 }
 

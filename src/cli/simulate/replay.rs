@@ -119,7 +119,9 @@ impl Services for Aloud {
 
 #[cfg(test)]
 mod tests {
-    use sequor_core::{Asked, Columns, Decision, Fault, Hooks, Instance, Load, Picks, Round, Said};
+    use sequor_core::{
+        Columns, Decision, Hooks, Instance, Load, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round,
+    };
 
     use super::*;
     use crate::scheduling::guest::{Manifest, ModelFacts};
@@ -130,7 +132,7 @@ mod tests {
     /// Three candidates, of which index 97 was fired.
     fn recorded() -> RoundFile {
         let see = Columns { len: 3, max_batch: 2, ..Columns::default() };
-        let asked = Asked::Plan(Instance { load: Load::FIRST, n: 0 });
+        let asked = PolicyQuestion::Plan(Instance { load: Load::FIRST, n: 0 });
         let mut round = Round::again(asked, see, Hooks::default(), [(1, 0), (1, 0), (1, 0)]);
         round.picks = Picks { fire: vec![97, 0], ..Picks::default() };
         let manifest = Manifest {
@@ -140,8 +142,8 @@ mod tests {
             features: Vec::new(),
         };
         let facts = ModelFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..ModelFacts::default() };
-        let wrong = Wrong { fault: Fault::Index, what: "plan answered index 97 of 3 candidates" };
-        let said = Said::Plan(Ok(Decision::Fire));
+        let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
+        let said = PolicyAnswer::Plan(Ok(Decision::Fire));
         RoundFile::new(&round, Some(&said), wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{DataType, Dialect, Dim, Dims, Limits, Shape};
+use sequor_core::{DataType, Dialect, Dim, Dims, LoadLimits, Shape};
 use sequor_proto as proto;
 
 use crate::error::At;
@@ -189,7 +189,7 @@ pub struct SequenceSettings {
     pub idle_soft: Option<Duration>,
     pub idle_longest: Option<Duration>,
     pub cancel_ends: bool,
-    pub limits: Limits,
+    pub limits: LoadLimits,
     /// How long a START may wait for a slot, if the model says so.
     pub backlog_timeout: Option<Duration>,
     /// Whether a step older than its `timeout` is refused.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{DataType, Dialect, Dims, Limits, Shape};
+use sequor_core::{DataType, Dialect, Dims, LoadLimits, Shape};
 use sequor_proto::model_instance_group::Kind as InstanceKind;
 use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
@@ -152,9 +152,9 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
     }
 }
 
-fn limits(keys: &sequor_toml::Keys) -> Limits {
-    let (defaults, own) = (Limits::default(), &keys.sequence);
-    Limits {
+fn limits(keys: &sequor_toml::Keys) -> LoadLimits {
+    let (defaults, own) = (LoadLimits::default(), &keys.sequence);
+    LoadLimits {
         live: own.max_live.unwrap_or(defaults.live),
         per_sequence: own.max_queued.unwrap_or(defaults.per_sequence),
         tomb_age: own.tombstones.map_or(defaults.tomb_age, |t| t.0),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sequor_core::{Usage, Why};
+use sequor_core::{EndReason, Usage};
 
 use crate::model::sequences::usage;
 use crate::telemetry::{BatchCost, Phase, Statistics, ended_reason};
@@ -69,7 +69,7 @@ fn version(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
     let counted = loads.iter().find(|load| load.version == number).map(|load| {
         let metrics = &load.metrics;
         let ended = metrics.sequences_ended();
-        let ended = Why::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));
+        let ended = EndReason::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));
         Counted {
             statistics: metrics.statistics(),
             queue_p99: metrics.quantile(Phase::Queue, 0.99),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::{Asked, Decision, Fault, Instance, Req, Round, Said, SlotOp, Time};
+use sequor_core::{Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, SlotOp, Time};
 use sequor_wasm::urgency;
 
 use crate::model::execute::Slots;
@@ -111,9 +111,9 @@ impl Identity {
 }
 
 /// The answer where no plug-in decides: the built-in policy does.
-fn nothing(round: &Round) -> Said {
+fn nothing(round: &Round) -> PolicyAnswer {
     match round.asked {
-        Asked::Plan(_) => Said::Plan(Ok(Decision::Default)),
-        Asked::Admit { .. } => Said::Admit(Err(Fault::Busy)),
+        PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Ok(Decision::Default)),
+        PolicyQuestion::Admit { .. } => PolicyAnswer::Admit(Err(PolicyFault::Busy)),
     }
 }

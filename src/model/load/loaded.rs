@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use sequor_core::{Dim, Expiry, Hold, Id, Limits, Load, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+use sequor_core::{Dim, Expiry, Hold, Id, Load, LoadLimits, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
@@ -201,7 +201,7 @@ impl LoadedModel {
             max_batch: settings.max_batch_size.max(1),
             instances: settings.instances.max(1),
             depth: self.depth(&strategy),
-            limits: Limits::default(),
+            limits: LoadLimits::default(),
             expiry: Expiry::Never,
             idle_longest: None,
             idle_soft: None,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, LoadSpec, Strategy, Time, Traits};
+use sequor_core::{Expiry, LoadSpec, RequestMeta, Strategy, Time};
 
 use crate::model::request::InferRequest;
 use crate::recording::{Through, trace};
@@ -24,12 +24,12 @@ pub(in crate::model) struct Facts {
 }
 
 impl Facts {
-    pub(in crate::model) fn of(request: &InferRequest, traits: &Traits) -> Facts {
+    pub(in crate::model) fn of(request: &InferRequest, meta: &RequestMeta) -> Facts {
         Facts {
             start: request.sequence.start,
             end: request.sequence.end,
-            bytes: traits.bytes,
-            shape: traits.shape,
+            bytes: meta.bytes,
+            shape: meta.shape,
             priority: request.priority,
             timeout: request.timeout,
             batch: 0,

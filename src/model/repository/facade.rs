@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sequor_core::{Id, Why};
+use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
 use crate::error::{Failure, LoadError, NotServed};
@@ -196,7 +196,7 @@ impl Repository {
 
     /// Ends a live sequence; what it has queued is refused. False if there is none of this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {
-        Ok(listing::end(&self.model(model)?, id, Why::Admin))
+        Ok(listing::end(&self.model(model)?, id, EndReason::Admin))
     }
 
     fn model(&self, name: &str) -> Result<Arc<ModelScheduler>, Failure> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sequor_core::{Instance, Limits, Load};
+use sequor_core::{Instance, Load, LoadLimits};
 
 use crate::config::Fault;
 use crate::config::model::draft::{ConfigSource, Sources};
@@ -210,7 +210,7 @@ impl ModelLoader {
         let metrics = metrics.model(&settings.name, version);
         let registry = self.deciders.registry();
         let texts = registry.map(|r| Arc::clone(r.texts())).unwrap_or_default();
-        let candidates = registry.map_or(Limits::default().candidates, |r| r.rules().max_candidates);
+        let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
         let tier = options.tier.clone();
         let shown = (options.hold, candidates, texts, options.depth);
         let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, auto)?);

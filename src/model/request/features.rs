@@ -1,6 +1,6 @@
 //! What schedulers see of a request's contents: the values of the model's features, from its parameters, its headers or an input.
 
-use sequor_core::{DataType, Traits};
+use sequor_core::{DataType, RequestMeta};
 
 use crate::config::model::settings::{Feature, FeatureFrom, FeatureKind, ModelSettings};
 use crate::scheduling::key_interner::KeyInterner;
@@ -17,13 +17,13 @@ enum Value {
 
 /// Fills them in. What a request does not say, or not in the feature's type, is the default.
 pub(in crate::model) fn fill(
-    traits: &mut Traits,
+    meta: &mut RequestMeta,
     settings: &ModelSettings,
     request: &InferRequest,
     inputs: &[Option<Tensor>],
     texts: &KeyInterner,
 ) {
-    let (mut numbers, mut keys) = (traits.numbers.iter_mut(), traits.keys.iter_mut());
+    let (mut numbers, mut keys) = (meta.numbers.iter_mut(), meta.keys.iter_mut());
     for feature in &settings.features {
         let said = value(feature, request, inputs);
         match &feature.kind {

@@ -1,6 +1,6 @@
 //! Checks a request against its model's configuration before it is queued. Every fault is reported here; nothing has changed by then.
 
-use sequor_core::{DataType, Dims, Id, Shape, Traits};
+use sequor_core::{DataType, Dims, Id, RequestMeta, Shape};
 
 use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
 use crate::error::Invalid;
@@ -22,7 +22,7 @@ pub(in crate::model) struct Accepted {
     pub(in crate::model) outputs: Vec<usize>,
     /// Rows of the batch; 1 where the model does not batch.
     pub(in crate::model) rows: u64,
-    pub(in crate::model) traits: Traits,
+    pub(in crate::model) meta: RequestMeta,
 }
 
 /// Checks a request in the order in which Triton does.
@@ -33,7 +33,7 @@ pub(in crate::model) fn accept(
 ) -> Result<Accepted, Invalid> {
     let mut accepted = check(settings, request)?;
     if !settings.features.is_empty() {
-        features::fill(&mut accepted.traits, settings, request, &accepted.inputs, texts);
+        features::fill(&mut accepted.meta, settings, request, &accepted.inputs, texts);
     }
     Ok(accepted)
 }
@@ -72,15 +72,15 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     if stateful && rows != 1 {
         return Err(Invalid::SequenceBatch);
     }
-    let traits = traits(settings, &inputs, rows);
-    Ok(Accepted { inputs, outputs, rows, traits })
+    let meta = meta(settings, &inputs, rows);
+    Ok(Accepted { inputs, outputs, rows, meta })
 }
 
 /// An END that only ends: no inputs, where the model allows that.
 fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[Named]) -> Option<Accepted> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
     let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
-    let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, traits: Traits::default() };
+    let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta: RequestMeta::default() };
     (only_ends && !settings.inputs.is_empty()).then_some(nothing)
 }
 
@@ -246,7 +246,7 @@ fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
 }
 
 /// The properties that scheduling uses: the class of the shapes that must agree, and the size.
-fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Traits {
+fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> RequestMeta {
     let mut class = 0;
     for (input, tensor) in settings.inputs.iter().zip(inputs) {
         class = match tensor {
@@ -257,7 +257,7 @@ fn traits(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Tra
         };
     }
     let bytes = inputs.iter().flatten().map(|t| t.data.len() as u64).sum();
-    Traits { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..Traits::default() }
+    RequestMeta { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..RequestMeta::default() }
 }
 
 fn is_open(dims: &Dims) -> bool {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Event, Id, Instance, Load, NoId, Req, Round, Said, Seen, Seq, StateAt, Submit, Time, Tombstone, Traits, Usage,
+    Event, Id, Instance, Load, NoId, PolicyAnswer, Req, RequestMeta, Round, Seq, SequenceView, StateAt, Submit, Time,
+    Tombstone, Usage,
 };
 use tokio::sync::oneshot;
 
@@ -147,7 +148,7 @@ impl ModelScheduler {
         })?;
         let (reply, receiver) = oneshot::channel();
         let now = self.now();
-        let submit = self.event(&load, &request, version, accepted.traits, now);
+        let submit = self.event(&load, &request, version, accepted.meta, now);
         let mut job = Job::new(load, request, accepted, now, reply);
         job.connection = origin.connection.cloned();
         if submit.fresh_id != 0 {
@@ -199,7 +200,7 @@ impl ModelScheduler {
         load: &LoadedModel,
         request: &InferRequest,
         version: Option<u64>,
-        traits: Traits,
+        meta: RequestMeta,
         now: Time,
     ) -> Submit {
         use crate::config::model::settings::Scheduling;
@@ -228,7 +229,7 @@ impl ModelScheduler {
             queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
             idle: step.idle,
             priority: request.priority,
-            traits,
+            meta,
             origin: 0,
         }
     }
@@ -269,7 +270,7 @@ impl ModelScheduler {
     // === for operators ===
 
     /// A portion of the live sequences, and where the next one begins.
-    pub(in crate::model) fn seen(&self, from: u32, most: u32) -> (Vec<Seen>, Option<u32>) {
+    pub(in crate::model) fn seen(&self, from: u32, most: u32) -> (Vec<SequenceView>, Option<u32>) {
         self.table.lock().core.seen(from, most)
     }
 
@@ -311,7 +312,7 @@ impl ModelScheduler {
     }
 
     /// Takes the answer to a question, and the next step, in one lock section.
-    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: Said) -> Step {
+    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
         let now = self.now();
         let mut table = self.table.lock();
         let step = table.answer(now, who, round, said);

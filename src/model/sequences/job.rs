@@ -70,7 +70,7 @@ impl Job {
     ) -> Job {
         Job {
             load,
-            facts: Facts::of(&request, &accepted.traits),
+            facts: Facts::of(&request, &accepted.meta),
             counted: request.sequence.step.is_some(),
             mark: request.id,
             id: request.sequence.id,
@@ -99,7 +99,7 @@ impl Job {
             start: row.start,
             end: row.end,
             id: self.id.clone(),
-            slot: row.seat.map(|(_, slot)| slot.ix),
+            slot: row.placement.map(|(_, slot)| slot.ix),
             seal: row.seal,
         }
     }

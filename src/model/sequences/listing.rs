@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Event, Id, Seen, Stage, Time, Tombstone, Why};
+use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
 use crate::telemetry::ended_reason;
 
@@ -21,7 +21,7 @@ pub struct LiveSequence {
     pub version: u64,
     pub stage: Stage,
     /// Instance, and slot within it.
-    pub seat: Option<(u16, u32)>,
+    pub placement: Option<(u16, u32)>,
     /// The last committed step.
     pub step: u64,
     pub queued: u32,
@@ -58,16 +58,16 @@ pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
     all
 }
 
-fn shown(model: &ModelScheduler, seen: Seen, now: Time) -> LiveSequence {
+fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence {
     let loads = model.loads();
     let load = loads.iter().find(|load| load.key == seen.load);
     // What a run has told, else what every sequence has once it sits.
-    let fixed = load.filter(|_| seen.seat.is_some()).map_or(0, |load| load.state_bytes());
+    let fixed = load.filter(|_| seen.placement.is_some()).map_or(0, |load| load.state_bytes());
     LiveSequence {
         id: seen.id,
         version: load.map_or(0, |load| load.version),
         stage: seen.stage,
-        seat: seen.seat,
+        placement: seen.placement,
         step: seen.step,
         queued: seen.queued,
         queued_bytes: seen.queued_bytes,
@@ -92,7 +92,7 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
 }
 
 /// Ends a live sequence; what it has queued is refused. False if there is none of this id.
-pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: Why) -> bool {
+pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> bool {
     let Some((seq, _)) = model.state_of(id, None) else { return false };
     model.apply(Event::End(seq, why));
     true

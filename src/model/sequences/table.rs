@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, BatchId, Core, Effect, Event, Id, Instance, Load, Next, Note, Observed, Preparation, Refusal, Req, Round,
-    Row, Said, Seq, Slab, SlotOp, Submit, Time, Why,
+    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, Load, Next, Note, Observed, PolicyAnswer,
+    Preparation, Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
 use crate::model::load::{BatchToSeal, LoadedModel, StateToSeal};
@@ -64,7 +64,7 @@ pub(super) struct Import {
 #[derive(Debug)]
 pub(super) enum SequenceChange {
     Started,
-    Ended(Why),
+    Ended(EndReason),
     Slotted(Duration),
 }
 
@@ -178,8 +178,8 @@ impl Table {
     }
 
     /// Takes the answer to a question, and says what its instance does next.
-    pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: Said) -> Step {
-        let planned = matches!(said, Said::Plan(_));
+    pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
+        let planned = matches!(said, PolicyAnswer::Plan(_));
         let next = self.core.answer(now, round, said, &mut self.effects);
         // After an admission a batch comes first, before any other question: where sequences come and go faster than a plug-in answers
         // who of them gets a slot, nothing would ever run.
@@ -255,7 +255,7 @@ impl Table {
                 let mut job = self.jobs.get_mut(real.req)?.lend()?;
                 job.taken = now;
                 job.facts.batch = mates;
-                job.seq = real.seat.map(|(seq, _)| seq);
+                job.seq = real.placement.map(|(seq, _)| seq);
                 Some((real.req, job))
             }
         };

@@ -246,7 +246,7 @@ fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     let old = rig.active().unwrap();
     let new: Arc<dyn Source> = Version::new("77b0", plans());
     rig.binding.replace(&new).unwrap();
-    let struck = crate::scheduling::guest::Strike { fault: Fault::Trap, what: "late".to_owned() };
+    let struck = crate::scheduling::guest::Strike { fault: PolicyFault::Trap, what: "late".to_owned() };
     rig.binding.strike(Some(&old), &struck);
     assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
 }
@@ -370,7 +370,7 @@ fn a_thread_that_has_other_work_never_waits_for_a_guest() {
     assert_eq!((round.news.len(), rig.binding.show().fallbacks), (asked.news.len(), 0), "nothing has happened");
     drop(called);
     let answer = rig.decider().try_ask(&mut round).unwrap();
-    assert!(matches!(answer.said, Said::Plan(Ok(Decision::Fire))), "{answer:?}");
+    assert!(matches!(answer.said, PolicyAnswer::Plan(Ok(Decision::Fire))), "{answer:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Asked, Columns, Fault, Hooks, Load, Picks, Round, Said};
+use sequor_core::{Columns, Hooks, Load, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round};
 use sequor_wasm::cache::Cache;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::grants::Grants;
@@ -88,12 +88,17 @@ fn round(component: &SchedulerComponent) -> Round {
         ..Columns::default()
     };
     let standing: Vec<(u32, u64)> = see.shape.iter().map(|shape| (1, *shape)).collect();
-    Round::again(Asked::Plan(sequor_core::Instance { load: Load::FIRST, n: 0 }), see, Hooks::default(), standing)
+    Round::again(
+        PolicyQuestion::Plan(sequor_core::Instance { load: Load::FIRST, n: 0 }),
+        see,
+        Hooks::default(),
+        standing,
+    )
 }
 
 /// Asks a started guest, and holds what it says against the core's rules.
-fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(Said, Round), CallError> {
-    let said = Said::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
+fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(PolicyAnswer, Round), CallError> {
+    let said = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
     Ok((said, round))
 }
 
@@ -152,7 +157,9 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
         assert!(does != "trap" || struck.what.contains("src/lib.rs:"), "{}", struck.what);
     }
     // Nonsense is the core's to find, and costs an instance no life.
-    for (does, fault) in [("beyond", Fault::Index), ("twice", Fault::Repeat), ("shapes", Fault::Shapes)] {
+    for (does, fault) in
+        [("beyond", PolicyFault::Index), ("twice", PolicyFault::Repeat), ("shapes", PolicyFault::Shapes)]
+    {
         let (mut guest, ..) = hostile(&component, does, "");
         let (said, round) = ask(&mut guest, round(&component)).unwrap();
         assert_eq!(round.check(&said), Err(fault), "{does}: {:?}", round.picks);

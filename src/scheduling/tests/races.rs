@@ -28,7 +28,7 @@ fn a_strike_empties_no_lane_but_its_own() {
     let slow = rig.binding.last_fault.lock();
     let at = &rig.binding;
     std::thread::scope(|scope| {
-        scope.spawn(|| at.strike(Some(&active), &Strike { fault: Fault::Trap, what: "it fell".to_owned() }));
+        scope.spawn(|| at.strike(Some(&active), &Strike { fault: PolicyFault::Trap, what: "it fell".to_owned() }));
         until("the strike counts", || at.state() == State::Recovering);
         rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
         at.tend();

@@ -119,7 +119,7 @@ fn spec(slots: u32, max_batch: u32) -> LoadSpec {
         max_batch,
         instances: 1,
         depth: 1,
-        limits: sequor_core::Limits::default(),
+        limits: sequor_core::LoadLimits::default(),
         expiry: Expiry::Never,
         idle_longest: None,
         idle_soft: None,
@@ -217,7 +217,7 @@ impl Rig {
             queue_until: None,
             idle: None,
             priority: 0,
-            traits: Traits { keys: [id * 100, 0, 0, 0], ..Traits::default() },
+            meta: RequestMeta { keys: [id * 100, 0, 0, 0], ..RequestMeta::default() },
             origin: 0,
         }));
         req.ix
@@ -253,7 +253,7 @@ impl Rig {
             next = match next {
                 Next::Ask(mut round) => {
                     let answer = self.decider().ask(&mut round);
-                    let admits = matches!(answer.said, Said::Admit(_));
+                    let admits = matches!(answer.said, PolicyAnswer::Admit(_));
                     let mut core = self.desk.core.lock();
                     let after = core.answer(now, round, answer.said, &mut out);
                     let after = if admits { core.next(now, who, &mut out) } else { after };

@@ -1,6 +1,6 @@
 //! Earliest deadline first. Requests without a deadline come last, in the order in which they became ready.
 
-use crate::policy::{Columns, Decision, Fault, Hooks, Picks, Policy, columns};
+use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 
 /// Runs the most urgent, and with it whatever is alike, by urgency.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ impl Policy for Deadline {
         Hooks { plan: true, columns, ..Hooks::default() }
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         let mut order: Vec<(u64, u32)> = see.deadline.iter().copied().zip(0u32..).collect();
         order.sort_unstable();
         let of = |i: u32| see.shape.get(i as usize).zip(see.rows.get(i as usize));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::policy::{Columns, Decision, Fault, Hooks, Picks, Policy, columns};
+use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 use crate::time::Time;
 
 /// Runs all that are ready and alike, at once or when enough of the slots are ready or the oldest has waited `delay`.
@@ -27,7 +27,7 @@ impl Policy for Direct {
         Hooks { plan: true, columns, window: self.slots, ..Hooks::default() }
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         // The template is the one that has been ready longest, so that no shape can starve another.
         let Some(template) = see.shape.first() else { return Ok(Decision::Default) };
         let alike = (0u32..).zip(&see.shape).filter(|(_, shape)| *shape == template).map(|(i, _)| i);

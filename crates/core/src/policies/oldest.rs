@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::faults::{Planted, fault};
-use crate::policy::{Columns, Decision, Fault, Hooks, Picks, Policy, columns};
+use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, columns};
 use crate::time::Time;
 
 /// First ready, first run, in batches of a preferred size if one can be had without waiting for longer than `delay`.
@@ -36,7 +36,7 @@ impl Policy for Oldest {
         Hooks { plan: true, columns, window: self.window, ..Hooks::default() }
     }
 
-    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, Fault> {
+    fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         let (Some(shape), Some(oldest)) = (see.shape.first(), see.ready.first()) else { return Ok(Decision::Default) };
         let mut rows = 0u32;
         // The largest prefix whose rows are a preferred size: its picks.

@@ -43,7 +43,7 @@ impl World {
             let live: Vec<Seq> =
                 self.refer.seqs.iter().filter(|s| s.stage == Stage::Idle).filter_map(|s| s.key).collect();
             for seq in live {
-                self.apply(Event::End(seq, Why::Admin))?;
+                self.apply(Event::End(seq, EndReason::Admin))?;
             }
             self.time_passes()?;
             hold!(

@@ -51,11 +51,11 @@ impl Newcomer {
 fn learn(knows: &mut BTreeMap<u64, [u64; FEATURES]>, one: &Observed) -> Checked {
     let known = one.seq == 0 || knows.contains_key(&one.seq);
     match one.what {
-        What::Began { .. } => {
+        ObservedKind::Began { .. } => {
             hold!(!known, "a policy is told in order", "{one:?} lives already");
             knows.insert(one.seq, one.keys);
         }
-        What::Ended(_) => {
+        ObservedKind::Ended(_) => {
             hold!(known && knows.remove(&one.seq).is_some(), "a policy is told in order", "{one:?} is unknown");
         }
         _ => hold!(known, "a policy is told in order", "{one:?} is unknown"),
@@ -68,7 +68,7 @@ pub fn keys(req: Req) -> [u64; FEATURES] {
     [u64::from(req.ix) + 1, u64::from(req.generation.get()), 0, 0]
 }
 
-fn of(seq: Seq, what: What) -> Observed {
+fn of(seq: Seq, what: ObservedKind) -> Observed {
     Observed { seq: seq.handle(), what, keys: [0; FEATURES] }
 }
 
@@ -77,9 +77,11 @@ impl World {
     pub fn overhear(&mut self, effect: &Effect) {
         let Effect::Note(note) = effect else { return };
         let (seq, told) = match note {
-            Note::Started(seq, req) => (*seq, Observed { keys: keys(*req), ..of(*seq, What::Began { steps: 0 }) }),
-            Note::Slotted(seq, _, _, waited) => (*seq, of(*seq, What::Slotted { waited: *waited })),
-            Note::Ended(seq, why) => (*seq, of(*seq, What::Ended(*why))),
+            Note::Started(seq, req) => {
+                (*seq, Observed { keys: keys(*req), ..of(*seq, ObservedKind::Began { steps: 0 }) })
+            }
+            Note::Slotted(seq, _, _, waited) => (*seq, of(*seq, ObservedKind::Slotted { waited: *waited })),
+            Note::Ended(seq, why) => (*seq, of(*seq, ObservedKind::Ended(*why))),
             _ => return,
         };
         let Some((_, _, load)) = self.names.get(&seq) else { return };
@@ -96,7 +98,7 @@ impl World {
     fn overhear_runs(&mut self) {
         for (load, n, done, req, rows) in std::mem::take(&mut self.refer.ran) {
             let key = n.and_then(|n| self.names.iter().find(|(_, (m, ..))| *m == n)).map(|(key, _)| *key);
-            let what = if done { What::Done { rows } } else { What::Failed { rows } };
+            let what = if done { ObservedKind::Done { rows } } else { ObservedKind::Failed { rows } };
             self.news[load].runs.push(Observed { seq: key.map_or(0, Seq::handle), what, keys: keys(req) });
         }
     }
@@ -125,9 +127,9 @@ impl World {
         let mine = &mut self.news[load];
         hold!(!lost && first == mine.next, "a policy is told what happened", "from {first}, not {}", mine.next);
         mine.next += news.len() as u64;
-        let runs = |o: &&Observed| matches!(o.what, What::Done { .. } | What::Failed { .. });
+        let runs = |o: &&Observed| matches!(o.what, ObservedKind::Done { .. } | ObservedKind::Failed { .. });
         let plain = |o: &Observed| match o.what {
-            What::Began { .. } => Observed { what: What::Began { steps: 0 }, ..*o },
+            ObservedKind::Began { .. } => Observed { what: ObservedKind::Began { steps: 0 }, ..*o },
             _ => *o,
         };
         let got: Vec<Observed> = news.iter().filter(|o| !runs(o)).map(plain).collect();
@@ -158,7 +160,7 @@ impl World {
         hold!(live.next == self.news[load].next, "nothing is told twice", "the next is {}", live.next);
         for (_, one) in &live.began {
             let s = self.refer.seqs.iter().find(|s| s.key.is_some_and(|key| key.handle() == one.seq));
-            let steps = s.map(|s| What::Began { steps: s.step });
+            let steps = s.map(|s| ObservedKind::Began { steps: s.step });
             hold!(steps == Some(one.what), "the live ones are those that were told", "{one:?}, model {steps:?}");
         }
         Ok(())

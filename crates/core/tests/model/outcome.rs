@@ -100,7 +100,7 @@ impl Outcome {
             );
         }
         text.push_str("\n\n  ended  ");
-        for (why, n) in Why::ALL.iter().zip(self.ended) {
+        for (why, n) in EndReason::ALL.iter().zip(self.ended) {
             let _ = write!(text, " {why:?} {n}");
         }
         text.push_str("\n  refused");

@@ -12,11 +12,11 @@ pub fn plan(
     max_batch: u32,
     shapes: &[u64],
     picks: &mut Picks,
-) -> Result<Decision, Fault> {
+) -> Result<Decision, PolicyFault> {
     let mut order: Vec<u32> = (0..len).collect();
     rng.shuffle(&mut order);
     match rng.below(20) {
-        0 => return Err(*rng.pick(&[Fault::Trap, Fault::Time, Fault::Memory, Fault::Busy])),
+        0 => return Err(*rng.pick(&[PolicyFault::Trap, PolicyFault::Time, PolicyFault::Memory, PolicyFault::Busy])),
         1 => return Ok(Decision::Default),
         2 => {
             let until = *rng.pick(&[Time(now.0 + 1), Time(now.0 + 40), Time(now.0.saturating_sub(3)), Time::NEVER]);
@@ -51,9 +51,9 @@ pub fn plan(
     Ok(Decision::Fire)
 }
 
-pub fn admit(rng: &mut Rng, heads: u32, room: &[u32], victims: u32) -> Result<Vec<Admission>, Fault> {
+pub fn admit(rng: &mut Rng, heads: u32, room: &[u32], victims: u32) -> Result<Vec<Admission>, PolicyFault> {
     match rng.below(20) {
-        0 => return Err(Fault::Trap),
+        0 => return Err(PolicyFault::Trap),
         1 => return Ok(vec![Admission::Defer; heads as usize + 1]),
         2 => return Ok(vec![Admission::Evict { victim: victims }; heads as usize]),
         3 => return Ok(vec![Admission::Take { instance: room.len() as u16 }; heads as usize]),

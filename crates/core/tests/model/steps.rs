@@ -40,9 +40,9 @@ impl World {
         // Only stateless requests bring more rows than one.
         let stateless = open.iter().all(|spec| !spec.is_stateful());
         if stateless {
-            submit.traits.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
+            submit.meta.rows = if self.rng.percent(30) { self.rng.range(1, 6) as u32 } else { 1 };
         }
-        submit.traits.keys = news::keys(submit.req);
+        submit.meta.keys = news::keys(submit.req);
         self.witness.sends(&submit);
         self.counts.requests += 1;
         self.apply(Event::Submit(submit))
@@ -116,11 +116,11 @@ impl World {
 
     pub fn prepares(&mut self, req: Req, seq: Option<Seq>) -> Checked {
         let Some(sent) = self.witness.get(req).cloned() else {
-            return self.apply(Event::Prepared(req, Preparation::Run(Traits::default())));
+            return self.apply(Event::Prepared(req, Preparation::Run(RequestMeta::default())));
         };
-        let mut traits = workload::traits(&mut self.rng, &self.taste);
-        traits.rows = sent.rows;
-        traits.keys = news::keys(req);
+        let mut meta = workload::meta(&mut self.rng, &self.taste);
+        meta.rows = sent.rows;
+        meta.keys = news::keys(req);
         let fails = self.rng.percent(self.taste.fails);
         let adopts = self.refer.req(req).and_then(|r| r.seq).filter(|_| !sent.start).map(|n| self.refer.seq(n).clone());
         let adopts = adopts.filter(|s| s.adopted && !s.announced && s.key == seq);
@@ -129,12 +129,12 @@ impl World {
             Some(s) => match self.store.tier.get(&s.id).copied().filter(|_| !fails) {
                 Some(hash) => {
                     self.store.found.insert(req, hash);
-                    self.verdict(traits)
+                    self.verdict(meta)
                 }
                 None => refuse(Refusal::Unknown(None)),
             },
             None if fails => Preparation::Refuse { refusal: Refusal::Failed(9), ends: self.rng.percent(30) },
-            None => self.verdict(traits),
+            None => self.verdict(meta),
         };
         let sent = self.witness.get_mut(req);
         let name = match prepared {
@@ -145,9 +145,9 @@ impl World {
             Preparation::Refuse { ends: true, .. } => "refuse and end",
         };
         match (prepared, sent) {
-            (Preparation::Run(traits), Some(sent)) => sent.shape = traits.shape,
-            (Preparation::RunSteps(traits, steps), Some(sent)) => {
-                (sent.shape, sent.steps) = (traits.shape, steps.get());
+            (Preparation::Run(meta), Some(sent)) => sent.shape = meta.shape,
+            (Preparation::RunSteps(meta, steps), Some(sent)) => {
+                (sent.shape, sent.steps) = (meta.shape, steps.get());
             }
             (Preparation::Reply, Some(sent)) => sent.steps = 0,
             _ => {}
@@ -157,18 +157,18 @@ impl World {
     }
 
     /// What a preparation that went well says.
-    fn verdict(&mut self, traits: Traits) -> Preparation {
+    fn verdict(&mut self, meta: RequestMeta) -> Preparation {
         match self.rng.below(10) {
             0 | 1 => Preparation::Reply,
-            2 | 3 => Preparation::RunSteps(traits, NonZeroU32::new(self.rng.range(1, 4) as u32).expect("above 0")),
-            _ => Preparation::Run(traits),
+            2 | 3 => Preparation::RunSteps(meta, NonZeroU32::new(self.rng.range(1, 4) as u32).expect("above 0")),
+            _ => Preparation::Run(meta),
         }
     }
 
     fn consult(&mut self) -> Checked {
         let load = self.consults.swap_remove(self.rng.index(self.consults.len()));
         let Some(round) = self.core.consult(self.now, load) else { return self.consulted() };
-        let Asked::Admit { load, room, victims } = &round.asked else {
+        let PolicyQuestion::Admit { load, room, victims } = &round.asked else {
             return broken("a policy that admits is asked", format!("{:?}", round.asked));
         };
         let load = self.refer.ix(*load);
@@ -212,13 +212,13 @@ impl World {
     pub fn admits(&mut self) -> Checked {
         let Question { round, load, heads, victims, old } =
             self.questions.swap_remove(self.rng.index(self.questions.len()));
-        let Asked::Admit { room, .. } = &round.asked else { return Ok(()) };
+        let PolicyQuestion::Admit { room, .. } = &round.asked else { return Ok(()) };
         let said = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
         self.trace(|| format!("load {load} admits {said:?} of {heads:?}, victims {victims:?}"));
         let mine = said.clone();
         self.refer_call(|refer, now| refer.answer_admit(now, load, &heads, &victims, mine, old));
         let mut out = Vec::new();
-        let next = self.core.answer(self.now, round, Said::Admit(said), &mut out);
+        let next = self.core.answer(self.now, round, PolicyAnswer::Admit(said), &mut out);
         hold!(matches!(next, Next::Sleep(None)), "an admission is answered with sleep", "{next:?}");
         self.settle(&out)
     }
@@ -257,7 +257,7 @@ impl World {
                 if live.is_empty() {
                     return Ok(());
                 }
-                let why = *self.rng.pick(&[Why::Admin, Why::Fenced, Why::Cancelled]);
+                let why = *self.rng.pick(&[EndReason::Admin, EndReason::Fenced, EndReason::Cancelled]);
                 let seq = *self.rng.pick(&live);
                 self.apply(Event::End(seq, why))
             }

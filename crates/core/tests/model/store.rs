@@ -116,10 +116,12 @@ impl Store {
         }
     }
 
-    pub fn ended(&mut self, seq: Seq, id: &Id, why: Why, initial: u64) {
+    pub fn ended(&mut self, seq: Seq, id: &Id, why: EndReason, initial: u64) {
         let Some(value) = self.truth.remove(&seq) else { return };
         // The core learns nothing of the shapes of an adopted state, so only those that are like a first one come back.
-        if matches!(why, Why::Idle | Why::Evicted | Why::Drained | Why::Admin) && value.shape == initial {
+        if matches!(why, EndReason::Idle | EndReason::Evicted | EndReason::Drained | EndReason::Admin)
+            && value.shape == initial
+        {
             self.tier.insert(id.clone(), value.hash);
         } else {
             self.tier.remove(id);

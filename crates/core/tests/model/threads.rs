@@ -118,12 +118,12 @@ impl World {
         self.operate(who, &batch.ops, &rows)?;
         for row in rows.iter().filter(|row| row.start) {
             let is_made = |slot: Slot| batch.ops.iter().any(|op| matches!(op, SlotOp::Init(of, _) if *of == slot));
-            let made = row.seat.is_none_or(|(_, slot)| is_made(slot));
+            let made = row.placement.is_none_or(|(_, slot)| is_made(slot));
             hold!(made, "a START begins with the first state", "{row:?} in {batch:?}");
         }
         let mut state = Vec::new();
         for row in &rows {
-            state.push(match row.seat {
+            state.push(match row.placement {
                 Some((seq, slot)) => self.store.fly(who, seq, slot)?,
                 None => 0,
             });
@@ -189,7 +189,7 @@ impl World {
         let initial = self.refer.loads[self.refer.ix(who.load)].spec.initial_state_shape;
         for op in ops {
             let seq_of =
-                |slot: Slot| rows.iter().filter_map(|row| row.seat).find(|(_, s)| *s == slot).map(|(seq, _)| seq);
+                |slot: Slot| rows.iter().filter_map(|row| row.placement).find(|(_, s)| *s == slot).map(|(seq, _)| seq);
             self.store.op(who, *op, seq_of, initial)?;
         }
         Ok(())
@@ -201,19 +201,20 @@ impl World {
         hold!(see.len as usize == shown.len(), "a policy sees what is ready", "{} of {}", see.len, shown.len());
         for (i, one) in shown.iter().enumerate() {
             let Some(r) = self.refer.req(one.req) else { continue };
-            let slot = r.seq.and_then(|n| self.refer.seq(n).seat).map_or(u32::MAX, |(_, slot)| slot);
+            let slot = r.seq.and_then(|n| self.refer.seq(n).placement).map_or(u32::MAX, |(_, slot)| slot);
             let flags = u8::from(r.start && r.ran == 0) | u8::from(r.end) << 1;
             let got =
                 (see.arrival[i], see.ready[i], see.step[i], see.slot[i], see.flags[i], see.rows[i], see.deadline[i]);
-            let want = (r.arrival, r.ready, r.step, slot, flags, r.traits.rows, r.deadline);
+            let want = (r.arrival, r.ready, r.step, slot, flags, r.meta.rows, r.deadline);
             hold!(got == want, "a policy sees what is ready", "candidate {i}: {got:?}, model {want:?}");
         }
         let load = match &round.asked {
-            Asked::Plan(who) => who.load,
-            Asked::Admit { load, .. } => *load,
+            PolicyQuestion::Plan(who) => who.load,
+            PolicyQuestion::Admit { load, .. } => *load,
         };
         let usage = self.refer.usage(self.refer.ix(load));
-        let all = if matches!(round.asked, Asked::Plan(_)) { self.ready_of(&round.asked) } else { usage.backlog };
+        let all =
+            if matches!(round.asked, PolicyQuestion::Plan(_)) { self.ready_of(&round.asked) } else { usage.backlog };
         let max_batch = self.refer.loads[self.refer.ix(load)].spec.max_batch.max(1);
         let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
         let want = (self.now.0, usage.live, usage.backlog, max_batch, all);
@@ -221,8 +222,8 @@ impl World {
         Ok(())
     }
 
-    fn ready_of(&self, asked: &Asked) -> u32 {
-        let Asked::Plan(who) = asked else { return 0 };
+    fn ready_of(&self, asked: &PolicyQuestion) -> u32 {
+        let PolicyQuestion::Plan(who) = asked else { return 0 };
         self.refer.ready(self.refer.ix(who.load), usize::from(who.n)).len() as u32
     }
 
@@ -242,7 +243,7 @@ impl World {
         let at = (self.refer.ix(who.load), usize::from(who.n));
         let expected = self.refer_call(|refer, now| refer.answer_plan(now, at, &shown, &picks, said));
         let mut out = Vec::new();
-        let next = self.core.answer(self.now, round, Said::Plan(said), &mut out);
+        let next = self.core.answer(self.now, round, PolicyAnswer::Plan(said), &mut out);
         self.trace(|| format!("  -> {next:?}"));
         self.heeds(hand, next, expected, &out)
     }
@@ -257,7 +258,7 @@ impl World {
             let done = !self.rng.percent(self.taste.fails) || self.winding_down;
             let shape = if self.rng.percent(10) { self.rng.below(self.taste.shapes) } else { initial };
             self.witness.lands(&row, done);
-            if let Some((seq, slot)) = row.seat {
+            if let Some((seq, slot)) = row.placement {
                 self.store.land(who, seq, slot, done.then_some((row.req, shape)));
             }
             rows.push(match done {

@@ -34,7 +34,7 @@ pub struct Sent {
 
 /// Whether this is the end of a life whose sequence goes on: a START of it follows in the same call.
 pub fn begins_anew(effect: &Effect, all: &[Effect]) -> bool {
-    let Effect::Note(Note::Ended(seq, Why::Restarted)) = effect else { return false };
+    let Effect::Note(Note::Ended(seq, EndReason::Restarted)) = effect else { return false };
     let behind = all.iter().skip_while(|e| !std::ptr::eq(*e, effect));
     behind.skip(1).any(|e| matches!(e, Effect::Note(Note::Started(s, _)) if s == seq))
 }
@@ -85,8 +85,8 @@ impl Witness {
             serial: self.serial,
             start: submit.start,
             id: submit.id.clone(),
-            rows: submit.traits.rows,
-            shape: submit.traits.shape,
+            rows: submit.meta.rows,
+            shape: submit.meta.shape,
             fate: Fate::Sent,
             steps: 1,
             runs: 0,
@@ -161,7 +161,7 @@ impl Witness {
         match note {
             Note::Started(seq, req) => {
                 self.begun.insert(*req, *seq);
-                let again = all.contains(&Effect::Note(Note::Ended(*seq, Why::Restarted)));
+                let again = all.contains(&Effect::Note(Note::Ended(*seq, EndReason::Restarted)));
                 hold!(
                     !self.live.contains_key(seq) || again,
                     "started and ended in pairs",
@@ -205,7 +205,7 @@ impl Witness {
                 hold!(direct && place + 1 < batch.rows.len(), "only direct rows are padded", "{batch:?}");
                 continue;
             };
-            let stands = row.seat.is_none_or(|(_, slot)| slot.ix as usize == place);
+            let stands = row.placement.is_none_or(|(_, slot)| slot.ix as usize == place);
             hold!(!direct || stands, "a direct row is its slot", "row {place} of {batch:?}");
         }
         let mut class = None;
@@ -242,7 +242,7 @@ impl Witness {
         let first = sent.runs == 0;
         (sent.fate, sent.runs) = (Fate::Running, sent.runs + 1);
         let (serial, start) = (sent.serial, sent.start && first);
-        let Some((seq, slot)) = row.seat else {
+        let Some((seq, slot)) = row.placement else {
             hold!(start == row.start, "a row is its request", "{row:?}");
             return Ok(());
         };

@@ -113,8 +113,8 @@ fn strategy(rng: &mut Rng, taste: &Taste, max_batch: u32) -> Strategy {
     }
 }
 
-fn limits(rng: &mut Rng) -> Limits {
-    Limits {
+fn limits(rng: &mut Rng) -> LoadLimits {
+    LoadLimits {
         live: if rng.percent(75) { 0 } else { rng.range(1, 10) as u32 },
         store: if rng.percent(85) { 0 } else { rng.range(1, 8) as u32 },
         backlog: if rng.percent(70) { 1000 } else { rng.below(5) as u32 },
@@ -190,13 +190,13 @@ pub fn submit(rng: &mut Rng, taste: &Taste, now: Time, req: Req, fresh: u64, cor
         queue_until: soon(rng, taste.deadlines / 2, 100),
         idle: some(rng, 20, 1, 500),
         priority: rng.below(3) as u32,
-        traits: traits(rng, taste),
+        meta: meta(rng, taste),
         origin: 0,
     }
 }
 
-pub fn traits(rng: &mut Rng, taste: &Taste) -> Traits {
-    Traits {
+pub fn meta(rng: &mut Rng, taste: &Taste) -> RequestMeta {
+    RequestMeta {
         rows: 1,
         bytes: rng.below(20),
         shape: rng.below(taste.shapes),

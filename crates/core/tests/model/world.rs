@@ -147,8 +147,8 @@ impl World {
                 s.end,
                 s.step,
                 s.dialect.live,
-                s.traits.bytes,
-                s.traits.shape,
+                s.meta.bytes,
+                s.meta.shape,
                 s.backlog_until,
                 s.queue_until
             ),
@@ -266,7 +266,7 @@ impl World {
             Effect::Consult(load) => self.consults.push(*load),
             Effect::Tell(load) => self.tells.push(*load),
             Effect::Note(Note::Ended(seq, why)) => {
-                let ix = Why::ALL.iter().position(|w| w == why).unwrap_or(0);
+                let ix = EndReason::ALL.iter().position(|w| w == why).unwrap_or(0);
                 self.counts.ended[ix] += 1;
                 if !begins_anew(effect, out) {
                     let (_, id, load) = self.names[seq].clone();

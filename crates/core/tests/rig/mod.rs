@@ -22,7 +22,7 @@ pub struct Rig {
     pub now: Time,
     pub next_req: u32,
     pub answers: BTreeMap<u32, Result<(), Refusal>>,
-    pub ended: Vec<Why>,
+    pub ended: Vec<EndReason>,
     /// Refused requests whose sequences ended with them.
     pub ended_with: Vec<u32>,
     pub seen: Vec<Effect>,
@@ -35,7 +35,7 @@ pub fn spec(strategy: Strategy, max_batch: u32) -> LoadSpec {
         max_batch,
         instances: 1,
         depth: 1,
-        limits: Limits::default(),
+        limits: LoadLimits::default(),
         expiry: Expiry::Idle(Duration::from_secs(1)),
         idle_longest: None,
         idle_soft: None,
@@ -112,7 +112,7 @@ impl Rig {
             queue_until: None,
             idle: None,
             priority: 0,
-            traits: Traits::default(),
+            meta: RequestMeta::default(),
             origin: 0,
         };
         change(&mut submit);

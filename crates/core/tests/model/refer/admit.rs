@@ -52,9 +52,9 @@ impl Refer {
         }
         self.may_start(now, load, ending, submit)?;
         if let Some(old) = live {
-            self.seq_mut(old).ending = Some(Why::Restarted);
+            self.seq_mut(old).ending = Some(EndReason::Restarted);
             if self.seq(old).stage == Stage::Idle {
-                self.finish(now, old, Why::Restarted);
+                self.finish(now, old, EndReason::Restarted);
             }
         }
         self.begin(now, load, id, submit);
@@ -108,7 +108,7 @@ impl Refer {
             return Err(Refusal::QueueFull { limit: limits.per_sequence });
         }
         let (bytes, waits) = (self.backlog_bytes(load), s.stage == Stage::Backlogged);
-        if waits && bytes + submit.traits.bytes > limits.backlog_bytes {
+        if waits && bytes + submit.meta.bytes > limits.backlog_bytes {
             return Err(Refusal::BacklogFull { sequences: self.backlog(load).len() as u32, bytes });
         }
         self.queue(now, n, submit);
@@ -179,7 +179,7 @@ impl Refer {
             return Err(Refusal::TooMany { limit: l.spec.slots() * u32::from(l.spec.instances) });
         }
         let bytes = self.backlog_bytes(load);
-        if waiting - self.free(load) >= limits.backlog || bytes + submit.traits.bytes > limits.backlog_bytes {
+        if waiting - self.free(load) >= limits.backlog || bytes + submit.meta.bytes > limits.backlog_bytes {
             return Err(Refusal::BacklogFull { sequences: backlog, bytes });
         }
         Ok(())
@@ -195,7 +195,7 @@ impl Refer {
             key: None,
             id,
             load,
-            seat: None,
+            placement: None,
             stage: Stage::Preparing,
             turn: 0,
             idled: 0,
@@ -224,7 +224,7 @@ impl Refer {
             self.out.push(Out::Started(n, submit.req));
         }
         if self.req(submit.req).is_some_and(|r| r.plan.is_some()) {
-            self.seat_or_wait(now, n);
+            self.assign_slot_or_wait(now, n);
         } else {
             self.lend(submit.req, Some(n));
         }
@@ -252,7 +252,7 @@ impl Refer {
         }
         s.touched = now;
         if submit.end {
-            s.ending = Some(Why::End);
+            s.ending = Some(EndReason::End);
         }
         s.backlog_until = s.backlog_until.min(submit.backlog_until.map_or(NEVER, |t| t.0));
         s.queue.push(submit.req);
@@ -294,7 +294,7 @@ impl Refer {
             turn: 0,
             deadline: submit.deadline.map_or(NEVER, |t| t.0),
             priority: submit.priority,
-            traits: submit.traits,
+            meta: submit.meta,
             at: At::Queued,
             plan: prepared.then_some(Plan::Run(1)),
             ran: 0,

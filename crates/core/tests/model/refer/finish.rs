@@ -15,8 +15,8 @@ impl Refer {
         let Some(r) = self.req_mut(req).filter(|r| r.at == At::Preparing) else { return };
         r.at = At::Queued;
         match prepared {
-            Preparation::Run(traits) => (r.plan, r.traits) = (Some(Plan::Run(1)), traits),
-            Preparation::RunSteps(traits, steps) => (r.plan, r.traits) = (Some(Plan::Run(steps.get())), traits),
+            Preparation::Run(meta) => (r.plan, r.meta) = (Some(Plan::Run(1)), meta),
+            Preparation::RunSteps(meta, steps) => (r.plan, r.meta) = (Some(Plan::Run(steps.get())), meta),
             Preparation::Reply => r.plan = Some(Plan::Reply),
             Preparation::Refuse { refusal, ends } => return self.unprepared(now, req, refusal, ends),
         }
@@ -33,9 +33,9 @@ impl Refer {
             s.announced = true;
             self.out.push(Out::Started(n, req));
         }
-        match self.seq(n).seat {
+        match self.seq(n).placement {
             Some(_) => self.advance(now, n),
-            None => self.seat_or_wait(now, n),
+            None => self.assign_slot_or_wait(now, n),
         }
     }
 
@@ -58,7 +58,7 @@ impl Refer {
         (s.step, s.state_shape) = (start.step.saturating_sub(1), initial);
         s.first_state = Some(ROp::Init(0, start.key));
         if std::mem::replace(&mut s.begun, true) {
-            self.out.push(Out::Ended(n, Why::Restarted));
+            self.out.push(Out::Ended(n, EndReason::Restarted));
             self.out.push(Out::Started(n, start.key));
         }
     }
@@ -82,7 +82,7 @@ impl Refer {
         match restart {
             Some(place) => self.start_after_all(now, n, place),
             None => {
-                let why = if announced && !start { Why::Rejected } else { Why::Failed };
+                let why = if announced && !start { EndReason::Rejected } else { EndReason::Failed };
                 self.leave(now, n, why, Refusal::Ended(why));
             }
         }
@@ -93,14 +93,14 @@ impl Refer {
         for _ in 0..place {
             let req = self.seq_mut(n).queue.remove(0);
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, Refusal::Ended(Why::Failed), false));
+            self.out.push(Out::Refuse(req, Refusal::Ended(EndReason::Failed), false));
         }
         let s = self.seq_mut(n);
         (s.adopted, s.announced, s.first_state) = (false, true, None);
         let start = s.queue[0];
         self.out.push(Out::Started(n, start));
         if self.req(start).is_some_and(|r| r.plan.is_some()) {
-            self.seat_or_wait(now, n);
+            self.assign_slot_or_wait(now, n);
         } else {
             self.lend(start, Some(n));
         }
@@ -118,7 +118,7 @@ impl Refer {
                 RowEnd::Failed => self.row_failed(now, req),
                 RowEnd::NoRoom => {
                     if let Some(n) = self.req(req).and_then(|r| r.seq) {
-                        self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed));
+                        self.leave(now, n, EndReason::Failed, Refusal::Ended(EndReason::Failed));
                     }
                     self.answer(now, req);
                 }
@@ -185,7 +185,7 @@ impl Refer {
                     self.out.push(Out::Refuse(req, refusal, r.seq.is_some()));
                     self.turn_done(&r, false);
                     if let Some(n) = r.seq {
-                        self.leave(now, n, Why::Unsealed, Refusal::Ended(Why::Unsealed));
+                        self.leave(now, n, EndReason::Unsealed, Refusal::Ended(EndReason::Unsealed));
                         self.complete(now, n);
                     }
                 }
@@ -195,7 +195,7 @@ impl Refer {
 
     fn tell(&mut self, req: Req, done: bool) {
         let r = self.req(req).expect("a request that ran");
-        let told = (r.load, r.seq, done, req, r.traits.rows);
+        let told = (r.load, r.seq, done, req, r.meta.rows);
         if self.loads[r.load].external.is_some_and(|h| h.observe) {
             self.ran.push(told);
         }
@@ -222,7 +222,7 @@ impl Refer {
         let r = self.req(req).cloned().expect("a running request");
         if let Some(n) = r.seq {
             if r.ran > 0 || (r.start && !r.dialect.keep_failed_start) {
-                self.leave(now, n, Why::Failed, Refusal::Ended(Why::Failed));
+                self.leave(now, n, EndReason::Failed, Refusal::Ended(EndReason::Failed));
             } else if r.counted {
                 self.expect_again(n, 0, r.step);
                 self.seq_mut(n).touched = now;

@@ -8,7 +8,7 @@ use super::{N, Out, Refer, Stone};
 
 impl Refer {
     /// Ends a sequence. What waits is refused; a request past the queue is let through first.
-    pub fn leave(&mut self, now: u64, n: N, why: Why, told: Refusal) {
+    pub fn leave(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
         let s = self.seq_mut(n);
         if s.leaving.is_some() {
             return;
@@ -24,14 +24,14 @@ impl Refer {
         self.admit_waiting(now, load);
     }
 
-    pub fn finish(&mut self, now: u64, n: N, why: Why) {
+    pub fn finish(&mut self, now: u64, n: N, why: EndReason) {
         let load = self.seq(n).load;
-        let told = if why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) };
+        let told = if why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) };
         self.remove(now, n, why, told);
         self.admit_waiting(now, load);
     }
 
-    pub fn remove(&mut self, now: u64, n: N, why: Why, told: Refusal) {
+    pub fn remove(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
         self.refuse_queue(n, told);
         if self.seq(n).leaving.is_none() {
             self.bury(now, n, why);
@@ -45,7 +45,7 @@ impl Refer {
         if s.announced {
             self.out.push(Out::Ended(n, why));
         }
-        if let Some((inst, slot)) = s.seat {
+        if let Some((inst, slot)) = s.placement {
             let inst = &mut self.loads[s.load].inst[inst];
             inst.slots[slot as usize] = None;
             // A slot that was never given a state has none to drop.
@@ -66,7 +66,7 @@ impl Refer {
     }
 
     /// The last so many ends are remembered; of an id, that of its youngest sequence.
-    fn bury(&mut self, now: u64, n: N, why: Why) {
+    fn bury(&mut self, now: u64, n: N, why: EndReason) {
         let s = self.seq(n);
         let limit = self.loads[s.load].spec.limits.tombstones as usize;
         let younger = self.stones.iter().any(|x| x.id == s.id && x.n > n);
@@ -83,7 +83,7 @@ impl Refer {
 
     // === requests that never run ===
 
-    pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: Why) {
+    pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: EndReason) {
         let Some(r) = self.req(req).filter(|r| r.waits()) else { return };
         let (load, start) = (r.load, r.start);
         let Some(n) = r.seq else {
@@ -105,14 +105,14 @@ impl Refer {
     pub fn drop_step(&mut self, now: u64, n: N, req: Req, told: Refusal) {
         let s = self.seq(n);
         let place = s.queue.iter().position(|r| *r == req).expect("a queued step");
-        let (waited, seated) = (s.stage, s.seat.is_some());
+        let (waited, placed) = (s.stage, s.placement.is_some());
         let (counted, step) = self.req(req).map(|r| (r.counted, r.step)).expect("an open request");
         if counted {
             self.expect_again(n, place + 1, step);
         }
         self.take_out(n, place, told);
         self.seq_mut(n).touched = now;
-        if place == 0 && seated && matches!(waited, Stage::Ready | Stage::Preparing) {
+        if place == 0 && placed && matches!(waited, Stage::Ready | Stage::Preparing) {
             self.advance(now, n);
         }
     }
@@ -136,7 +136,7 @@ impl Refer {
             // Its END is not to be; but if its id went to a younger sequence, nobody can reach it any more.
             let id = self.seq(n).id.clone();
             let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
-            self.seq_mut(n).ending = taken.then_some(Why::Restarted);
+            self.seq_mut(n).ending = taken.then_some(EndReason::Restarted);
         }
         self.out.push(Out::Refuse(req, told, false));
     }

@@ -5,7 +5,7 @@ mod finish;
 mod leave;
 mod plan;
 mod rounds;
-mod seats;
+mod placements;
 mod time;
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct RSeq {
     pub key: Option<Seq>,
     pub id: Id,
     pub load: usize,
-    pub seat: Option<(usize, u32)>,
+    pub placement: Option<(usize, u32)>,
     pub stage: Stage,
     /// Its place among those that are in the same stage: later is larger.
     pub turn: u64,
@@ -37,8 +37,8 @@ pub struct RSeq {
     pub idled: u64,
     pub queue: Vec<Req>,
     pub current: Option<Req>,
-    pub ending: Option<Why>,
-    pub leaving: Option<Why>,
+    pub ending: Option<EndReason>,
+    pub leaving: Option<EndReason>,
     /// Whether its id still leads to it.
     pub linked: bool,
     pub ran: bool,
@@ -75,7 +75,7 @@ pub struct RReq {
     pub turn: u64,
     pub deadline: u64,
     pub priority: u32,
-    pub traits: Traits,
+    pub meta: RequestMeta,
     pub at: At,
     /// `None` until it is prepared.
     pub plan: Option<Plan>,
@@ -179,8 +179,8 @@ pub enum Out {
     Seal(usize),
     Started(N, Req),
     Slotted(N, usize, usize, u32, u64),
-    Ended(N, Why),
-    Fault(Fault),
+    Ended(N, EndReason),
+    Fault(PolicyFault),
     Fallback,
     Stale(u32),
 }
@@ -216,14 +216,14 @@ impl Refer {
             }
             Event::Attach(load, hooks) => self.attach(now, self.ix(*load), *hooks),
             Event::Submit(submit) => self.submit(now, submit),
-            Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, Why::Cancelled),
+            Event::Cancel(req) => self.cancel(now, *req, Refusal::Cancelled, EndReason::Cancelled),
             Event::Prepared(req, prepared) => self.prepared(now, *req, *prepared),
             Event::Ran { batch, rows } => self.ran(now, *batch, rows),
             Event::Sealed(batch, result) => self.sealed(now, *batch, *result),
             Event::Posted(req) => self.posted(now, *req),
             Event::End(seq, why) => {
                 if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {
-                    let told = if *why == Why::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
+                    let told = if *why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
                     self.leave(now, n, *why, told);
                 }
             }
@@ -334,7 +334,7 @@ impl Refer {
     }
 
     pub fn bytes_of(&self, n: N) -> u64 {
-        self.seq(n).queue.iter().filter_map(|r| self.req(*r)).map(|r| r.traits.bytes).sum()
+        self.seq(n).queue.iter().filter_map(|r| self.req(*r)).map(|r| r.meta.bytes).sum()
     }
 
     pub fn backlog_bytes(&self, load: usize) -> u64 {
@@ -359,7 +359,7 @@ impl Refer {
             let waits = |r: &&RReq| r.load == load && r.at == At::Preparing;
             return self.reqs.iter().flatten().filter(waits).count() as u32;
         }
-        self.of_load(load).filter(|s| s.stage == Stage::Preparing && s.seat.is_none()).count() as u32
+        self.of_load(load).filter(|s| s.stage == Stage::Preparing && s.placement.is_none()).count() as u32
     }
 
     pub fn asks_admit(&self, load: usize) -> bool {
@@ -369,7 +369,7 @@ impl Refer {
     /// What can run on an instance now, in the order in which it became ready.
     pub fn ready(&self, load: usize, inst: usize) -> Vec<Req> {
         let mut found: Vec<(u64, Req)> = if self.loads[load].spec.is_stateful() {
-            let here = |s: &&RSeq| s.stage == Stage::Ready && s.seat.is_some_and(|(i, _)| i == inst);
+            let here = |s: &&RSeq| s.stage == Stage::Ready && s.placement.is_some_and(|(i, _)| i == inst);
             self.of_load(load).filter(here).map(|s| (s.turn, s.queue[0])).collect()
         } else {
             let here = |r: &&RReq| r.load == load && r.at == At::Queued && matches!(r.plan, Some(Plan::Run(_)));
@@ -384,7 +384,7 @@ impl Refer {
         let Some(r) = self.req(req) else { return (0, 0) };
         let first = self.loads[r.load].spec.initial_state_shape;
         let state = r.seq.map_or(0, |n| if r.start && r.ran == 0 { first } else { self.seq(n).state_shape });
-        (r.traits.shape, state)
+        (r.meta.shape, state)
     }
 
     pub fn next_turn(&mut self) -> u64 {

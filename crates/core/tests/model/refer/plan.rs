@@ -133,7 +133,7 @@ impl Refer {
         let shape = self.shape(ready[0]);
         let (mut picks, mut rows, mut odd, mut best) = (Vec::new(), 0, ready.len() > window, 0);
         for req in ready.iter().take(window) {
-            let size = self.req(*req).map_or(1, |r| r.traits.rows.max(1));
+            let size = self.req(*req).map_or(1, |r| r.meta.rows.max(1));
             if self.shape(*req) != shape || (rows > 0 && rows + size > max) {
                 odd = true;
                 continue;
@@ -163,7 +163,7 @@ impl Refer {
     }
 
     pub fn show(&self, req: Req) -> Shown {
-        Shown { req, rows: self.req(req).map_or(1, |r| r.traits.rows), shape: self.shape(req) }
+        Shown { req, rows: self.req(req).map_or(1, |r| r.meta.rows), shape: self.shape(req) }
     }
 
     /// Makes a batch of these requests.
@@ -178,13 +178,13 @@ impl Refer {
         }
         let mut rows: Vec<Option<Req>> = reqs.iter().copied().map(Some).collect();
         if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }) {
-            let slot = |r: &Req| self.req(*r).and_then(|r| self.seq(r.seq?).seat).map_or(0, |(_, slot)| slot);
+            let slot = |r: &Req| self.req(*r).and_then(|r| self.seq(r.seq?).placement).map_or(0, |(_, slot)| slot);
             rows = (0..=reqs.iter().map(slot).max().unwrap_or(0))
                 .map(|at| reqs.iter().find(|r| slot(r) == at).copied())
                 .collect();
         }
         if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Compact, .. }) {
-            rows.sort_by_key(|row| row.and_then(|r| self.seq(self.req(r)?.seq?).seat).map_or(0, |(_, slot)| slot));
+            rows.sort_by_key(|row| row.and_then(|r| self.seq(self.req(r)?.seq?).placement).map_or(0, |(_, slot)| slot));
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
         if in_order {
@@ -211,7 +211,7 @@ impl Refer {
         let s = self.seq_mut(n);
         assert_eq!(s.queue.remove(0), req);
         (s.current, s.stage, s.ran, s.begun) = (Some(req), Stage::Running, true, true);
-        let slot = s.seat.expect("a slot").1;
+        let slot = s.placement.expect("a slot").1;
         ops.extend(s.first_state.take().map(|op| match op {
             ROp::Init(_, of) => ROp::Init(slot, of),
             ROp::Adopt(_, of) => ROp::Adopt(slot, of),

@@ -11,7 +11,7 @@ impl Refer {
         (load, inst): (usize, usize),
         shown: &[Shown],
         picks: &Picks,
-        said: Result<Decision, Fault>,
+        said: Result<Decision, PolicyFault>,
     ) -> RNext {
         self.expire(now);
         // What a replaced policy says is void.
@@ -31,7 +31,7 @@ impl Refer {
             return self.built_in_turn(now, load, inst);
         }
         for i in &picks.reject {
-            self.cancel(now, shown[*i as usize].req, Refusal::Policy(picks.code), Why::Rejected);
+            self.cancel(now, shown[*i as usize].req, Refusal::Policy(picks.code), EndReason::Rejected);
         }
         match decision {
             // A wait that is over decides nothing.
@@ -79,7 +79,7 @@ impl Refer {
         load: usize,
         heads: &[Req],
         victims: &[N],
-        said: Result<Vec<Admission>, Fault>,
+        said: Result<Vec<Admission>, PolicyFault>,
         old: bool,
     ) {
         self.expire(now);
@@ -90,14 +90,14 @@ impl Refer {
         let instances = self.loads[load].inst.len();
         let fault = match &said {
             Err(fault) => Some(*fault),
-            Ok(answers) if answers.len() > heads.len() => Some(Fault::TooMany),
+            Ok(answers) if answers.len() > heads.len() => Some(PolicyFault::TooMany),
             Ok(answers) => {
                 let beyond = |a: &Admission| match a {
                     Admission::Evict { victim } => *victim as usize >= victims.len(),
                     Admission::Take { instance } => usize::from(*instance) >= instances,
                     _ => false,
                 };
-                answers.iter().any(beyond).then_some(Fault::Index)
+                answers.iter().any(beyond).then_some(PolicyFault::Index)
             }
         };
         if let Some(fault) = fault {
@@ -121,14 +121,14 @@ impl Refer {
         match answer {
             Admission::Defer => true,
             Admission::Reject(code) => {
-                self.leave(now, n, Why::Rejected, Refusal::Policy(code));
+                self.leave(now, n, EndReason::Rejected, Refusal::Policy(code));
                 true
             }
             Admission::Take { instance } => {
                 let i = usize::from(instance);
                 let free = self.loads[load].inst[i].slots.iter().any(Option::is_none);
                 if free {
-                    self.seat(now, n, Some(i));
+                    self.assign_slot(now, n, Some(i));
                 }
                 free
             }
@@ -137,9 +137,9 @@ impl Refer {
                 let Some(soft) = self.loads[load].spec.idle_soft.map(ns) else { return false };
                 let fits =
                     |s: &&super::RSeq| s.n == victim && s.stage == Stage::Idle && s.touched.saturating_add(soft) <= now;
-                let Some(of) = self.seqs.iter().find(fits).and_then(|s| s.seat) else { return false };
-                self.remove(now, victim, Why::Evicted, Refusal::Ended(Why::Evicted));
-                self.seat(now, n, Some(of.0));
+                let Some(of) = self.seqs.iter().find(fits).and_then(|s| s.placement) else { return false };
+                self.remove(now, victim, EndReason::Evicted, Refusal::Ended(EndReason::Evicted));
+                self.assign_slot(now, n, Some(of.0));
                 true
             }
         }
@@ -147,14 +147,14 @@ impl Refer {
 }
 
 /// Holds an answer against what was shown: indices that exist, each once; one shape, and no more rows than a batch has.
-fn check(shown: &[Shown], picks: &Picks, max: u32) -> Result<(), Fault> {
+fn check(shown: &[Shown], picks: &Picks, max: u32) -> Result<(), PolicyFault> {
     let mut seen = Vec::new();
     for i in picks.fire.iter().chain(&picks.reject) {
         if *i as usize >= shown.len() {
-            return Err(Fault::Index);
+            return Err(PolicyFault::Index);
         }
         if seen.contains(i) {
-            return Err(Fault::Repeat);
+            return Err(PolicyFault::Repeat);
         }
         seen.push(*i);
     }
@@ -162,11 +162,11 @@ fn check(shown: &[Shown], picks: &Picks, max: u32) -> Result<(), Fault> {
     for (n, i) in picks.fire.iter().enumerate() {
         let candidate = shown[*i as usize];
         if candidate.shape != shown[picks.fire[0] as usize].shape {
-            return Err(Fault::Shapes);
+            return Err(PolicyFault::Shapes);
         }
         rows += candidate.rows;
         if n > 0 && rows > max {
-            return Err(Fault::TooMany);
+            return Err(PolicyFault::TooMany);
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ impl Refer {
                     let Some(r) = self.req_mut(req) else { continue };
                     r.queue_until = NEVER;
                     let waited = Time(now).since(Time(r.arrival));
-                    self.cancel(now, req, Refusal::QueueTimeout { waited }, Why::Cancelled);
+                    self.cancel(now, req, Refusal::QueueTimeout { waited }, EndReason::Cancelled);
                 }
                 Due::Load(load) => match self.loads[load].retired {
                     Some(until)
@@ -95,20 +95,21 @@ impl Refer {
         if s.stage == Stage::Backlogged {
             let ahead = self.backlog(s.load).iter().position(|b| *b == n).unwrap_or(0).min(1000) as u32;
             let waited = Time(now).since(Time(s.backlogged_at));
-            self.leave(now, n, Why::Cancelled, Refusal::BacklogTimeout { waited, ahead });
+            self.leave(now, n, EndReason::Cancelled, Refusal::BacklogTimeout { waited, ahead });
         } else {
-            self.leave(now, n, Why::Idle, Refusal::Ended(Why::Idle));
+            self.leave(now, n, EndReason::Idle, Refusal::Ended(EndReason::Idle));
         }
     }
 
     /// Whoever waits goes first, so that nobody gets a slot to lose it at once.
     fn end_all(&mut self, now: u64, load: usize) {
         self.loads[load].ended = true;
-        let mut all: Vec<(bool, Option<Seq>, N)> = self.of_load(load).map(|s| (s.seat.is_some(), s.key, s.n)).collect();
+        let mut all: Vec<(bool, Option<Seq>, N)> =
+            self.of_load(load).map(|s| (s.placement.is_some(), s.key, s.n)).collect();
         all.sort_unstable();
         for (.., n) in all {
             if self.alive(n) {
-                self.leave(now, n, Why::Drained, Refusal::Ended(Why::Drained));
+                self.leave(now, n, EndReason::Drained, Refusal::Ended(EndReason::Drained));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Slots: who gets one, who waits for one, whose is taken; and what a sequence with a slot does next.
 
 use crate::core::{Core, load_in};
-use crate::ending::Why;
+use crate::ending::EndReason;
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
@@ -13,12 +13,12 @@ use crate::timer::Due;
 
 impl Core {
     /// Gives a prepared sequence a slot, or a place at the end of the backlog.
-    pub(crate) fn seat_or_wait(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+    pub(crate) fn assign_slot_or_wait(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
         let Some(state) = self.load(load) else { return };
         let asks = state.external.is_some_and(|hooks| hooks.admit);
         if state.backlog.is_empty() && !asks && self.room_for_one(now, load, out) {
-            self.seat(now, seq, None, out);
+            self.assign_slot(now, seq, None, out);
             return;
         }
         self.set_stage(seq, Stage::Backlogged);
@@ -72,7 +72,7 @@ impl Core {
                 break;
             }
             self.unbacklog(load, head);
-            self.seat(now, head, None, out);
+            self.assign_slot(now, head, None, out);
         }
         if let Some(state) = self.load_mut(load) {
             state.admitting = false;
@@ -93,9 +93,9 @@ impl Core {
             return true;
         }
         match self.evictable(now, state) {
-            // Freeing alone must not admit the backlog's head: the caller is about to seat somebody.
+            // Freeing alone must not admit the backlog's head: the caller is about to assign the slot.
             Some(victim) => {
-                self.vacate(now, victim, Why::Evicted, out);
+                self.vacate(now, victim, EndReason::Evicted, out);
                 true
             }
             None => false,
@@ -121,11 +121,11 @@ impl Core {
     }
 
     /// Seats a sequence that is in no list, in the lowest free slot (of this instance, if one is named).
-    pub(crate) fn seat(&mut self, now: Time, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
+    pub(crate) fn assign_slot(&mut self, now: Time, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
         let Some(s) = self.seqs.get_mut(seq) else { return false };
         let Some(state) = load_in(&mut self.loads, s.load) else { return false };
         let Some((n, slot)) = state.take_slot(seq, of) else { return false };
-        s.seat = Some((n, slot));
+        s.placement = Some((n, slot));
         let since = if s.stage == Some(Stage::Backlogged) { s.backlogged_at } else { now };
         let (load, waited) = (s.load, now - since);
         self.note(load, Note::Slotted(seq, Instance { load, n }, slot, waited), out);
@@ -143,7 +143,7 @@ impl Core {
         }
     }
 
-    /// What a seated sequence with no current request does next.
+    /// Moves on a sequence that has a slot and no current request.
     pub(crate) fn advance(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         while let Some(s) = self.seqs.get(seq) {
             if let Some(why) = s.leaving {
@@ -179,7 +179,7 @@ impl Core {
         if let Some(r) = self.reqs.get_mut(req) {
             r.ready = now;
         }
-        let Some((load, (n, _))) = self.seqs.get(seq).and_then(|s| Some((s.load, s.seat?))) else { return };
+        let Some((load, (n, _))) = self.seqs.get(seq).and_then(|s| Some((s.load, s.placement?))) else { return };
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let Some(instance) = state.instances.get_mut(usize::from(n)) else { return };
         self.seq_links.push_back(&mut instance.ready, seq.ix);
@@ -223,7 +223,7 @@ impl Core {
     }
 
     /// Takes the slot of an idle sequence away, without handing it on.
-    fn vacate(&mut self, now: Time, seq: Seq, why: Why, out: &mut Vec<Effect>) {
+    fn vacate(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
         self.unlist(seq);
         self.remove(now, seq, why, Refusal::of_end(why), out);
     }
@@ -249,9 +249,9 @@ pub(crate) fn wake_one(state: &mut LoadState, out: &mut Vec<Effect>) {
 }
 
 impl LoadState {
-    pub(crate) fn release(&mut self, seat: (u16, Slot), ran: bool, out: &mut Vec<Effect>) {
-        self.free_slot(seat.0, seat.1, ran);
+    pub(crate) fn release(&mut self, placement: (u16, Slot), ran: bool, out: &mut Vec<Effect>) {
+        self.free_slot(placement.0, placement.1, ran);
         // The owner may sleep for long: its thread drops the state now, so that memory comes back.
-        wake(self, seat.0, out);
+        wake(self, placement.0, out);
     }
 }

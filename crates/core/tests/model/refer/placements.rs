@@ -5,10 +5,10 @@ use sequor_core::*;
 use super::{At, N, Out, Plan, Refer, ns};
 
 impl Refer {
-    pub fn seat_or_wait(&mut self, now: u64, n: N) {
+    pub fn assign_slot_or_wait(&mut self, now: u64, n: N) {
         let load = self.seq(n).load;
         if self.backlog_head(load).is_none() && !self.asks_admit(load) && self.room_for_one(now, load) {
-            self.seat(now, n, None);
+            self.assign_slot(now, n, None);
             return;
         }
         let turn = self.next_turn();
@@ -49,7 +49,7 @@ impl Refer {
             if !self.room_for_one(now, load) {
                 return;
             }
-            self.seat(now, head, None);
+            self.assign_slot(now, head, None);
         }
     }
 
@@ -64,12 +64,12 @@ impl Refer {
             return true;
         }
         let Some(victim) = self.evictable(now, load) else { return false };
-        self.remove(now, victim, Why::Evicted, Refusal::Ended(Why::Evicted));
+        self.remove(now, victim, EndReason::Evicted, Refusal::Ended(EndReason::Evicted));
         true
     }
 
     /// The lowest free slot number of all instances, the lowest instance first.
-    pub fn seat(&mut self, now: u64, n: N, of: Option<usize>) {
+    pub fn assign_slot(&mut self, now: u64, n: N, of: Option<usize>) {
         let s = self.seq(n);
         let load = s.load;
         let waited = if s.stage == Stage::Backlogged { now - s.backlogged_at } else { 0 };
@@ -82,7 +82,7 @@ impl Refer {
         if self.free(load) == 0 {
             self.loads[load].room_since = None;
         }
-        self.seq_mut(n).seat = Some((i, slot as u32));
+        self.seq_mut(n).placement = Some((i, slot as u32));
         self.out.push(Out::Slotted(n, load, i, slot as u32, waited));
         self.advance(now, n);
     }
@@ -112,7 +112,7 @@ impl Refer {
             return;
         };
         if self.req(head).is_some_and(|r| r.plan.is_some()) {
-            let (load, inst) = (s.load, s.seat.expect("a slot").0);
+            let (load, inst) = (s.load, s.placement.expect("a slot").0);
             self.becomes_ready(now, load, inst, head);
             let s = self.seq_mut(n);
             (s.stage, s.turn) = (Stage::Ready, turn);
@@ -141,7 +141,7 @@ impl Refer {
         self.loads[load].inst[inst].hold = None;
         let before = self.ready(load, inst);
         let mine = self.shape(req);
-        let rows = |r: Req| self.req(r).map_or(1, |r| r.traits.rows);
+        let rows = |r: Req| self.req(r).map_or(1, |r| r.meta.rows);
         let alike = before.iter().all(|r| self.shape(*r) == mine && rows(*r) == 1) && rows(req) == 1;
         let ahead = before.iter().filter(|r| **r != req).count() as u64;
         if let Some(r) = self.req_mut(req) {

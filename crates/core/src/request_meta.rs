@@ -5,7 +5,7 @@ pub const FEATURES: usize = 4;
 
 /// What scheduling knows of a request's contents.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Traits {
+pub struct RequestMeta {
     /// Rows of the batch it takes. Requests of sequences always take one.
     pub rows: u32,
     pub bytes: u64,
@@ -17,8 +17,8 @@ pub struct Traits {
     pub keys: [u64; FEATURES],
 }
 
-impl Default for Traits {
+impl Default for RequestMeta {
     fn default() -> Self {
-        Traits { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
+        RequestMeta { rows: 1, bytes: 0, shape: 0, numbers: [0.0; FEATURES], keys: [0; FEATURES] }
     }
 }
