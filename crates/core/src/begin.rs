@@ -33,7 +33,7 @@ impl Core {
             return Err(Refusal::Ending);
         }
         count()?;
-        // Whoever is being prepared will want a slot as well.
+        // Sequences that are being prepared will want a slot as well.
         let (free, waiting) = (load.free_slots(), load.backlog.len() + load.preparing);
         if limits.store > 0 && load.used + waiting >= limits.store {
             return Err(Refusal::StoreFull { limit: limits.store });
@@ -72,7 +72,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is remembered of an id, if it is not too old.
+    /// The tombstone of an id, if it is not too old.
     pub(crate) fn remembered(&self, now: Time, load: Load, id: &Id) -> Option<Tombstone> {
         let age = self.load(load)?.spec.limits.tomb_age;
         self.tombstones.find(id).filter(|stone| now - stone.at <= age)

@@ -121,7 +121,7 @@ impl Core {
         self.lookup(id, version).live
     }
 
-    /// The id of a sequence, for whoever may show it.
+    /// The id of a sequence.
     pub fn id_of(&self, seq: Seq) -> Option<&Id> {
         self.seqs.get(seq).map(|s| &s.id)
     }
@@ -138,7 +138,7 @@ impl Core {
         self.tombstones.len()
     }
 
-    /// What is remembered of an id that no sequence has now.
+    /// The tombstone of an id that no sequence has now.
     pub fn tombstone(&self, id: &Id) -> Option<Tombstone> {
         self.tombstones.find(id)
     }
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// Does whatever has come due.
+    /// Does everything that is due.
     pub(crate) fn expire(&mut self, now: Time, out: &mut Vec<Effect>) {
         while let Some((at, due)) = self.timers.pop(now) {
             match due {

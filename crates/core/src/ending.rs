@@ -44,7 +44,7 @@ impl EndReason {
     ];
 }
 
-/// What is known of a sequence that is no more.
+/// Remembers a sequence that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tombstone {
     pub why: EndReason,

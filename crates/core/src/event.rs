@@ -117,7 +117,7 @@ pub enum Effect {
     Release(Req),
     /// The request repeats the last committed step of its sequence: send the kept answer.
     Replay(Req, Seq),
-    /// Look up the tier, make the first state, preprocess: whatever the load's stages name. Answered by [`Event::Prepared`].
+    /// Look up the tier, make the first state, preprocess, as the load's stages say. Answered by [`Event::Prepared`].
     Prepare(Req, Option<Seq>),
     /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
     Post(Req, Option<Seq>),
@@ -278,6 +278,6 @@ pub enum Note {
     Fault(Load, PolicyFault),
     /// The built-in policy took a round that was the external policy's.
     Fallback(Load),
-    /// So many picks no longer stood when the answer came; nobody's fault.
+    /// This many picks no longer stood when the answer came. No fault of the policy.
     Stale(Load, u32),
 }

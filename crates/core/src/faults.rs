@@ -70,7 +70,7 @@ mod on {
         static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
     }
 
-    /// Plants a fault in whatever cores this thread calls.
+    /// Plants a fault in every core that this thread calls.
     pub fn plant(fault: Option<Planted>) {
         PLANTED.set(fault);
     }

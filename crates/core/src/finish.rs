@@ -76,7 +76,7 @@ impl Core {
         self.wake_if_over(flight.instance.load, out);
     }
 
-    /// The state could not be made durable: nobody may build on it, so the sequence ends.
+    /// The state could not be made durable. No step may build on it, so the sequence ends.
     fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.remove(req) else { return };
@@ -162,7 +162,7 @@ impl Core {
         self.answer_row(now, req, out);
     }
 
-    /// Nothing of the sequence is kept: whatever follows would have no state to go on from.
+    /// Nothing of the sequence is kept: later steps would have no state to go on from.
     fn row_without_room(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         if let Some(seq) = self.reqs.get(req).and_then(|r| r.seq) {
             self.leave(now, seq, EndReason::Failed, Refusal::Ended(EndReason::Failed), out);

@@ -15,7 +15,7 @@ use crate::time::Time;
 impl Core {
     // === sequences ===
 
-    /// Ends a sequence from outside. What is queued is refused; a request past the queue ends first.
+    /// Ends a sequence from outside. Queued requests are refused; a request past the queue ends first.
     pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         if s.leaving.is_some() {
@@ -145,7 +145,7 @@ impl Core {
 
     // === requests that never run ===
 
-    /// Cancels a request, or refuses it because its time has come. One that runs is let run.
+    /// Cancels a request, or refuses it because its time has come. A running request runs to its end.
     pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.get(req) else { return };
         if !r.is_untouched() {
@@ -217,7 +217,7 @@ impl Core {
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         if r.end {
-            // Its END is not to be; but nobody can reach it any more if its id has gone to a younger sequence.
+            // Its END is refused; but if its id has gone to a younger sequence, no request can reach it any more.
             s.ending = superseded.then_some(EndReason::Restarted);
         }
         if s.stage == Some(Stage::Backlogged)
@@ -312,7 +312,7 @@ impl Core {
         self.expire(now, out);
     }
 
-    /// Ends whatever lives on a load; first those that wait, so that nobody is given a slot to lose it at once.
+    /// Ends every sequence of a load; waiting ones first, so that none gets a slot only to lose it.
     fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
         let here =
             |placed: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == placed);
@@ -353,7 +353,7 @@ impl Core {
 }
 
 impl LoadState {
-    /// What a replaced policy still ponders is void. How many of its rounds are lost, because nobody decides in its place.
+    /// Voids the rounds that are out. How many of them are lost, because no external policy decides any more.
     fn give_up(&mut self, hooks: Option<Hooks>) -> usize {
         let decided = hooks.is_some_and(|h| h.plan || h.admit);
         let consulted = matches!(std::mem::replace(&mut self.consulting, Consulting::No), Consulting::Out { .. });

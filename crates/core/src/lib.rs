@@ -9,7 +9,7 @@
 //! - [`slab`]: the table whose keys carry generations.
 //! - [`spec`]: what a load is like, and what a surface means by START.
 //! - [`event`]: what goes in and what comes out · `request_meta`: what is known of requests · `ending`: how sequences end.
-//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with what decides, built in or not: what it answers, is asked and is told.
+//! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with policies, built in or not: questions, answers and events.
 
 mod begin;
 mod core;

@@ -22,7 +22,7 @@ pub(crate) struct LoadState {
     pub(crate) born: u64,
     pub(crate) spec: LoadSpec,
     pub(crate) policy: Box<dyn Policy>,
-    /// What runs next when somebody has waited for too long: first ready, first run.
+    /// Decides when a request has waited for too long: first ready, first run.
     pub(crate) forced: Box<dyn Policy>,
     /// Since when a slot has been free, as far as anybody waited for one.
     room_since: Option<Time>,
@@ -229,7 +229,7 @@ impl LoadState {
             return;
         }
         state.seq = None;
-        // Wrapping is safe: nobody keeps a slot for four thousand million uses of it.
+        // Wrapping is safe: no key is kept for four thousand million uses of its slot.
         state.generation = state.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         if ran && !fault(Planted::FreeForgotten) {
             owner.ops.push(SlotOp::Free(slot));
@@ -250,7 +250,7 @@ impl LoadState {
     }
 
     /// Whether an instance may take a batch now: it has none in flight; or fewer than it may, and what is ready fills one. Anything less had
-    /// better wait for the batch that runs: whoever becomes ready meanwhile goes along, where two halves would each cost a run.
+    /// better wait for the batch that runs: requests that become ready meanwhile go along, where two halves would each cost a run.
     pub(crate) fn may_take(&self, n: u16) -> bool {
         let Some(instance) = self.instances.get(usize::from(n)) else { return false };
         let ready = if self.spec.is_stateful() { instance.ready.len() } else { self.ready.len() };

@@ -20,7 +20,7 @@ impl Core {
         self.load(load).map_or(0, |l| l.log.next())
     }
 
-    /// A note for the driver, and what the load's policy is told of it.
+    /// Reports a note to the driver, and its event to the load's policy.
     pub(crate) fn note(&mut self, load: Load, note: Note, out: &mut Vec<Effect>) {
         out.push(Effect::Note(note));
         let told = match note {

@@ -1,4 +1,4 @@
-//! What a policy that observes is told: self-contained, for who it speaks of may be gone when it is read. Each has a serial number of its load,
+//! Events for a policy that observes: self-contained, because their sequence may be gone when they are read. Each has a serial number of its load,
 //! so that a policy that comes later gets those who live, and then everything after that once.
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub enum ObservedKind {
     Ended(EndReason),
 }
 
-/// What is kept of a load for its policy.
+/// The events that a load keeps for its policy.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     kept: Vec<Observed>,
@@ -48,7 +48,7 @@ pub(crate) struct EventLog {
 impl EventLog {
     pub(crate) fn add(&mut self, one: Observed) {
         if self.kept.len() >= MOST {
-            // With one missing the others are of no use: whoever reads this must look at the live ones again.
+            // With one missing the others are of no use: the reader must look at the live sequences again.
             self.kept.clear();
             self.lost = true;
         }

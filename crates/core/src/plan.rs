@@ -13,7 +13,7 @@ use crate::spec::{Rows, Strategy};
 use crate::time::Time;
 
 impl Core {
-    /// Says what this instance shall do next. One thread at a time may be the instance and call it, and it must do what it is told.
+    /// Says what this instance shall do next. One thread at a time may be the instance and call it, and it must do what this returns.
     pub fn next(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) -> Next {
         // It is awake already: what expires must not wake it once more.
         if let Some(instance) = self.instance_mut(who) {
@@ -56,7 +56,7 @@ impl Core {
         self.plan_built_in(now, who, overdue)
     }
 
-    /// Lets the built-in policy decide, or the one that serves whoever waits longest.
+    /// Lets the built-in policy decide, or the one that serves the longest wait.
     pub(crate) fn plan_built_in(&mut self, now: Time, who: Instance, overdue: bool) -> PlannedStep {
         let Some(state) = load_in(&mut self.loads, who.load) else { return PlannedStep::Nothing(None) };
         let policy = if overdue { &mut state.forced } else { &mut state.policy };
@@ -240,7 +240,7 @@ impl Core {
         if let Some(instance) = state.instances.get_mut(usize::from(who.n)) {
             instance.in_flight += 1;
         }
-        // What this batch left over is for whoever sleeps.
+        // A sleeping instance takes what this batch left over.
         if !state.ready.is_empty() {
             wake_one(state, out);
         }

@@ -121,7 +121,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Candidates it is shown at most, of whatever kind, where a load shows no more than this.
+    /// Maximum candidates of any kind that it is shown, where a load shows no more than this.
     #[must_use]
     pub fn shown(&self, limit: u32) -> u32 {
         if self.window == 0 { limit } else { self.window.min(limit) }
@@ -174,13 +174,13 @@ pub enum Admission {
     Reject(u32),
 }
 
-/// What was wrong with a policy's answer. Stale picks are not among them: they are nobody's fault.
+/// The fault of a policy's answer. Stale picks are no fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PolicyFault {
     Trap,
     Time,
     Memory,
-    /// Nobody was there to ask, or whoever is was busy for too long. Nobody's fault.
+    /// No guest was there to ask, or it was busy for too long. No strike.
     Busy,
     /// An index beyond what was shown.
     Index,

@@ -1,6 +1,6 @@
 //! Who lives on a load, looked up in portions so that no look holds the core for long, while sequences come and go between two of them. Together
 //! with what happened meanwhile it comes to what a single look at the end of the last portion would have shown: each portion is worth what its
-//! own instant is, and of what happened, a newcomer is told what its portion does not show already.
+//! own instant is, and of what happened, a new guest gets what its portion does not show already.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::observed::{Observed, ObservedKind};
 /// What one look shows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Portion {
-    /// One [`ObservedKind::Began`] each, behind a number that is higher the later it began. In no order: to sort is not for whoever holds the core.
+    /// One [`ObservedKind::Began`] each, behind a number that is higher the later it began. In no order: the core's lock is not held for sorting.
     pub began: Vec<(u64, Observed)>,
     /// The serial number of the next thing that happens.
     pub next: u64,
@@ -87,7 +87,7 @@ impl Roster {
         }
         match self.since.get(&one.seq) {
             Some(since) => serial >= *since || fault(Planted::NewcomerToldTwice),
-            // It came and was gone between two portions, or was gone before its own; of the latter nobody was told.
+            // It came and was gone between two portions, or was gone before its own; the latter was not reported.
             None => {
                 let begins = matches!(one.what, ObservedKind::Began { .. });
                 if begins {

@@ -7,7 +7,7 @@ use crate::ids::{Instance, Load, Req, RoundId, Seq};
 use crate::observed::Observed;
 use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault};
 
-/// What is asked.
+/// The question to a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PolicyQuestion {
     /// Which of `see` this instance runs next.
@@ -58,31 +58,31 @@ impl Round {
         self.keys.iter().map(|c| c.req)
     }
 
-    /// The requests that the picks fire, in order. An index beyond what was shown stands for nobody.
+    /// The requests that the picks fire, in order. An index beyond the candidates stands for no request.
     pub fn fired(&self) -> impl Iterator<Item = Req> + '_ {
         self.picks.fire.iter().filter_map(|i| self.keys.get(*i as usize)).map(|c| c.req)
     }
 
-    /// Rows and shape of whoever stands behind each index: what the rules for answers look at besides the indices.
+    /// Rows and shape of the request behind each index: the rules for answers look at them and the indices.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = (u32, u64)> + '_ {
         self.keys.iter().map(|c| (c.rows, c.shape))
     }
 
-    /// A question that was put once, to be put again: nobody stands behind its indices, and no core takes its answer.
+    /// A question that was put once, to be put again: no request stands behind its indices, and no core takes its answer.
     pub fn again(
         asked: PolicyQuestion,
         see: Columns,
         hooks: Hooks,
         standing: impl IntoIterator<Item = (u32, u64)>,
     ) -> Round {
-        let nobody = NonZeroU32::MIN;
+        let no_key = NonZeroU32::MIN;
         let victims = match &asked {
             PolicyQuestion::Admit { victims, .. } => victims.len,
             PolicyQuestion::Plan(_) => 0,
         };
-        let behind = |(rows, shape)| Candidate { req: Req::new(u32::MAX, nobody), rows, shape };
+        let behind = |(rows, shape)| Candidate { req: Req::new(u32::MAX, no_key), rows, shape };
         Round {
-            id: RoundId::new(u32::MAX, nobody),
+            id: RoundId::new(u32::MAX, no_key),
             asked,
             see,
             hooks,
@@ -91,11 +91,11 @@ impl Round {
             lost: false,
             picks: Picks::default(),
             keys: standing.into_iter().map(behind).collect(),
-            victims: (0..victims).map(|_| Seq::new(u32::MAX, nobody)).collect(),
+            victims: (0..victims).map(|_| Seq::new(u32::MAX, no_key)).collect(),
         }
     }
 
-    /// Holds an answer against what was shown, as [`crate::Core::answer`] will: whatever is wrong with it is the policy's fault.
+    /// Holds an answer against what was shown, as [`crate::Core::answer`] will: everything wrong with it is the policy's fault.
     pub fn check(&self, said: &PolicyAnswer) -> Result<(), PolicyFault> {
         match (said, &self.asked) {
             (PolicyAnswer::Plan(Ok(_)), PolicyQuestion::Plan(_)) => {

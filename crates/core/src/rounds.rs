@@ -1,5 +1,5 @@
 //! Rounds: questions to an external policy, and what becomes of its answers. Faults against what it was shown are its own; picks that have
-//! gone stale meanwhile are nobody's.
+//! gone stale meanwhile are no fault.
 
 use crate::core::{Core, load_in};
 use crate::ending::EndReason;
@@ -166,7 +166,7 @@ impl Core {
         }
     }
 
-    /// When a holding instance looks again: nobody waits longer than the load's limit.
+    /// When a holding instance looks again: no request waits longer than the load's limit.
     fn held_until(&self, who: Instance) -> Option<Time> {
         let state = self.load(who.load)?;
         let hold = state.instances.get(usize::from(who.n))?.hold?;
@@ -210,7 +210,7 @@ impl Core {
             Consulting::No => {
                 state.consulting = Consulting::Announced;
                 out.push(Effect::Consult(load));
-                // A sleeper is there to ask it; whoever is awake finds it before its next step.
+                // A sleeper is there to ask it; an instance that is awake finds it before its next step.
                 if let Some((n, sleeper)) = (0u16..).zip(&mut state.instances).find(|(_, i)| i.asleep) {
                     sleeper.asleep = false;
                     out.push(Effect::Wake(Instance { load, n }));
@@ -224,7 +224,7 @@ impl Core {
     /// The admission question of this load that waits, if any; to be answered with [`Core::answer`].
     pub fn consult(&mut self, now: Time, load: Load) -> Option<Box<Round>> {
         let state = load_in(&mut self.loads, load).filter(|l| l.consulting == Consulting::Announced)?;
-        // Whoever was to be decided about may be gone: then the announcement was for nothing.
+        // The waiting sequences may be gone: then the announcement was for nothing.
         let Some(hooks) = state.external.filter(|h| h.admit && !state.backlog.is_empty()) else {
             state.consulting = Consulting::No;
             return None;

@@ -58,7 +58,7 @@ impl Core {
             true => Time::ZERO,
             false => self.soft_idle(self.victim(state)?, state)?,
         };
-        // It could decide from when there was somebody, and something to give.
+        // It could decide from when a sequence waited and a slot was free.
         Some(if asks { room.max(head.backlogged_at) + state.spec.limits.max_wait } else { room })
     }
 

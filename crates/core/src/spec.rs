@@ -122,11 +122,11 @@ pub struct LoadLimits {
     pub backlog_bytes: u64,
     /// Requests queued in one sequence.
     pub per_sequence: u32,
-    /// A ready request older than this is run next, whatever a policy says.
+    /// A ready request older than this is run next, against any policy.
     pub max_wait: Duration,
     /// Tombstones kept.
     pub tombstones: u32,
-    /// How long a tombstone is told of.
+    /// How long a tombstone is remembered.
     pub tomb_age: Duration,
     /// Ready requests an external policy is shown.
     pub candidates: u32,

@@ -258,7 +258,7 @@ fn a_load_that_holds_runs_nothing_until_enough_waits_and_never_holds_again() {
     rig.submit(1, true, false);
     rig.submit(1, false, false);
     rig.submit(2, true, false);
-    assert_eq!(rig.drain(), Vec::<usize>::new(), "nobody is in the backlog");
+    assert_eq!(rig.drain(), Vec::<usize>::new(), "the backlog is empty");
     rig.submit(3, true, false);
     assert_eq!(rig.drain(), [2, 1]);
     rig.submit(1, false, false);

@@ -33,12 +33,12 @@ fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
     rig.drain();
     rig.wait(20);
     rig.submit(2, true, false);
-    // The victim may go since 10 ms; nobody took it; the next call must return.
+    // The victim may go since 10 ms; no sequence took its slot; the next call must return.
     rig.wait(1);
     assert_eq!(rig.usage().backlog, 1);
 }
 
-/// Whoever waits for long because there is no slot has not been passed over: the policy is asked who gets the one that comes.
+/// A sequence that waits for long because there is no slot has not been passed over: the policy is asked about the next slot.
 #[test]
 fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
@@ -254,7 +254,7 @@ fn a_retired_load_lets_go_after_its_last_stateless_answer() {
     assert!(matches!(rig.next(), Next::Gone));
 }
 
-/// What a policy asked to see holds for whoever waits for a slot, and for whoever could lose one, as well.
+/// The columns that a policy wants also hold for sequences that wait for a slot, and for those that could lose one.
 #[test]
 fn an_admission_shows_no_more_than_was_asked_for() {
     let few = Hooks { columns: policy::columns::STEP, window: 1, ..ASKS };

@@ -1,4 +1,4 @@
-// Fair shares by tenant, as guests/fair-share has them, without weights: whoever has had the fewest rows goes first, and gets the
+// Fair shares by tenant, as guests/fair-share has them, without weights: the tenant with the fewest rows goes first, and gets the
 // next free slot.
 #include "sequor.h"
 
@@ -34,7 +34,7 @@ static size_t place(uint64_t key) {
   return (key ^ key >> 32) % TENANTS;
 }
 
-// Nobody who comes back claims more than a burst from before.
+// A tenant that comes back claims at most a burst from before.
 static double turn_of(size_t place) {
   double least = clock_ - burst, turn = had[place] < 0 ? clock_ : had[place];
   return turn > least ? turn : least;
@@ -48,7 +48,7 @@ const char *sequor_configure(const char *config, const sequor_model *model) {
   return tenant < 0 ? "the model has no key feature \"tenant\"" : NULL;
 }
 
-// Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run.
+// Candidates with their turns, the next one first. Each has its turn as if those of its tenant before it had run.
 static struct turn *in_turn(const sequor_columns *ready) {
   struct turn *order = malloc(ready->len * sizeof *order);
   for (uint32_t i = 0; i < ready->len; i++) {

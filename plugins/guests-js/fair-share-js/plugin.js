@@ -1,4 +1,4 @@
-// Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first, and gets the next free slot. Turns are
+// Fair shares by tenant, as guests/fair-share has them: the tenant that has had the least for its weight goes first, and gets the next free slot. Turns are
 // rows over weight.
 import { Admission, Plan, Scheduler, keyOf } from "./sdk/index.js";
 
@@ -39,7 +39,7 @@ export class Plugin extends Scheduler {
   }
 
   /**
-   * Candidates, whoever is next first. Each has its turn as if those of its tenant before it had run.
+   * Candidates, the next one first. Each has its turn as if those of its tenant before it had run.
    * @param {import("./sdk/index.js").Ready} ready
    */
   order(ready) {

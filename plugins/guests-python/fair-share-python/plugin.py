@@ -1,4 +1,4 @@
-"""Fair shares by tenant, as guests/fair-share has them: whoever has had the least for its weight goes first, and gets the next free slot. Turns are
+"""Fair shares by tenant, as guests/fair-share has them: the tenant that has had the least for its weight goes first, and gets the next free slot. Turns are
 rows over weight."""
 
 from sequor_plugin import Scheduler, defer, fire, in_order, key_of
@@ -32,7 +32,7 @@ class Plugin(Scheduler):
                 self.had = {tenant: turn for tenant, turn in self.had.items() if turn > least}
 
     def order(self, ready):
-        """Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run."""
+        """Candidates with their turns, the next one first. Each has its turn as if those of its tenant before it had run."""
         following, order = {}, []
         arrival, rows = ready.arrival_us, ready.rows
         for i in sorted(range(len(ready)), key=arrival.__getitem__):

@@ -1,4 +1,4 @@
-//! `direct`: every sequence owns a batch row; whoever is ready when the instance is free runs.
+//! `direct`: every sequence owns a batch row; the rows that are ready when the instance is free run.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub fn built_in(spec: &LoadSpec) -> Box<dyn Policy> {
     }
 }
 
-/// The policy for a round in which somebody has waited for too long: no delay, no preference.
+/// The policy for a round in which a request has waited for too long: no delay, no preference.
 pub(crate) fn forced(spec: &LoadSpec) -> Box<dyn Policy> {
     match &spec.strategy {
         Strategy::Stateless { batching: false, .. } => Box::new(Oldest::one_by_one()),

@@ -11,7 +11,7 @@
 //!   that sleep until woken.
 //! - [`news`]: what policies are told, held against what happened.
 //! - [`store`]: the state store, obeying slot operations as an instance thread would.
-//! - [`witness`]: what must hold whatever the model thinks: order, owners, answers, batches.
+//! - [`witness`]: what must hold independently of the model: order, owners, answers, batches.
 //! - [`outcome`]: what was counted, and the table of arrows.
 #![allow(
     dead_code,

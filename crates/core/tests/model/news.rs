@@ -20,7 +20,7 @@ pub struct News {
     next: u64,
     /// Who lives, as far as it was told.
     knows: BTreeMap<u64, [u64; FEATURES]>,
-    /// Somebody who is told who lives a few at a time, while things happen.
+    /// A listener that learns the live sequences a few at a time, while things happen.
     newcomer: Newcomer,
 }
 
@@ -47,23 +47,23 @@ impl Newcomer {
     }
 }
 
-/// What is told must fit to who lives.
+/// The events must fit the live sequences.
 fn learn(knows: &mut BTreeMap<u64, [u64; FEATURES]>, one: &Observed) -> Checked {
     let known = one.seq == 0 || knows.contains_key(&one.seq);
     match one.what {
         ObservedKind::Began { .. } => {
-            hold!(!known, "a policy is told in order", "{one:?} lives already");
+            hold!(!known, "a policy gets events in order", "{one:?} lives already");
             knows.insert(one.seq, one.keys);
         }
         ObservedKind::Ended(_) => {
-            hold!(known && knows.remove(&one.seq).is_some(), "a policy is told in order", "{one:?} is unknown");
+            hold!(known && knows.remove(&one.seq).is_some(), "a policy gets events in order", "{one:?} is unknown");
         }
-        _ => hold!(known, "a policy is told in order", "{one:?} is unknown"),
+        _ => hold!(known, "a policy gets events in order", "{one:?} is unknown"),
     }
     Ok(())
 }
 
-/// The key features of a request, whatever it is.
+/// The key features of any request.
 pub fn keys(req: Req) -> [u64; FEATURES] {
     [u64::from(req.ix) + 1, u64::from(req.generation.get()), 0, 0]
 }
@@ -103,16 +103,16 @@ impl World {
         }
     }
 
-    /// A policy that listens is told everything once, in order.
+    /// A policy that listens gets every event once, in order.
     pub fn same_news(&mut self, round: &Round, load: usize) -> Checked {
         self.told(load, round.first, &round.news, round.lost)
     }
 
-    /// Where so much has happened that the policy is told without a question.
+    /// After many events the policy gets them without a question.
     pub fn told_at_last(&mut self) -> Checked {
         for load in std::mem::take(&mut self.tells) {
             let (first, news, lost) = self.core.observed(load);
-            hold!(news.len() >= 1000, "a policy is told what happened", "{} are not many", news.len());
+            hold!(news.len() >= 1000, "a policy gets what happened", "{} are not many", news.len());
             self.told(self.refer.ix(load), first, &news, lost)?;
         }
         Ok(())
@@ -121,11 +121,11 @@ impl World {
     fn told(&mut self, load: usize, first: u64, news: &[Observed], lost: bool) -> Checked {
         self.overhear_runs();
         if !self.listens(load) {
-            hold!(news.is_empty(), "a policy is told what happened", "it does not listen, and is told {news:?}");
+            hold!(news.is_empty(), "a policy gets what happened", "it does not listen, and gets {news:?}");
             return Ok(());
         }
         let mine = &mut self.news[load];
-        hold!(!lost && first == mine.next, "a policy is told what happened", "from {first}, not {}", mine.next);
+        hold!(!lost && first == mine.next, "a policy gets what happened", "from {first}, not {}", mine.next);
         mine.next += news.len() as u64;
         let runs = |o: &&Observed| matches!(o.what, ObservedKind::Done { .. } | ObservedKind::Failed { .. });
         let plain = |o: &Observed| match o.what {
@@ -134,14 +134,14 @@ impl World {
         };
         let got: Vec<Observed> = news.iter().filter(|o| !runs(o)).map(plain).collect();
         let want = std::mem::take(&mut mine.sequences);
-        hold!(got == want, "a policy is told what happened", "{got:?}, but {want:?} has");
+        hold!(got == want, "a policy gets what happened", "{got:?}, but {want:?} has");
         let sorted = |all: Vec<Observed>| {
             let mut all: Vec<String> = all.iter().map(|o| format!("{o:?}")).collect();
             all.sort_unstable();
             all
         };
         let (got, want) = (sorted(news.iter().filter(runs).copied().collect()), sorted(std::mem::take(&mut mine.runs)));
-        hold!(got == want, "a policy is told what ran", "{got:?}, but {want:?} has");
+        hold!(got == want, "a policy gets what ran", "{got:?}, but {want:?} has");
         for (serial, one) in (first..).zip(news) {
             learn(&mut mine.knows, one)?;
             mine.newcomer.happened.push((serial, *one));
@@ -151,13 +151,13 @@ impl World {
         if self.counts.calls.is_multiple_of(4) { self.knows_who_lives(load) } else { Ok(()) }
     }
 
-    /// Whoever has been told everything knows whom [`Core::live`] names, and with the same key features.
+    /// A policy that has every event knows the sequences of [`Core::live`], and with the same key features.
     fn knows_who_lives(&self, load: usize) -> Checked {
         let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
         let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         let knows = &self.news[load].knows;
         hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
-        hold!(live.next == self.news[load].next, "nothing is told twice", "the next is {}", live.next);
+        hold!(live.next == self.news[load].next, "nothing is reported twice", "the next is {}", live.next);
         for (_, one) in &live.began {
             let s = self.refer.seqs.iter().find(|s| s.key.is_some_and(|key| key.handle() == one.seq));
             let steps = s.map(|s| ObservedKind::Began { steps: s.step });
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever is told who lives three at a time, and then what has happened meanwhile, knows what everybody knows.
+    /// A listener that learns the live sequences three at a time, and then the events since, knows what all others know.
     fn a_newcomer_looks(&mut self, load: usize) -> Checked {
         let mine = &mut self.news[load];
         if let Some(place) = mine.newcomer.roster.place() {
@@ -181,16 +181,16 @@ impl World {
         Ok(())
     }
 
-    /// A policy that comes now is told who lives, and then what happens.
+    /// A policy that comes now learns the live sequences, and then the events.
     pub fn comes_anew(&mut self, load: usize) -> Checked {
         self.overhear_runs();
         if self.refer.loads[load].gone {
             return Ok(());
         }
         let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
-        // What nobody was told yet is told to whoever listens now, and is in what lives already.
+        // Events that were not reported yet go to the present listener, and are in the live sequences already.
         let (first, news, _) = self.core.observed(self.refer.loads[load].key);
-        hold!(first + news.len() as u64 == live.next, "nothing is told twice", "{first} + {}", news.len());
+        hold!(first + news.len() as u64 == live.next, "nothing is reported twice", "{first} + {}", news.len());
         let knows = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         self.news[load] = News { next: live.next, knows, ..News::default() };
         Ok(())

@@ -33,7 +33,7 @@ pub fn plan(
             picks.fire.extend_from_slice(&order);
             picks.fire.extend(order.first());
         }
-        // Whatever the shapes and however many.
+        // Of any shapes and any number.
         5 => picks.fire = order,
         6 => {}
         _ => {

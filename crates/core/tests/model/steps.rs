@@ -289,7 +289,7 @@ impl World {
         if self.refer.loads[load].gone {
             return Ok(());
         }
-        // What expires now is told to the old policy.
+        // Sequences that expire now are reported to the old policy.
         self.apply(Event::Tick)?;
         self.asked[load] = None;
         for question in self.questions.iter_mut().filter(|q| q.load == load) {

@@ -50,7 +50,7 @@ impl World {
         self.trace(|| format!("next {who:?} -> {next:?}"));
         if let (Some(oldest), Next::Run(batch)) = (due, &next) {
             let taken = batch.real().any(|row| row.req == oldest);
-            hold!(taken, "nobody waits longer than max_wait", "{oldest:?} is overdue, but {batch:?} runs");
+            hold!(taken, "no request waits longer than max_wait", "{oldest:?} is overdue, but {batch:?} runs");
         }
         self.heeds(hand, next, expected, &out)
     }
@@ -149,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever is still ready has been passed over once more: not too often, if a built-in policy chooses by age.
+    /// A request that is still ready has been passed over once more: not too often, if a built-in policy chooses by age.
     fn passed_over(&mut self, who: Instance) -> Checked {
         let load = self.refer.ix(who.load);
         let l = &self.refer.loads[load];
@@ -167,7 +167,7 @@ impl World {
             r.passed = if by_age { r.passed + 1 } else { 0 };
             let bound = if r.alike { r.ahead.div_ceil(u64::from(least.max(1))) } else { r.ahead };
             let (passed, ahead) = (r.passed, r.ahead);
-            hold!(passed <= bound, "nobody starves", "{req:?} was passed over {passed} times with {ahead} ahead");
+            hold!(passed <= bound, "no request starves", "{req:?} was passed over {passed} times with {ahead} ahead");
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ impl World {
         self.apply(Event::Ran { batch: batch.id, rows })
     }
 
-    /// Nobody sleeps who has something to do.
+    /// No instance sleeps over work.
     pub fn sleepers(&self) -> Checked {
         for hand in &self.hands {
             let Thread::Asleep(until) = hand.thread else { continue };
@@ -283,8 +283,8 @@ impl World {
             }
             let (load, n) = (self.refer.ix(hand.who.load), usize::from(hand.who.n));
             let l = &self.refer.loads[load];
-            hold!(l.inst[n].ops.is_empty(), "nobody sleeps over work", "{:?} has slots to tidy", hand.who);
-            hold!(!self.refer.is_over(load), "nobody sleeps over work", "{:?} could go", hand.who);
+            hold!(l.inst[n].ops.is_empty(), "no instance sleeps over work", "{:?} has slots to tidy", hand.who);
+            hold!(!self.refer.is_over(load), "no instance sleeps over work", "{:?} could go", hand.who);
             let bound = match self.refer.plan(self.now.0, load, n) {
                 RPlan::Nothing(None) => continue,
                 RPlan::Nothing(Some(at)) => at,
@@ -304,7 +304,12 @@ impl World {
                 Thread::Gone => false,
             };
             let others = !l.spec.is_stateful() && self.hands.iter().any(|h| h.who.load == hand.who.load && patience(h));
-            hold!(others, "nobody sleeps over work", "{:?} sleeps until {until:?}, could run at {bound}", hand.who);
+            hold!(
+                others,
+                "no instance sleeps over work",
+                "{:?} sleeps until {until:?}, could run at {bound}",
+                hand.who
+            );
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What must hold whatever the reference model thinks: told from the submitted requests, the effects and the batches alone.
+//! Checks what must hold independently of the reference model, from the submitted requests, the effects and the batches alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -177,7 +177,12 @@ impl Witness {
                 let Some(life) = self.live.remove(seq) else {
                     return broken("started and ended in pairs", format!("{note:?} of one not started"));
                 };
-                hold!(life.running.is_none(), "nobody ends while running", "{note:?} while {:?} runs", life.running);
+                hold!(
+                    life.running.is_none(),
+                    "no sequence ends while running",
+                    "{note:?} while {:?} runs",
+                    life.running
+                );
                 self.slots.retain(|_, owner| owner != seq);
             }
             Note::Slotted(seq, who, slot, _) => {

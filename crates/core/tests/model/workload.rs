@@ -6,7 +6,7 @@ use sequor_core::*;
 
 use super::rng::Rng;
 
-/// What is the same over a seed.
+/// The choices that hold for a whole seed.
 #[derive(Debug, Clone)]
 pub struct Taste {
     pub ids: u64,

@@ -125,7 +125,7 @@ impl World {
         let mut out = Vec::new();
         self.core.apply(self.now, event, &mut out);
         if tick {
-            // What is told to leave while it runs leaves in silence.
+            // A sequence that must leave while it runs leaves in silence.
             self.ticked(out.is_empty() && before == limits(self))?;
         }
         let credit = self.credit;
@@ -188,7 +188,7 @@ impl World {
             self.trace(|| format!("    {out:?}"));
         }
         self.bind(out)?;
-        // Requests that are through make room for the next of their sequence, whatever the order of the effects.
+        // Requests that are through make room for the next of their sequence, in any order of the effects.
         for effect in out {
             if let Effect::Refuse { req, .. } | Effect::Release(req) = effect {
                 self.witness.through(*req);

@@ -1,4 +1,4 @@
-//! Only requests with the same key share a batch: the key of whoever has been ready for longest.
+//! Only requests with the same key share a batch: the key of the request that has been ready for longest.
 
 use sequor_plugin::scheduler::*;
 

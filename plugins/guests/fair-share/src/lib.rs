@@ -1,5 +1,5 @@
-//! Fair shares by tenant: whoever has had the least for its weight goes first, so that a tenant with many requests delays its own, not those
-//! of others; and whoever has had the least gets the next free slot. What a tenant has had is measured in *turns*: rows over weight.
+//! Fair shares by tenant: the tenant that has had the least for its weight goes first, so that a tenant with many requests delays its own, not those
+//! of others; and gets the next free slot. What a tenant has had is measured in *turns*: rows over weight.
 
 use sequor_plugin::scheduler::*;
 
@@ -9,7 +9,7 @@ pub struct FairShare {
     weights: Map<Key, f64>,
     /// Turns of each tenant.
     had: Map<Key, f64>,
-    /// Turns of whoever went first in the last round: nobody who comes back claims more than a burst from before.
+    /// Turns of the tenant that went first in the last round: a tenant that comes back claims at most a burst from before.
     clock: f64,
 }
 
@@ -55,7 +55,7 @@ impl Scheduler for FairShare {
 }
 
 impl FairShare {
-    /// Candidates with their turns, whoever is next first. Each has its turn as if those of its tenant before it had run.
+    /// Candidates with their turns, the next one first. Each has its turn as if those of its tenant before it had run.
     fn order(&self, ready: &Ready<'_>) -> Vec<(f64, u32)> {
         let tenant_of = ready.keys("tenant");
         let mut next: Map<Key, (f64, f64)> = Map::new();

@@ -28,7 +28,7 @@ impl Scheduler for LengthBucket {
         }
         let first = |of: &Vec<u32>| of.iter().map(|&i| ready.ready_us(i)).min().unwrap_or(u64::MAX);
         let due = |of: &Vec<u32>| first(of).saturating_add(self.patience_us);
-        // Whoever has waited too long, then the fullest.
+        // Requests that have waited too long first, then the fullest bucket.
         let late = buckets.values().filter(|of| due(of) <= round.now_us).min_by_key(|of| due(of));
         let full = buckets.values().filter(|of| of.len() >= round.max_batch()).min_by_key(|of| due(of));
         match late.or(full) {

@@ -74,7 +74,7 @@ impl Refer {
         }
     }
 
-    /// What is remembered of an id, if it is not too old.
+    /// The tombstone of an id, if it is not too old.
     fn stone(&self, now: u64, load: usize, id: &Id) -> Option<Tombstone> {
         let age = ns(self.loads[load].spec.limits.tomb_age);
         self.remembered(id).filter(|stone| now - stone.at.0 <= age)

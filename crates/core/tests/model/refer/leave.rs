@@ -133,7 +133,7 @@ impl Refer {
         let req = self.seq_mut(n).queue.remove(place);
         let end = self.reqs[req.ix as usize].take().is_some_and(|r| r.end);
         if end {
-            // Its END is not to be; but if its id went to a younger sequence, nobody can reach it any more.
+            // Its END is refused; but if its id went to a younger sequence, no request can reach it any more.
             let id = self.seq(n).id.clone();
             let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
             self.seq_mut(n).ending = taken.then_some(EndReason::Restarted);

@@ -3,9 +3,9 @@
 mod admit;
 mod finish;
 mod leave;
+mod placements;
 mod plan;
 mod rounds;
-mod placements;
 mod time;
 
 use std::time::Duration;
@@ -267,7 +267,7 @@ impl Refer {
             inst.hold = None;
             given_up += usize::from(std::mem::take(&mut inst.asked));
         }
-        // Nobody decides what the one before still ponders.
+        // The rounds of the one before are void.
         if !hooks.is_some_and(|h| h.plan || h.admit) {
             self.out.extend(std::iter::repeat_n(Out::Fallback, given_up));
         }

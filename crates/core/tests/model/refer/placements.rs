@@ -17,7 +17,7 @@ impl Refer {
         self.admit_waiting(now, load);
     }
 
-    /// Since when somebody could have been given a slot: a free one, or that of whoever has been idle for long enough.
+    /// Since when a slot could have been given: a free one, or that of a sequence that was idle for long enough.
     pub fn room_since(&self, load: usize) -> Option<u64> {
         if self.free(load) > 0 {
             return Some(self.loads[load].room_since.unwrap_or(0));

@@ -18,7 +18,7 @@ pub struct Shown {
 pub enum RPlan {
     Nothing(Option<u64>),
     Ask,
-    /// Whether it is a round taken from an external policy that let somebody wait for too long.
+    /// Whether it is a round taken from an external policy that let a request wait for too long.
     Run(Vec<Req>, bool),
 }
 

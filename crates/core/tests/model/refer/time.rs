@@ -1,4 +1,4 @@
-//! Deadlines of the reference model: whatever is due is done in the order of its deadlines, however late the call.
+//! Deadlines of the reference model: everything due is done in the order of its deadlines, however late the call.
 
 use sequor_core::*;
 
@@ -101,7 +101,7 @@ impl Refer {
         }
     }
 
-    /// Whoever waits goes first, so that nobody gets a slot to lose it at once.
+    /// Waiting sequences go first, so that none gets a slot only to lose it.
     fn end_all(&mut self, now: u64, load: usize) {
         self.loads[load].ended = true;
         let mut all: Vec<(bool, Option<Seq>, N)> =
