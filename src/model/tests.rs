@@ -175,17 +175,20 @@ fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
     }
     assert!(names.iter().all(|name| capacity(name) == 1));
 
+    let loads =
+        || fixture.repository.0.catalog.entries.read()["sum"].model.as_ref().map(|model| Arc::clone(&model.loads()));
     let mut served = Vec::new();
+    let mut before = std::sync::Weak::new();
     for reload in 0..100 {
         fs_err::write(fixture.model().join("1/model.onnx"), format!("accumulate INT32{}", "\n".repeat(reload)))
             .unwrap();
         load(&fixture.repository, &fixture.model());
         served.push(fixture.sum(u64::try_from(reload).unwrap() + 1, 3, |s| (s.start, s.end) = (true, true)));
-        // The old load goes with its thread.
-        let only = || fixture.repository.0.catalog.entries.read()["sum"].model.as_ref().unwrap().loads().len() == 1;
-        while !only() {
+        // The old load, and with it its key, goes with its thread.
+        while loads().unwrap().len() > 1 || before.strong_count() > 0 {
             std::thread::yield_now();
         }
+        before = Arc::downgrade(&loads().unwrap()[0]);
     }
     assert_eq!((served, capacity("sum")), (vec![3; 100], 2));
 }

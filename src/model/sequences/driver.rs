@@ -119,8 +119,12 @@ impl ModelScheduler {
         if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
             return;
         }
-        self.loads.rcu(|loads| loads.iter().filter(|l| l.key != load).cloned().collect::<Vec<_>>());
-        let policy = self.table.lock().forget_policy(load);
+        let policy = {
+            // In one section with the loads: a change of the policy finds both or neither.
+            let mut table = self.table.lock();
+            self.loads.rcu(|loads| loads.iter().filter(|l| l.key != load).cloned().collect::<Vec<_>>());
+            table.forget_policy(load)
+        };
         drop(policy);
     }
 
