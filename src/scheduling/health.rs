@@ -16,7 +16,7 @@ const FIRST: Duration = Duration::from_millis(100);
 
 // The arrows are those of `report::State`.
 #[derive(Debug)]
-pub(super) struct Health {
+pub struct Health {
     at: At,
     /// Of a binding that is asked and not heeded.
     shadow: bool,
@@ -37,7 +37,7 @@ enum At {
 
 /// What a strike has brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// The instance goes on.
     GoesOn,
     /// A new instance is to be made at this time.
@@ -47,12 +47,12 @@ pub(super) enum Verdict {
 
 impl Health {
     /// Nothing serves yet, and something may be made at once.
-    pub(super) fn new(shadow: bool, most: u32) -> Health {
+    pub fn new(shadow: bool, most: u32) -> Health {
         let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
         Health { at: At::Recovering(Time::ZERO), shadow, strikes: VecDeque::new(), most, recycled: VecDeque::new() }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub fn state(&self) -> State {
         match (self.at, self.shadow) {
             (At::Serving, false) => State::Active,
             (At::Serving, true) => State::Shadow,
@@ -62,13 +62,13 @@ impl Health {
     }
 
     /// Strikes that count at this time.
-    pub(super) fn strikes(&self, now: Time) -> u32 {
+    pub fn strikes(&self, now: Time) -> u32 {
         let counts = self.strikes.iter().filter(|at| now - **at < WINDOW).count();
         u32::try_from(counts).unwrap_or(u32::MAX)
     }
 
     /// A strike. `lost`: the instance is of no use any more.
-    pub(super) fn struck(&mut self, now: Time, lost: bool) -> Verdict {
+    pub fn struck(&mut self, now: Time, lost: bool) -> Verdict {
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push_back(now);
         if self.at == At::Parked || self.strikes.len() >= self.most {
@@ -85,14 +85,14 @@ impl Health {
     }
 
     /// No strike, but a new guest is needed.
-    pub(super) fn renew(&mut self, now: Time) {
+    pub fn renew(&mut self, now: Time) {
         if self.at == At::Serving {
             self.at = At::Recovering(now);
         }
     }
 
     /// When a new instance is due, if one is.
-    pub(super) fn due(&self) -> Option<Time> {
+    pub fn due(&self) -> Option<Time> {
         match self.at {
             At::Recovering(due) => Some(due),
             At::Serving | At::Parked => None,
@@ -100,7 +100,7 @@ impl Health {
     }
 
     /// An instance serves. False if it was parked meanwhile.
-    pub(super) fn serves(&mut self) -> bool {
+    pub fn serves(&mut self) -> bool {
         let wanted = self.at != At::Parked;
         if wanted {
             self.at = At::Serving;
@@ -108,19 +108,19 @@ impl Health {
         wanted
     }
 
-    pub(super) fn park(&mut self) {
+    pub fn park(&mut self) {
         self.at = At::Parked;
     }
 
     /// What was is forgiven.
-    pub(super) fn unpark(&mut self, now: Time) {
+    pub fn unpark(&mut self, now: Time) {
         if self.at == At::Parked {
             self.forgive(now, true);
         }
     }
 
     /// What was is nothing against the version that comes; whether it is parked is, unless it `unparks`.
-    pub(super) fn forgive(&mut self, now: Time, unparks: bool) {
+    pub fn forgive(&mut self, now: Time, unparks: bool) {
         self.strikes.clear();
         self.recycled.clear();
         if unparks && self.at == At::Parked {
@@ -129,12 +129,12 @@ impl Health {
     }
 
     /// When one that has grown is given a new instance next.
-    pub(super) fn recycles_at(&self, now: Time) -> Time {
+    pub fn recycles_at(&self, now: Time) -> Time {
         let nth = self.recycled.len().checked_sub(RECYCLES).and_then(|nth| self.recycled.get(nth));
         nth.map_or(now, |nth| now.max(*nth + WINDOW))
     }
 
-    pub(super) fn recycled(&mut self, now: Time) {
+    pub fn recycled(&mut self, now: Time) {
         if self.recycled.len() >= RECYCLES {
             self.recycled.pop_front();
         }

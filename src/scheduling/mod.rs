@@ -85,6 +85,7 @@ pub mod world;
 pub use asking::{Answer, Shadow};
 pub use binding::{BindingOptions, Decider, SchedulerBinding};
 pub use contract::{VERSION, WORLD};
+pub use health::{Health, Verdict};
 pub use invalid_answer::{sentence, word};
 pub use load_policy::LoadPolicy;
 pub use model_files::ModelFiles;

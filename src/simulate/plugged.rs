@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sequor_core::{
     Admission, Columns, Decision, FEATURES, Hooks, Observed, ObservedKind, Picks, Policy, PolicyFault, Time,
@@ -16,15 +15,12 @@ use sequor_wasm::limits::{Limits, is_full};
 use sequor_wasm::services::Services;
 
 use super::decider::SimPolicy;
-use crate::scheduling::SchedulerComponent;
-use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
+use crate::scheduling::{Health, SchedulerComponent, SchedulerGuest, Verdict};
 
-/// Strikes within [`WINDOW`] that park it, and how long it is away after the first; as the server has them by default.
-const STRIKES: usize = 3;
-const WINDOW: Duration = Duration::from_secs(60);
-const AWAY: Duration = Duration::from_millis(100);
+/// Strikes within a minute that park it, as the server has them by default.
+const STRIKES: u32 = 3;
 /// Sentences about a run, at most.
 const TOLD: usize = 8;
 
@@ -99,9 +95,8 @@ pub(super) struct Plugged {
     /// Bytes of its memory once it was ready, and what the one before it handed on.
     at_start: u64,
     saved: Vec<u8>,
-    /// When a new one may start; none once it is parked.
-    due: Option<Time>,
-    strikes: Vec<Time>,
+    /// Its strikes, and when a new guest may start.
+    health: Health,
     /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
     live: BTreeMap<u64, (u64, [u64; FEATURES])>,
     /// What the guest fell of between two questions.
@@ -124,8 +119,7 @@ impl Plugged {
             guest: None,
             at_start: 0,
             saved: Vec::new(),
-            due: Some(Time::ZERO),
-            strikes: Vec::new(),
+            health: Health::new(false, STRIKES),
             live: BTreeMap::new(),
             fell: None,
             what: String::new(),
@@ -139,8 +133,9 @@ impl Plugged {
         if let Some(fell) = self.fell.take() {
             return Err(fell);
         }
-        if self.guest.is_none() && self.due.is_some_and(|due| due <= now) {
+        if self.guest.is_none() && self.health.due().is_some_and(|due| due <= now) {
             self.guest = Some(self.fresh()?);
+            self.health.serves();
         }
         self.guest.as_mut().ok_or(PolicyFault::Busy)
     }
@@ -181,13 +176,14 @@ impl Plugged {
     }
 
     /// An instance that has grown is replaced before the next question.
-    fn renew(&mut self) {
+    fn renew(&mut self, now: Time) {
         let Some(guest) = &mut self.guest else { return };
         if is_full(self.at_start, guest.memory_limit(), guest.memory()) {
             if let Ok(saved) = guest.save() {
                 self.saved = saved;
             }
             self.guest = None;
+            self.health.renew(now);
         }
     }
 
@@ -212,7 +208,7 @@ impl Policy for Plugged {
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         // Instances are alike; which of them asks is not told here.
-        self.renew();
+        self.renew(Time(see.now));
         let said = self.ready(Time(see.now))?.plan(0, see, picks);
         self.close(said)
     }
@@ -246,15 +242,10 @@ impl SimPolicy for Plugged {
             PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory => std::mem::take(&mut self.what),
             other => crate::scheduling::word(other).to_owned(),
         };
-        self.strikes.retain(|at| now - *at < WINDOW);
-        self.strikes.push(now);
-        let count = self.strikes.len();
-        let parked = count >= STRIKES;
+        let parked = self.health.struck(now, self.guest.is_none()) == Verdict::Parks;
+        let count = self.health.strikes(now);
         if parked {
-            (self.guest, self.due) = (None, None);
-        } else if self.guest.is_none() {
-            let doubled = u32::try_from(count.saturating_sub(1)).unwrap_or(0);
-            self.due = Some(now + AWAY * 2u32.pow(doubled));
+            self.guest = None;
         }
         if self.told.len() < TOLD {
             let end = if parked { "; it is parked, oldest goes on" } else { "" };
