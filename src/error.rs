@@ -31,6 +31,9 @@ pub enum Failure {
     /// The client's own deadline has passed.
     #[error("no answer within {allowed:?}")]
     Deadline { allowed: Duration },
+    /// A processor plug-in refused the request or failed.
+    #[error("{}: {}", .0.plugin, .0.text)]
+    Processor(Box<ProcessorFailure>),
     #[error("not done: {0:?}")]
     Control(Control),
     /// The model's own run failed; its text.
@@ -97,6 +100,23 @@ pub enum Control {
     Absent { model: String },
     /// It was tried; every reason why it did not come about.
     Failed { model: String, why: Vec<String> },
+}
+
+/// A request that a processor plug-in refused, or could not handle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessorFailure {
+    pub model: String,
+    pub id: Id,
+    pub plugin: String,
+    /// The plug-in's own code. `None`: it failed.
+    pub code: Option<u32>,
+    /// The plug-in's own sentence, or how it failed.
+    pub text: String,
+    pub retry: Option<std::time::Duration>,
+    /// Whether the sequence has ended with the request.
+    pub ended: bool,
+    /// Whether the client may send the request again.
+    pub may_retry: bool,
 }
 
 /// A refusal of the core, with what its sentence needs.

@@ -21,10 +21,12 @@ pub enum Code {
     Unauthenticated,
     /// The request is too large.
     TooLarge,
+    /// The client has used up a quota.
+    Exhausted,
 }
 
 impl Code {
-    pub const ALL: [Code; 14] = [
+    pub const ALL: [Code; 15] = [
         Code::Unknown,
         Code::Internal,
         Code::NotFound,
@@ -39,6 +41,7 @@ impl Code {
         Code::Denied,
         Code::Unauthenticated,
         Code::TooLarge,
+        Code::Exhausted,
     ];
 
     /// gRPC's name, which metrics use too.
@@ -57,7 +60,7 @@ impl Code {
             Code::Conflict => "ABORTED",
             Code::Denied => "PERMISSION_DENIED",
             Code::Unauthenticated => "UNAUTHENTICATED",
-            Code::TooLarge => "RESOURCE_EXHAUSTED",
+            Code::TooLarge | Code::Exhausted => "RESOURCE_EXHAUSTED",
         }
     }
 
@@ -76,7 +79,7 @@ impl Code {
             Code::Conflict => tonic::Code::Aborted,
             Code::Denied => tonic::Code::PermissionDenied,
             Code::Unauthenticated => tonic::Code::Unauthenticated,
-            Code::TooLarge => tonic::Code::ResourceExhausted,
+            Code::TooLarge | Code::Exhausted => tonic::Code::ResourceExhausted,
         }
     }
 
@@ -91,6 +94,7 @@ impl Code {
             Code::Conflict => 409,
             Code::FailedPrecondition => 412,
             Code::TooLarge => 413,
+            Code::Exhausted => 429,
             Code::Internal => 500,
             Code::Unimplemented => 501,
             Code::Unavailable => 503,

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use sequor_core::Refusal;
+use sequor_core::{Id, Refusal};
 
 use super::{Code, Retry, Status};
 use crate::config::units::human;
-use crate::error::{Control, ExceededLimit, Failure, NotServed, Refused};
+use crate::error::{Control, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused};
 use crate::telemetry::refusal_reason;
 
 /// The time after which a client may send a request again that a full server refused.
@@ -34,6 +34,8 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::PeerSequences { .. }
         | Failure::Limit(ExceededLimit::PeerInFlight { .. } | ExceededLimit::PeerQueuedBytes { .. }) => PEER_LIMIT,
         Failure::Deadline { .. } => "deadline",
+        Failure::Processor(failure) if failure.code.is_some() => "plugin_rejected",
+        Failure::Processor(_) => "plugin_failed",
         Failure::Control(Control::NotExplicit) => "not_explicit",
         Failure::Control(Control::Failed { .. }) => "load_failed",
         Failure::Run(_) => "run_failed",
@@ -46,6 +48,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
     match failure {
         Failure::Refused(refused) => of_refused(refused),
         Failure::Limit(exceeded) => limit(exceeded).retry,
+        Failure::Processor(failure) => processor(failure).retry,
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } | Failure::PeerSequences { .. } => {
             Retry::After(RETRY_AFTER)
         }
@@ -129,6 +132,35 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
             let text = format!("the request has more than {limit} {what} ({setting})");
             Status::new(Code::InvalidArgument, BAD_INPUT, text)
         }
+    }
+}
+
+/// The refusal of a processor. The codes are those of `wit/0.1.0/calls.wit`.
+pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
+    let ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry } = failure;
+    let sequence = match (id, ended) {
+        (Id::None, _) => String::new(),
+        (id, true) => format!("; sequence {id} has ended"),
+        (id, false) => format!("; sequence {id} lives on, and its state is as before"),
+    };
+    let Some(code) = code else {
+        let text = format!("processor '{plugin}' of model '{model}' failed: {text}{sequence}");
+        return Status::new(Code::Internal, "plugin_failed", text);
+    };
+    let kind = match code {
+        2 => Code::Unavailable,
+        3 => Code::Denied,
+        4 => Code::NotFound,
+        5 => Code::Exhausted,
+        6 => Code::FailedPrecondition,
+        _ => Code::InvalidArgument,
+    };
+    let text = format!("{text} (processor '{plugin}' of model '{model}', code {code})");
+    let status = Status::new(kind, "plugin_rejected", text);
+    match retry {
+        Some(retry) if *may_retry => status.retry_after(*retry),
+        _ if !may_retry && kind == Code::Unavailable => status.never_retry(),
+        _ => status,
     }
 }
 

@@ -9,7 +9,8 @@ use sequor_wasm::loader::Loader;
 
 use super::Failed;
 use crate::config::server::file::Plugins;
-use crate::model::Repository;
+use crate::model::{ProcessorHost, Repository};
+use crate::processing::ProcessorWorld;
 use crate::scheduling::Rules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
@@ -22,7 +23,7 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
         return Err(Failed::Configuration(what));
     }
     let rules = Rules {
-        dir,
+        dir: dir.clone(),
         require_sha256: settings.require_sha256,
         time: settings.time.0,
         memory: settings.memory.map(|size| size.0),
@@ -34,15 +35,23 @@ pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), F
     let grants = Grants::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     let cache = compiled();
     // Most servers have no plug-in, and an engine is not for nothing.
-    let loader: OnceLock<Result<Loader, PluginError>> = OnceLock::new();
+    let loader: Arc<OnceLock<Result<Loader, PluginError>>> = Arc::default();
+    let start = move || Loader::new(cache.as_deref(), grants).map_err(|e| PluginError::Internal(e.to_string()));
+    let (start, same) = (Arc::new(start), Arc::clone(&loader));
+    let again = Arc::clone(&start);
     let make = move |name: &str, component: &[u8]| -> Result<Arc<dyn Source>, PluginError> {
-        match loader
-            .get_or_init(|| Loader::new(cache.as_deref(), grants).map_err(|e| PluginError::Internal(e.to_string())))
-        {
+        match loader.get_or_init(&*start) {
             Ok(loader) => crate::scheduling::loader::load(loader, name, component),
             Err(error) => Err(error.clone()),
         }
     };
+    let make_processor = move |name: &str, component: &[u8]| match same.get_or_init(&*again) {
+        Ok(loader) => loader.load::<ProcessorWorld>(name, component).map_err(|e| e.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let memory = settings.memory.map(|size| size.0);
+    let host = ProcessorHost::new(dir, settings.require_sha256, memory, Box::new(make_processor));
+    repository.run_processors(host).map_err(|e| Failed::Failed(e.to_string()))?;
     repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
 }
 

@@ -36,7 +36,7 @@ mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelStatus, Served, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{Control, Options, Repository};
+pub use repository::{Control, MakeProcessor, Options, ProcessorHost, Repository};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{

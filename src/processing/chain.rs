@@ -113,16 +113,19 @@ impl Chain {
         Ok(PreparedRequest { plan: Plan::Reply(answer), pending })
     }
 
-    /// Finishes a request from the outputs of its runs.
+    /// Finishes a request from the outputs of its runs. A refusal comes with the scratch that the preparation left.
     pub fn post(
         &self,
         facts: &CallFacts,
         pending: PendingAnswer,
         runs: Vec<PortTensors>,
-    ) -> Result<(PortTensors, SequenceScratch), ProcessorRefusal> {
+    ) -> Result<(PortTensors, SequenceScratch), (ProcessorRefusal, SequenceScratch)> {
         let PendingAnswer { root, mut scratch } = pending;
-        let answer = finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter())?;
-        Ok((answer, SequenceScratch::of(scratch)))
+        let before = scratch.clone();
+        match finish(&self.links, facts, &mut scratch, root, &mut runs.into_iter()) {
+            Ok(answer) => Ok((answer, SequenceScratch::of(scratch))),
+            Err(refusal) => Err((refusal, SequenceScratch::of(before))),
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub mod source;
 pub mod tensors;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod wat_fixture;
 pub mod world;
 
 pub use calls::{CallFacts, LoadFacts};

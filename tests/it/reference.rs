@@ -12,7 +12,7 @@ use crate::docs::{cell, is_page};
 use crate::server::{Call, root};
 
 /// Title and introduction of each table of a model's file.
-const TABLES: [(&str, &str, &str); 9] = [
+const TABLES: [(&str, &str, &str); 10] = [
     ("", "Top of the file", ""),
     ("sequence", "`[sequence]`: life of a sequence", ""),
     ("backlog", "`[backlog]`: sequences without a slot", ""),
@@ -25,6 +25,11 @@ const TABLES: [(&str, &str, &str); 9] = [
         "plugins.scheduler",
         "`[plugins.scheduler]`: the plug-in that decides",
         "Without this table the strategy of `config.pbtxt` decides.",
+    ),
+    (
+        "plugins.processor",
+        "`[[plugins.processor]]`: plug-ins before and after the model",
+        "Each table adds one [processor](plugins/processor.md).",
     ),
 ];
 

@@ -133,6 +133,11 @@ impl Core {
         Some(StateAt { instance: Instance { load: s.load, n }, slot, step: s.step })
     }
 
+    /// The step that a request is, counted from 1 unless its client counts differently; 0 without a sequence or once it is over.
+    pub fn step_of_request(&self, req: Req) -> u64 {
+        self.reqs.get(req).map_or(0, |r| r.step)
+    }
+
     /// Tombstones kept.
     pub fn tombstones(&self) -> usize {
         self.tombstones.len()

@@ -8,7 +8,7 @@ use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
 use super::LONGEST_ID;
 pub(crate) use super::refused_region::{RegionFault, region};
 pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
-use crate::api::refusal::{deadline, limit, reason, retry, span};
+use crate::api::refusal::{deadline, limit, processor, reason, retry, span};
 use crate::api::{Code, Status};
 use crate::config::units::human;
 use crate::error::{Control, Failure, Invalid, NotServed, Refused};
@@ -45,6 +45,7 @@ pub fn status(failure: &Failure) -> Status {
             );
             (Code::Unavailable, text)
         }
+        Failure::Processor(failure) => return processor(failure),
         Failure::Control(what) => control(what),
         Failure::Run(text) | Failure::Internal(text) => (Code::Internal, text.clone()),
     };

@@ -8,6 +8,7 @@ use sequor_core::{Dims, Shape, Time};
 use super::*;
 use crate::api::Retry;
 use crate::error::ExceededLimit;
+use crate::error::ProcessorFailure;
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -146,6 +147,15 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let parts = ExceededLimit::Parts { what: "inputs", limit: 3, setting: "limits.inputs" };
     all.insert("parts-limit", parts.into());
     all.insert("internal", Failure::Internal("a batch came back without an answer for one of its requests".to_owned()));
+    let by_processor = |code, ended: bool, retry| {
+        let (plugin, text) = ("redact".to_owned(), "no consent".to_owned());
+        let (id, may_retry) = (Id::Int(7), !ended);
+        let failure = ProcessorFailure { model: model(), id, plugin, code, text, retry, ended, may_retry };
+        Failure::Processor(Box::new(failure))
+    };
+    all.insert("processor-rejected", by_processor(Some(5), false, Some(Duration::from_secs(2))));
+    all.insert("processor-failed", by_processor(None, false, None));
+    all.insert("processor-failed-ended", by_processor(None, true, None));
     all.insert("peer-sequences", Failure::PeerSequences { model: model(), id: Id::Int(7), limit: 100 });
     let queued = ExceededLimit::PeerQueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };
     all.insert("peer-in-flight", ExceededLimit::PeerInFlight { limit: 8 }.into());
@@ -203,6 +213,8 @@ fn what_is_unavailable_says_when_to_come_back() {
         let status = status(&failure);
         let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
         let want = match (temporary, name.ends_with("-ended")) {
+            // The plug-in says when.
+            _ if name == "processor-rejected" => Retry::After(Duration::from_secs(2)),
             (false, _) => Retry::Unsaid,
             (true, false) => Retry::After(RETRY_AFTER),
             (true, true) => Retry::Never,

@@ -6,7 +6,7 @@ use sequor_core::DataType;
 use super::dtype;
 use super::report::Report;
 use super::sequor_toml::{self, FeatureType, From};
-use super::settings::{Feature, FeatureFrom, SchedulerPlugin};
+use super::settings::{Feature, FeatureFrom, ProcessorPlugin, SchedulerPlugin};
 use crate::config::fault::{code, did_you_mean};
 
 /// Whether the inputs that features come from are there, and of a type that has such values.
@@ -17,6 +17,14 @@ pub(super) fn check(report: &mut Report<'_>) {
         }
         let n = n.to_string();
         let at = ["feature", n.as_str(), "key"];
+        if !report.toml.keys.plugins.processor.is_empty() {
+            let what = format!(
+                "feature \"{}\": from = \"input\" is not served yet for a model with processors, which change its inputs",
+                feature.name
+            );
+            report.toml_fault(&["feature", n.as_str(), "from"], code::NOT_SERVED, what);
+            continue;
+        }
         let Some(input) = report.config.input.iter().find(|i| i.name == feature.key) else {
             let near = did_you_mean(&feature.key, report.config.input.iter().map(|i| i.name.as_str()));
             let what = format!("feature \"{}\": clients send no input \"{}\"{near}", feature.name, feature.key);
@@ -59,4 +67,21 @@ pub(super) fn scheduler(report: &Report<'_>) -> Option<SchedulerPlugin> {
         config: config.unwrap_or_else(|| "{}".to_owned()),
         at: report.toml.at(&["plugins", "scheduler", "use"]),
     })
+}
+
+pub(super) fn processors(report: &Report<'_>) -> Vec<ProcessorPlugin> {
+    let processor = |(n, plugin): (usize, &sequor_toml::ProcessorKeys)| {
+        let config = plugin.config.as_ref().and_then(|table| serde_json::to_string(table).ok());
+        ProcessorPlugin {
+            name: plugin.r#use.clone(),
+            sha256: plugin.sha256.as_ref().map(|text| text.to_ascii_lowercase()),
+            time: plugin.time.map(|time| time.0),
+            memory: plugin.memory.map(|memory| memory.0),
+            config: config.unwrap_or_else(|| "{}".to_owned()),
+            bypass: plugin.on_failure == sequor_toml::WhenProcessorFails::Bypass,
+            files: plugin.files.clone(),
+            at: report.toml.at(&["plugins", "processor", &n.to_string(), "use"]),
+        }
+    };
+    report.toml.keys.plugins.processor.iter().enumerate().map(processor).collect()
 }

@@ -33,6 +33,8 @@ pub struct ModelSettings {
     pub features: Vec<Feature>,
     /// The plug-in that decides which requests run together, if the model names one.
     pub scheduler: Option<SchedulerPlugin>,
+    /// The processors that stand in front of the graph, the first first.
+    pub processor_plugins: Vec<ProcessorPlugin>,
     /// How many instances there are (the sum of the groups' counts); at least 1.
     pub instances: u16,
     /// Where each of them runs.
@@ -120,6 +122,26 @@ pub struct SchedulerPlugin {
     pub memory: Option<u64>,
     /// JSON, a table.
     pub config: String,
+    /// Where the file names it.
+    pub at: At,
+}
+
+/// `[[plugins.processor]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessorPlugin {
+    pub name: String,
+    /// Of the file, in hex, if it must be that one.
+    pub sha256: Option<String>,
+    /// CPU time of a call without tensors, in place of the default.
+    pub time: Option<Duration>,
+    /// Bytes of its memory, in place of the server's.
+    pub memory: Option<u64>,
+    /// JSON, a table.
+    pub config: String,
+    /// Whether a request goes on without it if it fails.
+    pub bypass: bool,
+    /// Paths, relative to the model's directory.
+    pub files: Vec<String>,
     /// Where the file names it.
     pub at: At,
 }

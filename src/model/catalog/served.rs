@@ -48,12 +48,12 @@ impl Served {
 
     /// The type that the model declares for an input.
     pub fn input_type(&self, name: &str) -> Option<DataType> {
-        self.load.settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
+        self.load.client.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
     }
 
     /// Checks the names of a request's inputs before their data is read.
     pub fn check_inputs(&self, names: &[&str]) -> Result<(), Invalid> {
-        intake::check_names(&self.load.settings, names)
+        intake::check_names(&self.load.client, names)
     }
 
     pub fn metadata(&self) -> Arc<Metadata> {
@@ -65,7 +65,7 @@ impl Served {
     }
 
     pub fn config(&self) -> Arc<proto::ModelConfig> {
-        Arc::clone(&self.load.settings.proto)
+        Arc::clone(&self.load.client.proto)
     }
 
     /// Names of the classes of an output, if it has any.

@@ -35,10 +35,11 @@ impl BatchRun {
         taken: TakenBatch,
     ) -> (BatchRun, Vec<Option<Work>>) {
         let TakenBatch { batch, mut jobs } = taken;
+        let begun = jobs.iter_mut().flatten().filter_map(|(_, job)| job.begins().then_some(())).count();
         let work = work(&batch, &mut jobs);
         let kept = |req: Req| jobs.iter().flatten().find(|(r, _)| *r == req).and_then(|(_, job)| job.snapshot.clone());
         let requests = batch.real().count();
-        load.metrics.dequeued(u32::try_from(requests).unwrap_or(u32::MAX));
+        load.metrics.dequeued(u32::try_from(begun).unwrap_or(u32::MAX));
         let (dispositions, runnable) = match slots.apply(&batch.ops, kept) {
             Err(error) => ((0..requests).map(|_| RowDisposition::Fails(error.clone())).collect(), Vec::new()),
             Ok(()) => {
@@ -72,7 +73,8 @@ impl BatchRun {
                 sealing.push(RowToSeal { req, end: row.end, copy: outcome.copy.take() });
             }
             let failure = |e: RunError| failure(&e, load, &job);
-            job.answer = Some(result.map(|outcome| outcome.outputs).map_err(failure));
+            let result = result.map(|outcome| outcome.outputs).map_err(failure);
+            job.ran(result);
             back.push((req, job));
         }
         FinishedBatch { batch, jobs: back, rows, sealing }

@@ -15,6 +15,7 @@ use crate::config::model::settings::{
 };
 use crate::error::{Failure, LoadError, LoadWarning, Refused};
 use crate::executor::ModelStep;
+use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::{Initial, StateSpec, Store};
@@ -25,6 +26,7 @@ use super::handle::Handle;
 use super::load_key::LoadKey;
 use super::mailbox::Mailbox;
 use super::metadata::{Metadata, TensorMetadata};
+use super::processors::Processors;
 use super::tier::StateTier;
 
 #[derive(Debug)]
@@ -58,6 +60,12 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) mail: Vec<Mailbox>,
     /// Where plug-ins reach it, once one was to.
     pub(in crate::model) port: OnceLock<Arc<SchedulerPort<Decider>>>,
+    /// The settings as clients see them: with processors, their inputs and outputs are those of the first one.
+    pub(in crate::model) client: Arc<ModelSettings>,
+    /// How many numeric features and key features it has.
+    pub(in crate::model) feature_counts: (usize, usize),
+    /// The processors in front of the graph, if it has any.
+    pub(in crate::model) processors: Option<Processors>,
     /// Faults of its files that do not keep it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
@@ -76,7 +84,7 @@ impl LoadedModel {
         metrics: Arc<ModelMetrics>,
         (hold, candidates, texts, depth): (Option<Hold>, u32, Arc<KeyInterner>, u8),
         tier: Option<Arc<dyn StateTier>>,
-        auto: Auto,
+        (auto, processors): (Auto, Option<Processors>),
     ) -> Result<LoadedModel, LoadError> {
         let (_, states) = stateful(&settings);
         let batching = settings.max_batch_size > 0;
@@ -87,7 +95,10 @@ impl LoadedModel {
         }
         let tier = tier.filter(|_| !states.is_empty());
         let wiring = Wiring::of(&settings);
-        let metadata = Arc::new(metadata(&settings, version));
+        let settings = Arc::new(settings);
+        let client =
+            processors.as_ref().map_or_else(|| Arc::clone(&settings), |p| Arc::new(p.client_settings(&settings)));
+        let metadata = Arc::new(metadata(&client, version));
         let instances = usize::from(settings.instances.max(1));
         Ok(LoadedModel {
             key: reserved.load(),
@@ -108,16 +119,19 @@ impl LoadedModel {
             tier,
             port: OnceLock::new(),
             mail: std::iter::repeat_with(Mailbox::default).take(instances).collect(),
-            labels: settings.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            labels: client.outputs.iter().map(|o| labels(o.labels.as_deref())).collect::<Result<_, _>>()?,
+            client,
+            feature_counts: feature_counts(&settings),
+            processors,
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
-            settings: Arc::new(settings),
+            settings,
         })
     }
 
     /// Names of the classes of an output, if it has any.
     pub(in crate::model) fn labels(&self, output: &str) -> Option<Arc<[String]>> {
-        let at = self.settings.outputs.iter().position(|o| o.name == output)?;
+        let at = self.client.outputs.iter().position(|o| o.name == output)?;
         self.labels.get(at)?.clone()
     }
 
@@ -134,9 +148,10 @@ impl LoadedModel {
         self.running.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
-    /// Bytes a sequence holds.
+    /// Bytes a sequence holds: its states and the scratch of processors.
     pub(in crate::model) fn state_bytes(&self) -> u64 {
-        self.states.iter().map(StateSpec::bytes).sum()
+        let scratch = self.processors.as_ref().map_or(0, |processors| processors.chain.scratch_bytes());
+        self.states.iter().map(StateSpec::bytes).sum::<u64>() + scratch
     }
 
     /// What `[sequence] rows` is for a `direct` model.
@@ -206,7 +221,12 @@ impl LoadedModel {
             idle_longest: None,
             idle_soft: None,
             cancel_ends: true,
-            stages: Stages { seal: self.tier.is_some(), ..Stages::default() },
+            stages: Stages {
+                seal: self.tier.is_some(),
+                pre: self.processors.is_some(),
+                post: self.processors.as_ref().is_some_and(|processors| processors.chain.posts()),
+                ..Stages::default()
+            },
             initial_state_shape: Store::initial_shape_class(&self.states),
             external: None,
             hold: self.hold.filter(|_| !matches!(strategy, Strategy::Oldest { .. })),
@@ -238,6 +258,33 @@ impl ModelStep for LoadedModel {
         if let Some(handle) = self.handle(instance) {
             handle.thread.unpark();
         }
+    }
+}
+
+fn feature_counts(settings: &ModelSettings) -> (usize, usize) {
+    let (numbers, keys) = settings.feature_names();
+    (numbers.len(), keys.len())
+}
+
+/// What processors learn of a load.
+pub(in crate::model) fn load_facts(settings: &ModelSettings, version: u64) -> LoadFacts {
+    let strategy = strategy(settings);
+    let (numbers, keys) = settings.feature_names();
+    let max_batch = settings.max_batch_size.max(1);
+    let (name, slots) = match &strategy {
+        Strategy::Direct { .. } => ("direct", max_batch),
+        Strategy::Oldest { slots, .. } | Strategy::Deadline { slots } => ("oldest", *slots),
+        Strategy::Stateless { .. } => ("stateless", 0),
+    };
+    LoadFacts {
+        name: settings.name.clone(),
+        version,
+        strategy: name,
+        max_batch,
+        instances: u32::from(settings.instances.max(1)),
+        slots,
+        numbers,
+        keys,
     }
 }
 

@@ -3,6 +3,7 @@
 //! - `loaded`: the load. `metadata`: what clients see of it. `load_key`: its key within the model.
 //! - `handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
 //! - `record`: what a recording holds of loads and requests.
+//! - `processors`: the processors in front of the graph, and the settings that clients then see.
 //! - `tier`: makes states durable between a run and its answers, as a trait.
 //!
 //! This room runs nothing and holds no request.
@@ -12,6 +13,7 @@ mod load_key;
 mod loaded;
 mod mailbox;
 mod metadata;
+mod processors;
 pub(in crate::model) mod record;
 mod tier;
 
@@ -20,6 +22,7 @@ pub use tier::{BatchToSeal, Sealed, StateTier, StateToSeal};
 
 pub(in crate::model) use handle::{Handle, InlineStep};
 pub(in crate::model) use load_key::{LoadKey, LoadKeys};
-pub(in crate::model) use loaded::{LoadedModel, strategy_name};
+pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
 pub(in crate::model) use mailbox::{Mailbox, STEP, SnapshotRequest};
+pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::Facts;

@@ -14,7 +14,7 @@ use super::loaded::{LoadedModel, strategy_name};
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::model) struct Facts {
     pub(in crate::model) start: bool,
-    end: bool,
+    pub(in crate::model) end: bool,
     bytes: u64,
     shape: u64,
     priority: u32,

@@ -24,6 +24,7 @@ use super::control::Control;
 use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
 use super::options::Options;
+use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -77,6 +78,11 @@ impl Repository {
             return Err(twice());
         }
         recorder.set(Recorder::open(path, most, self.0.resources.clock.zero_unix_us())?).map_err(|_| twice())
+    }
+
+    /// Says where processors come from. To be called once, before any model is loaded.
+    pub fn run_processors(&self, host: ProcessorHost) -> std::io::Result<()> {
+        self.0.resources.processors.set(host).map_err(|_| std::io::Error::other("processors were settled before"))
     }
 
     /// Says where plug-ins come from. To be called once, before any model is loaded.

@@ -20,7 +20,7 @@ use crate::model::catalog::{Catalog, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::execute::Placement;
 use crate::model::instance::{Identity, Runner};
-use crate::model::load::{Handle, LoadKey, LoadedModel};
+use crate::model::load::{Handle, LoadedModel};
 use crate::model::runtime::{StartGate, Timer};
 use crate::model::sequences::ModelScheduler;
 use crate::recording::Recorder;
@@ -191,16 +191,22 @@ impl ModelLoader {
 
     // === one version ===
 
-    fn prepare(&self, model: &ModelScheduler, draft: &Draft, version: u64, auto: &Auto) -> Result<Prepared, Faults> {
+    fn prepare(
+        &self,
+        model: &Arc<ModelScheduler>,
+        draft: &Draft,
+        version: u64,
+        auto: &Auto,
+    ) -> Result<Prepared, Faults> {
         let placements = self.placer.placements(&draft.file(version), &draft.processors())?;
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };
         let settings = draft.settle(first.graph.signature()).map_err(faults)?;
-        self.prepare_load(model.reserve_load(), version, settings, placements, auto.clone()).map_err(|e| vec![e])
+        self.prepare_load(model, version, settings, placements, auto.clone()).map_err(|e| vec![e])
     }
 
     fn prepare_load(
         &self,
-        key: LoadKey,
+        model: &Arc<ModelScheduler>,
         version: u64,
         settings: ModelSettings,
         placements: Vec<Placement>,
@@ -213,7 +219,9 @@ impl ModelLoader {
         let candidates = registry.map_or(LoadLimits::default().candidates, |r| r.rules().max_candidates);
         let tier = options.tier.clone();
         let shown = (options.hold, candidates, texts, options.depth);
-        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, auto)?);
+        let processors = self.resources.processors_of(model, &settings, version, &shown.2)?;
+        let key = model.reserve_load();
+        let load = Arc::new(LoadedModel::new(key, version, settings, metrics, shown, tier, (auto, processors))?);
         let runners = placements.into_iter().map(|placement| Runner::new(&load, placement)).collect::<Result<_, _>>();
         let runners = runners.map_err(|e| LoadError::Runtime(format!("{}: {e}", load.settings.name)))?;
         Ok(Prepared { load, runners })

@@ -4,6 +4,7 @@
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
 //! - `plugins`: what operators do with plug-ins.
+//! - `processors`: configures the processors that a model names. `processor_host`: where they come from.
 
 mod control;
 mod facade;
@@ -12,10 +13,13 @@ mod loader;
 mod options;
 mod placer;
 mod plugins;
+mod processor_host;
+mod processors;
 mod resources;
 
 pub use control::Control;
 pub use facade::Repository;
 pub use options::Options;
+pub use processor_host::{MakeProcessor, ProcessorHost};
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

@@ -1,6 +1,6 @@
 //! What all models of a repository share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::backend::Backend;
 use crate::device::Pool;
@@ -10,6 +10,7 @@ use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
 
 use super::options::Options;
+use super::processor_host::ProcessorHost;
 
 #[derive(Debug)]
 pub(in crate::model) struct Resources {
@@ -22,6 +23,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) chunk_cache: ChunkCache,
     /// Memory for answers.
     pub(in crate::model) pool: Pool,
+    /// Where processors come from, if the server has any.
+    pub(in crate::model) processors: OnceLock<ProcessorHost>,
 }
 
 impl Resources {
@@ -30,7 +33,7 @@ impl Resources {
             (options.clock.clone(), Budget::new(options.state_limit), Pool::new(options.reply_pool));
         let reads = clock.clone();
         let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
-        Resources { backend, options, metrics, clock, budget, chunk_cache, pool }
+        Resources { backend, options, metrics, clock, budget, chunk_cache, pool, processors: OnceLock::new() }
     }
 
     /// Releases memory that was kept long enough.

@@ -38,6 +38,41 @@ pub(in crate::model) fn accept(
     Ok(accepted)
 }
 
+/// Checks the inputs of a run that processors made, and gives them the graph's shapes. They are of the types and dimensions that clients would send.
+pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Tensor>>) -> Result<Accepted, Invalid> {
+    // An END without inputs.
+    if run.is_empty() && !settings.inputs.is_empty() {
+        return Ok(Accepted { inputs: run, outputs: Vec::new(), rows: 1, meta: RequestMeta::default() });
+    }
+    let batching = settings.max_batch_size > 0;
+    let named = settings.inputs.iter().zip(run);
+    let given: Vec<Named> =
+        named.filter_map(|(input, tensor)| Some(Named { name: input.name.clone(), tensor: tensor? })).collect();
+    let rows = if batching { batch_size(&given)? } else { 1 };
+    if batching && rows > u64::from(settings.max_batch_size) {
+        return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
+    }
+    if matches!(settings.scheduling, Scheduling::Sequence(_)) && rows != 1 {
+        return Err(Invalid::SequenceBatch);
+    }
+    let inputs = taken(settings, given, batching)?;
+    let meta = meta(settings, &inputs, rows);
+    Ok(Accepted { inputs, outputs: Vec::new(), rows, meta })
+}
+
+/// Checked inputs at their places.
+fn taken(settings: &ModelSettings, given: Vec<Named>, batching: bool) -> Result<Vec<Option<Tensor>>, Invalid> {
+    let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
+    for named in given {
+        let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
+            return Err(Invalid::UnknownInput { input: named.name });
+        };
+        let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
+        *place = Some(take_input(input, named, batching)?);
+    }
+    Ok(inputs)
+}
+
 fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepted, Invalid> {
     let given = std::mem::take(&mut request.inputs);
     if let Some(repeated) = repeated(&given.iter().map(|g| g.name.as_str())) {
@@ -59,14 +94,7 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     if batching && rows > u64::from(settings.max_batch_size) {
         return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
     }
-    let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
-    for named in given {
-        let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
-            return Err(Invalid::UnknownInput { input: named.name });
-        };
-        let (Some(input), Some(place)) = (settings.inputs.get(at), inputs.get_mut(at)) else { continue };
-        *place = Some(take_input(input, named, batching)?);
-    }
+    let inputs = taken(settings, given, batching)?;
     check_id(settings, &request.sequence.id)?;
     let stateful = matches!(settings.scheduling, Scheduling::Sequence(_));
     if stateful && rows != 1 {

@@ -16,6 +16,7 @@ use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::{LoadKey, LoadKeys, LoadedModel, record};
 use crate::model::request::{InferRequest, intake};
 use crate::model::runtime::{Clock, Tick, Timer};
+use crate::processing;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
 use crate::state::budget::{Budget, Ticket};
@@ -25,6 +26,7 @@ use super::batch::{FinishedBatch, SealAction};
 use super::inline;
 use super::job::{Job, Reply};
 use super::owner::{RequestOrigin, SequenceOwner, SequencePermit};
+use super::processed::{PostTask, PrepareTask};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
 
 /// A model name: every load of it, and every request to it.
@@ -145,7 +147,7 @@ impl ModelScheduler {
             let route = self.table.lock().core.route(&request.sequence.id, version, request.sequence.start);
             load = route.and_then(|key| self.loads().iter().find(|l| l.key == key).cloned()).unwrap_or(load);
         }
-        let accepted = intake::accept(&load.settings, &mut request, &load.texts).map_err(|what| Failure::Invalid {
+        let accepted = intake::accept(&load.client, &mut request, &load.texts).map_err(|what| Failure::Invalid {
             model: self.name.clone(),
             id: request.id.clone(),
             what: Box::new(what),
@@ -378,6 +380,12 @@ impl ModelScheduler {
                 SequenceChange::Slotted(waited) => load.metrics.slotted(waited),
             }
         }
+        for task in actions.prepare {
+            self.prepare(task);
+        }
+        for task in actions.post {
+            self.post(task);
+        }
         for action in actions.seals {
             self.seal(action);
         }
@@ -387,6 +395,40 @@ impl ModelScheduler {
         if let Some(due) = actions.due {
             self.arm(due);
         }
+    }
+
+    /// Has the processors of its load prepare a request, on their threads.
+    fn prepare(self: &Arc<Self>, task: PrepareTask) {
+        let (load, model) = (Arc::clone(&task.load), Arc::downgrade(self));
+        let prepare = move || {
+            let (req, prepared) = task.run();
+            if let Some(model) = model.upgrade() {
+                model.change(|table, now| table.prepared(now, req, prepared));
+            }
+        };
+        submit(&load, Box::new(prepare));
+    }
+
+    /// Has the processors of its load finish a request, on their threads.
+    fn post(self: &Arc<Self>, task: PostTask) {
+        let (load, model) = (Arc::clone(&task.load), Arc::downgrade(self));
+        let post = move || {
+            let (req, finished) = task.run();
+            if let Some(model) = model.upgrade() {
+                model.change(|table, now| table.posted(now, req, finished));
+            }
+        };
+        submit(&load, Box::new(post));
+    }
+
+    /// Changes the table under its lock, and does what follows from it.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
+        let now = self.now();
+        let mut table = self.table.lock();
+        change(&mut table, now);
+        let actions = table.settle();
+        drop(table);
+        self.act(actions, now);
     }
 
     /// Hands states to a tier, whose report releases or refuses the answers.
@@ -413,5 +455,12 @@ impl Tick for ModelScheduler {
     fn tick(self: Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);
+    }
+}
+
+/// Queues a task for the processors of a load. Each load is a lane of its own.
+fn submit(load: &Arc<LoadedModel>, task: processing::pool::Task) {
+    if let Some(processors) = &load.processors {
+        processors.pool.submit(Arc::as_ptr(load).addr() as u64, task);
     }
 }

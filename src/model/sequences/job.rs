@@ -18,6 +18,7 @@ use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{Named, Tensor};
 
 use super::owner::SequencePermit;
+use super::processed::Processed;
 
 /// What a request is answered with.
 pub(super) type Reply = Result<InferAnswer, Failure>;
@@ -50,8 +51,10 @@ pub(in crate::model) struct Job {
     pub(in crate::model) snapshot: Option<Bytes>,
     /// What a recording tells of it.
     pub(in crate::model) facts: Facts,
-    /// What its run has left.
-    pub(in crate::model) answer: Option<Result<Vec<Tensor>, Failure>>,
+    /// What its run has left, by the outputs that clients see.
+    pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
+    /// What it keeps for processors, if its load has any.
+    pub(in crate::model) processed: Option<Box<Processed>>,
     /// The answer is that of an earlier request of the same step.
     pub(super) replayed: bool,
     /// The connection that it came on, if its answer is awaited there.
@@ -68,8 +71,10 @@ impl Job {
         now: Time,
         reply: oneshot::Sender<Reply>,
     ) -> Job {
+        let processed = load.processors.as_ref().map(|_| Box::new(Processed::new(accepted.meta)));
         Job {
             load,
+            processed,
             facts: Facts::of(&request, &accepted.meta),
             counted: request.sequence.step.is_some(),
             mark: request.id,
@@ -93,8 +98,12 @@ impl Job {
 
     /// What its row needs to run.
     pub(in crate::model) fn work(&mut self, row: &RealRow) -> Work {
+        let inputs = match &mut self.processed {
+            Some(processed) => processed.runs.pop_front().unwrap_or_default(),
+            None => std::mem::take(&mut self.inputs),
+        };
         Work {
-            inputs: std::mem::take(&mut self.inputs),
+            inputs,
             rows: self.rows,
             start: row.start,
             end: row.end,
@@ -104,9 +113,26 @@ impl Job {
         }
     }
 
+    /// Whether this run of it is the first.
+    pub(in crate::model) fn begins(&mut self) -> bool {
+        self.processed.as_mut().is_none_or(|processed| !std::mem::replace(&mut processed.has_run, true))
+    }
+
+    /// Takes what a run has left. With processors, that is the answer only after the last run.
+    pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) {
+        let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
+        self.answer = match (result, &mut self.processed, &self.load.processors) {
+            (Ok(outputs), Some(processed), Some(processors)) => processed.ran(processors, outputs),
+            (result, ..) => Some(result),
+        };
+    }
+
     /// Counts, records and sends what the run has left.
     pub(super) fn release(self, now: Time, recorder: Option<&Recorder>) {
         let total = now - self.arrived;
+        if self.processed.as_ref().is_some_and(|processed| !processed.has_run) {
+            self.load.metrics.dequeued(1);
+        }
         match &self.answer {
             Some(Ok(_)) => self.load.metrics.succeeded(self.taken - self.arrived, total),
             _ => self.load.metrics.failed(FailureReason::Backend, total),
@@ -131,11 +157,11 @@ impl Job {
         };
         let parameters = replayed.into_iter().chain(made_id).collect();
         let answer = answer.map(|tensors| {
-            let mut tensors: Vec<Option<Tensor>> = tensors.into_iter().map(Some).collect();
+            let mut tensors = tensors;
             let mut outputs = Vec::with_capacity(self.outputs.len());
             for n in &self.outputs {
                 let tensor = tensors.get_mut(*n).and_then(Option::take);
-                let name = self.load.settings.outputs.get(*n).map(|o| o.name.clone());
+                let name = self.load.client.outputs.get(*n).map(|o| o.name.clone());
                 outputs.extend(name.zip(tensor).map(|(name, tensor)| Named { name, tensor }));
             }
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
@@ -150,13 +176,20 @@ impl Job {
     }
 
     /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
-    pub(in crate::model) fn refuse(self, refusal: Refusal, ended: bool, now: Time, recorder: Option<&Recorder>) {
-        self.load.metrics.dequeued(1);
+    pub(in crate::model) fn refuse(mut self, refusal: Refusal, ended: bool, now: Time, recorder: Option<&Recorder>) {
+        if self.begins() {
+            self.load.metrics.dequeued(1);
+        }
         if let Some(reason) = failure_reason(&refusal) {
             self.load.metrics.failed(reason, now - self.arrived);
         }
         if let Some(recorder) = recorder {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
+        }
+        let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
+        if let (Refusal::Failed(_), Some(failure)) = (&refusal, by_processor) {
+            let _ = self.reply.send(Err(failure));
+            return;
         }
         let refused = self.load.refused(refusal, self.id.clone(), self.facts.start || !ended, now);
         let _ = self.reply.send(Err(refused));

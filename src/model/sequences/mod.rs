@@ -5,6 +5,7 @@
 //! - `owner`: where a request comes from, and how many sequences of its client live.
 //! - `inline`: leaves a step to a connection's thread.
 //! - `plugin_driver`: the model as its plug-ins reach it.
+//! - `stages`: lends requests to processors. `processed`: what a request keeps for them.
 //! - `state_transfer`: exports and imports the state of a sequence. `usage`: how full a version is, and what was counted. `listing`: the
 //!   sequences as operators see them.
 //!
@@ -19,6 +20,8 @@ pub(in crate::model) mod listing;
 mod owner;
 mod pending;
 mod plugin_driver;
+mod processed;
+mod stages;
 pub(in crate::model) mod state_transfer;
 mod table;
 pub(in crate::model) mod usage;

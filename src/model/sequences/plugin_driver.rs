@@ -76,7 +76,7 @@ impl ModelScheduler {
         self.has_load(load).then(|| self.table.lock().core.live(load, from, room))
     }
 
-    fn id_of(&self, seq: Seq) -> Option<Id> {
+    pub(in crate::model) fn id_of(&self, seq: Seq) -> Option<Id> {
         self.table.lock().core.id_of(seq).cloned()
     }
 

@@ -48,6 +48,7 @@ pub(in crate::model) fn export(
     let Some(at) = at else { return Err(TransferError::NoState { model: name, id }) };
     let load = model.loads().iter().find(|l| l.key == at.instance.load).cloned();
     let Some(load) = load else { return Err(TransferError::Gone { model: name, id }) };
+    check_scratch(&load)?;
     let header = [(MODEL, name.clone()), (VERSION, load.version.to_string())];
     let header = header.map(|(key, value)| (key.to_owned(), value)).into();
     let (reply, answer) = sync_channel(1);
@@ -68,6 +69,7 @@ pub(in crate::model) fn import(
     file: Vec<u8>,
 ) -> Result<(), TransferError> {
     let name = model.name.clone();
+    check_scratch(load)?;
     let header = check_snapshot(&load.states, &file)?;
     let other = |why: String| TransferError::Other { model: name.clone(), what: "the snapshot", why };
     if let Some(of) = header.get(MODEL).filter(|of| **of != name) {
@@ -80,4 +82,13 @@ pub(in crate::model) fn import(
     let ticket = model.budget().take(load.state_bytes())?;
     let import = Import { step, snapshot: Bytes::from(file), ticket };
     if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
+}
+
+/// A snapshot does not hold the scratch of processors yet.
+fn check_scratch(load: &LoadedModel) -> Result<(), TransferError> {
+    if load.processors.as_ref().is_none_or(|processors| processors.chain.scratch_bytes() == 0) {
+        return Ok(());
+    }
+    let why = "its processors keep scratch, which a snapshot does not hold yet".to_owned();
+    Err(TransferError::Other { model: load.settings.name.clone(), what: "a snapshot", why })
 }

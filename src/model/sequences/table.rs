@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, Load, Next, Note, Observed, PolicyAnswer,
-    Preparation, Refusal, Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
+    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, Load, Next, Note, Observed, PolicyAnswer, Refusal,
+    Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
 use crate::model::load::{BatchToSeal, LoadedModel, StateToSeal};
+use crate::processing::SequenceScratch;
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::budget::Ticket;
 use crate::tensor::Tensor;
@@ -19,16 +20,15 @@ use super::batch::{FinishedBatch, RowToSeal, SealAction, TakenBatch};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::owner::{SequenceOwner, SequencePermit};
+use super::processed::{PostTask, PrepareTask};
 
-/// What a request is refused with whose load names a preparation, while no processor is there to do it.
-const NO_PROCESSOR: u32 = 1;
-/// The same for a load whose states are to be made durable, and that has no tier.
+/// What a request is refused with for a load whose states are to be made durable, and that has no tier.
 const NO_TIER: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Table {
     pub(in crate::model) core: Core,
-    jobs: Slab<Req, JobPlace>,
+    pub(super) jobs: Slab<Req, JobPlace>,
     /// What live sequences hold, by the index of their key.
     live: Vec<Option<Live>>,
     /// Which policy decides for a load, where a plug-in does or is about to.
@@ -36,19 +36,21 @@ pub(in crate::model) struct Table {
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
     effects: Vec<Effect>,
-    actions: Actions,
+    pub(super) actions: Actions,
     /// Of the batch that is being given back: the rows whose states are to be made durable.
     sealing: Vec<RowToSeal>,
 }
 
 /// A live sequence: its load, its state memory, its owner's permit, and its last answer where the client counts its steps.
 #[derive(Debug)]
-struct Live {
+pub(super) struct Live {
     load: Arc<LoadedModel>,
     #[allow(dead_code, reason = "only its drop matters")]
     ticket: Option<Ticket>,
     permit: Option<SequencePermit>,
-    kept: Option<Vec<Tensor>>,
+    kept: Option<Vec<Option<Tensor>>>,
+    /// The bytes that processors keep for it.
+    pub(super) scratch: SequenceScratch,
 }
 
 /// A state that was given to the server.
@@ -91,6 +93,9 @@ pub(super) struct Actions {
     pub(in crate::model) policies: Vec<(Load, Option<Decider>, PolicyNotice)>,
     /// Batches whose states are to be made durable.
     pub(super) seals: Vec<SealAction>,
+    /// Requests for processors to prepare and to finish.
+    pub(super) prepare: Vec<PrepareTask>,
+    pub(super) post: Vec<PostTask>,
     /// When something is due next.
     pub(in crate::model) due: Option<Time>,
 }
@@ -159,7 +164,8 @@ impl Table {
     /// Takes back a batch that is over, with its requests.
     pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
         let FinishedBatch { batch, jobs, rows, sealing } = finished;
-        for (req, job) in jobs {
+        for (req, mut job) in jobs {
+            self.commit_scratch(&mut job);
             if let Some(place) = self.jobs.get_mut(req) {
                 *place = JobPlace::Queued(job);
             }
@@ -291,15 +297,8 @@ impl Table {
                 }
                 // The threads of the load find the question before their next step.
                 Effect::Consult(_) => {}
-                Effect::Prepare(req, _) => {
-                    self.set_place(req, JobPlace::Preparing);
-                    let refusal = Refusal::Failed(NO_PROCESSOR);
-                    answers.push(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }));
-                }
-                Effect::Post(req, _) => {
-                    self.set_place(req, JobPlace::Posting);
-                    answers.push(Event::Posted(req));
-                }
+                Effect::Prepare(req, seq) => answers.extend(self.lend_to_prepare(req, seq)),
+                Effect::Post(req, _) => answers.extend(self.lend_to_post(req)),
                 Effect::Seal(batch) => match self.seal(batch) {
                     Some(action) => self.actions.seals.push(action),
                     None => answers.push(Event::Sealed(batch, Err(Refusal::Failed(NO_TIER)))),
@@ -328,14 +327,15 @@ impl Table {
         Some(StateToSeal { id: job.id.clone(), step, end, copy })
     }
 
-    fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
+    pub(super) fn set_place(&mut self, req: Req, place: fn(Box<Job>) -> JobPlace) {
         if let Some(of) = self.jobs.get_mut(req) {
             of.set(place);
         }
     }
 
     fn release(&mut self, req: Req) {
-        let Some(job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        let Some(mut job) = self.jobs.remove(req).and_then(JobPlace::into_job) else { return };
+        self.commit_scratch(&mut job);
         if let (true, Some(Ok(tensors))) = (job.counted, &job.answer)
             && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
         {
@@ -361,7 +361,7 @@ impl Table {
         let change = match note {
             // It begins anew, in the memory it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
-                live.kept = None;
+                (live.kept, live.scratch) = (None, SequenceScratch::default());
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
             }),
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
@@ -377,7 +377,16 @@ impl Table {
             Note::Started(seq, req) => {
                 let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
                 let (load, ticket, permit) = (Arc::clone(&job.load), job.ticket.take(), job.permit.take());
-                self.put(seq, Some(Live { load: Arc::clone(&load), ticket, permit, kept: None }));
+                self.put(
+                    seq,
+                    Some(Live {
+                        load: Arc::clone(&load),
+                        ticket,
+                        permit,
+                        kept: None,
+                        scratch: SequenceScratch::default(),
+                    }),
+                );
                 Some((load, SequenceChange::Started))
             }
             Note::Ended(seq, why) => self.put(seq, None).map(|live| (live.load, SequenceChange::Ended(why))),
@@ -403,7 +412,7 @@ impl Table {
         self.actions.policies.push((load, decider, notice));
     }
 
-    fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
+    pub(super) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
         self.live.get_mut(seq.ix as usize)?.as_mut()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::processing::{OnFailure, Plan, PortTensors, RefusedBy, SequenceScratch};
 
-use super::fixture::{COUNT, Guest, chain, model, step, tensor, try_chain};
+use crate::processing::wat_fixture::{COUNT, Guest, chain, model, step, tensor, try_chain};
 
 fn inputs(bytes: &[u8]) -> PortTensors {
     vec![Some(tensor(bytes))]
@@ -159,8 +159,11 @@ fn a_failing_processor_can_be_bypassed() {
     let (answer, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap();
     assert_eq!((answer, scratch), (inputs(b"de"), SequenceScratch::default()));
     // Its post alone fails: the outputs of the runs pass it by.
-    let chain =
-        super::fixture::chain(&[Guest { post: "unreachable", on_failure: OnFailure::Bypass, ..Guest::default() }]);
+    let chain = crate::processing::wat_fixture::chain(&[Guest {
+        post: "unreachable",
+        on_failure: OnFailure::Bypass,
+        ..Guest::default()
+    }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     assert_eq!(chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap().0, inputs(b"de"));
 }

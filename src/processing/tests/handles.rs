@@ -2,7 +2,7 @@
 
 use crate::processing::{Plan, RefusedBy, SequenceScratch};
 
-use super::fixture::{Guest, chain, step, tensor};
+use crate::processing::wat_fixture::{Guest, chain, step, tensor};
 
 const METHODS: &str = "
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.read\" (func $read (param i32 i64 i64 i32)))
@@ -34,7 +34,7 @@ fn ran(pre: &str) -> Result<Vec<u8>, String> {
 
 #[test]
 fn a_tensor_is_passed_on_by_its_handle() {
-    assert_eq!(ran(super::fixture::PASS), Ok(b"abcdef".to_vec()));
+    assert_eq!(ran(crate::processing::wat_fixture::PASS), Ok(b"abcdef".to_vec()));
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! Chains of processors, driven with guests in the text format of WebAssembly.
 
 mod chains;
-mod fixture;
 mod handles;

@@ -7,6 +7,7 @@ use sequor_core::FEATURES;
 use super::keys::{Feature, FeatureType, Keys};
 use crate::config::fault::{Fault, code};
 use crate::config::model::settings::FeatureKind;
+use crate::config::units::Span;
 use crate::error::At;
 
 /// Faults of the tables in themselves.
@@ -46,18 +47,40 @@ pub(super) fn wrong(keys: &Keys, at: impl Fn(&[&str]) -> At) -> Vec<Fault> {
         }
     }
     if let Some(plugin) = &keys.plugins.scheduler {
-        let key = |name| ["plugins", "scheduler", name];
-        if !is_name(&plugin.r#use) {
-            let what = "use: a plug-in's name is of letters, digits, '-', '_' and '.', as its file in plugins.dir without .wasm";
-            fault(&key("use"), code::PLUGIN, what.to_owned());
+        for (name, code, what) in wrong_plugin(&plugin.r#use, plugin.sha256.as_deref(), plugin.time) {
+            fault(&["plugins", "scheduler", name], code, what);
         }
-        let is_hash = |text: &String| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        if plugin.sha256.as_ref().is_some_and(|text| !is_hash(text)) {
-            fault(&key("sha256"), code::PLUGIN, "sha256: needs 64 hexadecimal digits".to_owned());
+    }
+    for (n, plugin) in keys.plugins.processor.iter().enumerate() {
+        let n = n.to_string();
+        for (name, code, what) in wrong_plugin(&plugin.r#use, plugin.sha256.as_deref(), plugin.time) {
+            fault(&["plugins", "processor", n.as_str(), name], code, what);
         }
-        if plugin.time.is_some_and(|time| time.0.is_zero()) {
-            fault(&key("time"), code::VALUE, "time must be more than nothing".to_owned());
+        if n == PROCESSORS.to_string() {
+            let what = format!("more than {PROCESSORS} processors");
+            fault(&["plugins", "processor", n.as_str(), "use"], code::VALUE, what);
         }
+    }
+    faults
+}
+
+/// Maximum number of processors of a model.
+const PROCESSORS: usize = 8;
+
+/// Faults of the keys that every plug-in has: key, code and sentence.
+fn wrong_plugin(name: &str, sha256: Option<&str>, time: Option<Span>) -> Vec<(&'static str, &'static str, String)> {
+    let mut faults = Vec::new();
+    if !is_name(name) {
+        let what =
+            "use: a plug-in's name is of letters, digits, '-', '_' and '.', as its file in plugins.dir without .wasm";
+        faults.push(("use", code::PLUGIN, what.to_owned()));
+    }
+    let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if sha256.is_some_and(|text| !is_hash(text)) {
+        faults.push(("sha256", code::PLUGIN, "sha256: needs 64 hexadecimal digits".to_owned()));
+    }
+    if time.is_some_and(|time| time.0.is_zero()) {
+        faults.push(("time", code::VALUE, "time must be more than nothing".to_owned()));
     }
     faults
 }

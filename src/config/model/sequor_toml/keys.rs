@@ -211,7 +211,7 @@ pub enum FeatureType {
 pub struct Plugins {
     pub scheduler: Option<Plugin>,
     pub(super) initializer: Option<Plugin>,
-    pub(super) processor: Vec<Plugin>,
+    pub processor: Vec<ProcessorKeys>,
 }
 
 /// A plug-in and its settings.
@@ -223,6 +223,30 @@ pub struct Plugin {
     pub time: Option<Span>,
     pub memory: Option<Size>,
     pub config: Option<toml::Table>,
+}
+
+/// A processor and its settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessorKeys {
+    pub r#use: String,
+    pub sha256: Option<String>,
+    pub time: Option<Span>,
+    pub memory: Option<Size>,
+    pub config: Option<toml::Table>,
+    #[serde(default)]
+    pub on_failure: WhenProcessorFails,
+    /// Paths, relative to the model's directory.
+    #[serde(default)]
+    pub files: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenProcessorFails {
+    #[default]
+    Fail,
+    Bypass,
 }
 
 #[derive(Debug, Clone, Deserialize)]

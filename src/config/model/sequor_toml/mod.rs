@@ -13,8 +13,8 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, Queue, Rows, Rules, Sequence, State, Storage,
-    WhenExpired,
+    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, ProcessorKeys, Queue, Rows, Rules, Sequence,
+    State, Storage, WhenExpired, WhenProcessorFails,
 };
 pub use reference::{KeyEntry, MODEL_KEYS};
 
@@ -63,13 +63,12 @@ impl SequorToml {
     /// The keys that are there and not served.
     fn not_served(&self) -> Vec<Vec<&str>> {
         let Keys { sequence, state, input, output, durability, reload, plugins, model, .. } = &self.keys;
-        let single: [(bool, &[&str]); 7] = [
+        let single: [(bool, &[&str]); 6] = [
             (sequence.client_state, &["sequence", "client_state"]),
             (sequence.watch.is_some(), &["sequence", "watch"]),
             (durability.is_some(), &["durability"]),
             (reload.is_some(), &["reload"]),
             (plugins.initializer.is_some(), &["plugins", "initializer"]),
-            (!plugins.processor.is_empty(), &["plugins", "processor"]),
             (model.is_some(), &["model"]),
         ];
         let mut keys: Vec<Vec<&str>> = single.iter().filter(|(there, _)| *there).map(|(_, key)| key.to_vec()).collect();

@@ -244,8 +244,56 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "config = { burst = 4 }",
         "Settings of the plug-in. Its `configure` function receives them as JSON.",
     ),
+    key(
+        "plugins.processor.use",
+        "string",
+        "required",
+        "use = \"pcm-window\"",
+        "Name of a processor plug-in: the file `NAME.wasm` in `plugins.dir`. Write `[[plugins.processor]]` once for each, at most 8. `pre` runs from the first to the last, `post` from the last to the first.",
+    ),
+    key(
+        "plugins.processor.sha256",
+        "64 hexadecimal digits",
+        "none",
+        "sha256 = \"3f2a…6e\"",
+        "Hash of the component. If the file's hash differs, the model is refused. Required if `plugins.require_sha256` is set.",
+    ),
+    key(
+        "plugins.processor.time",
+        "duration above 0",
+        "`\"10ms\"`",
+        "time = \"10ms\"",
+        "Maximum CPU time of one call, and 20 µs more for each KiB that the call is about. A call that exceeds it fails its request.",
+    ),
+    key(
+        "plugins.processor.memory",
+        "size",
+        "`plugins.memory` of the server",
+        "memory = \"16MiB\"",
+        "Maximum memory of one instance of the plug-in. A call that exceeds it fails its request.",
+    ),
+    key(
+        "plugins.processor.config",
+        "table",
+        "empty",
+        "config = { rate = 8000 }",
+        "Settings of the plug-in. Its `configure` function receives them as JSON.",
+    ),
+    key(
+        "plugins.processor.on_failure",
+        "`\"fail\"` or `\"bypass\"`",
+        "`\"fail\"`",
+        "on_failure = \"fail\"",
+        "If a call traps, reaches a limit or breaks a rule: refuse the request as `plugin_failed`, or go on as if the processor were not there. `\"bypass\"` needs a processor whose inputs and outputs have the names and types of those behind it.",
+    ),
+    key(
+        "plugins.processor.files",
+        "list of strings",
+        "none",
+        "files = [\"tokens.txt\"]",
+        "Files that the plug-in reads when it is configured, relative to the model's directory. A path out of that directory is refused. Maximum 256 MiB together.",
+    ),
     later("plugins.initializer"),
-    later("plugins.processor"),
     later("sequence.client_state"),
     later("sequence.watch"),
     later("durability"),
@@ -279,6 +327,7 @@ mod tests {
             ("[output.X]\n", "output.X."),
             ("[[feature]]\n", "feature."),
             ("[plugins.scheduler]\n", "plugins.scheduler."),
+            ("[[plugins.processor]]\n", "plugins.processor."),
             ("[plugins]\n", "plugins."),
             ("", ""),
         ];
@@ -305,7 +354,6 @@ mod tests {
         for key in MODEL_KEYS.iter().filter(|key| !key.is_served()) {
             let text = match key.path.rsplit_once('.') {
                 Some((_, "initializer")) => "[plugins.initializer]\nuse = \"x\"\n".to_owned(),
-                Some((_, "processor")) => "[[plugins.processor]]\nuse = \"x\"\n".to_owned(),
                 Some((table, name)) => {
                     let value = match name {
                         "client_state" => "true",

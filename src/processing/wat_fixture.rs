@@ -1,4 +1,4 @@
-//! Processor guests in the text format of WebAssembly, and chains of them.
+//! For tests: processor guests in the text format of WebAssembly, and chains of them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,18 +20,18 @@ use crate::telemetry::Metrics;
 use crate::tensor::Tensor;
 
 /// One engine for all tests: each has a thread of its own.
-pub(super) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
+pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
 
 /// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. As it comes it passes everything on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Guest<'a> {
+pub(crate) struct Guest<'a> {
     /// Imports and functions of its own.
-    pub(super) extra: &'a str,
-    pub(super) configure: &'a str,
-    pub(super) pre: &'a str,
-    pub(super) post: &'a str,
-    pub(super) manifest: &'a str,
-    pub(super) on_failure: OnFailure,
+    pub(crate) extra: &'a str,
+    pub(crate) configure: &'a str,
+    pub(crate) pre: &'a str,
+    pub(crate) post: &'a str,
+    pub(crate) manifest: &'a str,
+    pub(crate) on_failure: OnFailure,
 }
 
 impl Default for Guest<'_> {
@@ -48,17 +48,17 @@ impl Default for Guest<'_> {
 }
 
 /// Answers `inner`, which stands at 64 of the arguments.
-pub(super) const ALIKE: &str = "
+pub(crate) const ALIKE: &str = "
     (i32.store8 (i32.const 1024) (i32.const 0))
     (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
 /// One run with the inputs as they are, and the scratch as it is.
-pub(super) const PASS: &str = "(call $run (local.get 11) (local.get 12) (i32.const 1))";
+pub(crate) const PASS: &str = "(call $run (local.get 11) (local.get 12) (i32.const 1))";
 
 /// The outputs of the first run, and the scratch as it is.
-pub(super) const FIRST_RUN: &str = "
+pub(crate) const FIRST_RUN: &str = "
     (i64.store (i32.const 1024) (i64.const 0))
     (i64.store (i32.const 1032) (i64.load (local.get 11)))
     (i64.store (i32.const 1040) (i64.const 0))
@@ -66,7 +66,7 @@ pub(super) const FIRST_RUN: &str = "
     (i32.const 1024)";
 
 /// The outputs of the first run, and one byte of scratch: one more than the byte before.
-pub(super) const COUNT: &str = "
+pub(crate) const COUNT: &str = "
     (i64.store (i32.const 1024) (i64.const 0))
     (i64.store (i32.const 1032) (i64.load (local.get 11)))
     (i32.store (i32.const 1040) (i32.const 1))
@@ -130,7 +130,7 @@ impl Guest<'_> {
         )
     }
 
-    pub(super) fn component(&self) -> Vec<u8> {
+    pub(crate) fn component(&self) -> Vec<u8> {
         let mut resolve = Resolve::default();
         let (contract, _) = resolve.push_dir("wit/0.1.0").unwrap();
         let world = resolve.select_world(&[contract], Some("processor-plugin")).unwrap();
@@ -181,26 +181,26 @@ fn port(name: &str, dims: &[i64]) -> TensorPort {
 }
 
 /// A model that takes bytes "x" and gives bytes "y".
-pub(super) fn model() -> TensorSignature {
+pub(crate) fn model() -> TensorSignature {
     TensorSignature { inputs: vec![port("x", &[-1])], outputs: vec![port("y", &[-1])] }
 }
 
-pub(super) fn try_chain(guests: &[Guest<'_>]) -> Result<Chain, (usize, String)> {
+pub(crate) fn try_chain(guests: &[Guest<'_>]) -> Result<Chain, (usize, String)> {
     let metrics = Metrics::new(false);
     let sources = guests.iter().map(|guest| guest.source(&metrics)).collect();
     Chain::new(sources, &LoadFacts::default(), model(), 2)
 }
 
-pub(super) fn chain(guests: &[Guest<'_>]) -> Chain {
+pub(crate) fn chain(guests: &[Guest<'_>]) -> Chain {
     try_chain(guests).unwrap()
 }
 
-pub(super) fn tensor(bytes: &[u8]) -> Tensor {
+pub(crate) fn tensor(bytes: &[u8]) -> Tensor {
     let shape = Shape::of(&[bytes.len() as u64]);
     Tensor { dtype: DataType::Uint8, shape, data: Bytes::copy_from_slice(bytes) }
 }
 
 /// A step of sequence 7 that asks for all outputs.
-pub(super) fn step() -> CallFacts {
+pub(crate) fn step() -> CallFacts {
     CallFacts { sequence: 7, step: 1, outputs: vec![0], ..CallFacts::default() }
 }

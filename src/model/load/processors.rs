@@ -1,0 +1,80 @@
+//! The processors in front of a load's graph, and the settings that clients see then.
+
+use std::sync::Arc;
+
+use sequor_core::{DataType, Dim, Dims};
+use sequor_proto as proto;
+
+use crate::config::model::settings::{Input, ModelSettings, Output};
+use crate::processing::{Chain, ProcessorPool, TensorPort, TensorSignature};
+
+/// The processors of a load, and the threads that they run on.
+#[derive(Debug)]
+pub(in crate::model) struct Processors {
+    pub(in crate::model) chain: Chain,
+    pub(in crate::model) pool: Arc<ProcessorPool>,
+}
+
+impl Processors {
+    /// What clients would see of a model without processors, which is what the last one stands in front of.
+    pub(in crate::model) fn signature_of(settings: &ModelSettings) -> TensorSignature {
+        let batching = settings.max_batch_size > 0;
+        let whole = |dims: &Dims| if batching { dims.with(0, Dim::Any) } else { dims.clone() };
+        let port = |name: &str, dtype: DataType, dims: &Dims, optional: bool| TensorPort {
+            name: name.to_owned(),
+            dtype,
+            dims: whole(dims),
+            optional,
+        };
+        TensorSignature {
+            inputs: settings.inputs.iter().map(|i| port(&i.name, i.dtype, &i.dims, i.optional)).collect(),
+            outputs: settings.outputs.iter().map(|o| port(&o.name, o.dtype, &o.dims, false)).collect(),
+        }
+    }
+
+    /// The settings as clients see them. Shapes are whole, so that no batch dimension is put in front.
+    pub(super) fn client_settings(&self, settings: &ModelSettings) -> ModelSettings {
+        let TensorSignature { inputs, outputs } = self.chain.signature();
+        let labels = |name: &str| settings.outputs.iter().find(|o| o.name == name).and_then(|o| o.labels.clone());
+        let mut proto = (*settings.proto).clone();
+        proto.max_batch_size = 0;
+        proto.input = inputs
+            .iter()
+            .map(|port| proto::ModelInput {
+                name: port.name.clone(),
+                data_type: proto_type(port.dtype),
+                dims: port.dims.to_wire(),
+                optional: port.optional,
+                ..proto::ModelInput::default()
+            })
+            .collect();
+        proto.output = outputs
+            .iter()
+            .map(|port| proto::ModelOutput {
+                name: port.name.clone(),
+                data_type: proto_type(port.dtype),
+                dims: port.dims.to_wire(),
+                ..proto::ModelOutput::default()
+            })
+            .collect();
+        let input = |TensorPort { name, dtype, dims, optional }| Input { name, dtype, dims, reshape: None, optional };
+        let output = |TensorPort { name, dtype, dims, .. }: TensorPort| Output {
+            labels: labels(&name),
+            name,
+            dtype,
+            dims,
+            reshape: None,
+        };
+        ModelSettings {
+            max_batch_size: 0,
+            inputs: inputs.into_iter().map(input).collect(),
+            outputs: outputs.into_iter().map(output).collect(),
+            proto: Arc::new(proto),
+            ..settings.clone()
+        }
+    }
+}
+
+fn proto_type(dtype: DataType) -> i32 {
+    proto::DataType::from_str_name(dtype.config_name()).map_or(0, |dtype| dtype as i32)
+}

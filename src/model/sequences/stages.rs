@@ -1,0 +1,151 @@
+//! The stages before and after a run: processors prepare a request and finish its answer. The table lends them what they need, and takes what comes of it.
+
+use std::num::NonZeroU32;
+
+use sequor_core::{EndReason, Event, Preparation, Refusal, Req, Seq, Time};
+
+use super::job::Job;
+use super::job_place::JobPlace;
+use super::processed::{FinishedJob, PostTask, PrepareTask, PreparedJob, failure};
+use super::table::Table;
+use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy, SequenceScratch};
+
+/// What a request is refused with that processors refuse. The job says why.
+const BY_PROCESSOR: u32 = 3;
+/// What a request is refused with whose load names a preparation, while no processor is there to do it.
+const NO_PROCESSOR: u32 = 1;
+
+impl Table {
+    /// Lends a request to the processors of its load. An event is the answer if it has none.
+    pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
+        self.set_place(req, JobPlace::Preparing);
+        let task = self.prepare_task(req, seq);
+        if let Some(task) = task {
+            self.actions.prepare.push(task);
+            return None;
+        }
+        let refusal = Refusal::Failed(NO_PROCESSOR);
+        Some(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }))
+    }
+
+    fn prepare_task(&mut self, req: Req, seq: Option<Seq>) -> Option<PrepareTask> {
+        let step = self.core.step_of_request(req);
+        let scratch = seq.and_then(|seq| self.live_mut(seq)).map(|live| live.scratch.clone()).unwrap_or_default();
+        let job = self.jobs.get_mut(req)?.job_mut()?;
+        job.load.processors.as_ref()?;
+        job.seq = seq;
+        let (start, end) = (job.facts.start, job.facts.end);
+        let outputs = job.outputs.iter().filter_map(|at| u32::try_from(*at).ok()).collect();
+        let (numbers, keys) = job.load.feature_counts;
+        let processed = job.processed.as_mut()?;
+        let meta = processed.meta;
+        processed.facts = CallFacts {
+            sequence: seq.map_or(0, Seq::handle),
+            step,
+            start,
+            end,
+            numbers: meta.numbers.iter().take(numbers).copied().collect(),
+            keys: meta.keys.iter().take(keys).copied().collect(),
+            outputs,
+        };
+        let facts = processed.facts.clone();
+        let (load, inputs) = (std::sync::Arc::clone(&job.load), std::mem::take(&mut job.inputs));
+        // A START begins with nothing, also where its sequence lives.
+        let scratch = if start { SequenceScratch::default() } else { scratch };
+        Some(PrepareTask { req, load, facts, scratch, inputs, meta })
+    }
+
+    /// Takes what came of a preparation. Nothing, if the request is over.
+    pub(super) fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let preparation = take_prepared(job, prepared);
+        self.set_place(req, JobPlace::Queued);
+        self.apply(now, Event::Prepared(req, preparation));
+    }
+
+    /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
+    pub(super) fn lend_to_post(&mut self, req: Req) -> Option<Event> {
+        self.set_place(req, JobPlace::Posting);
+        match self.post_task(req) {
+            Some(task) => {
+                self.actions.post.push(task);
+                None
+            }
+            None => Some(Event::Posted(req)),
+        }
+    }
+
+    fn post_task(&mut self, req: Req) -> Option<PostTask> {
+        let job = self.jobs.get_mut(req)?.job_mut()?;
+        let load = std::sync::Arc::clone(&job.load);
+        let processed = job.processed.as_mut()?;
+        let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
+        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs) })
+    }
+
+    /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
+    pub(super) fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
+        let Some(job) = self.jobs.get_mut(req).and_then(JobPlace::job_mut) else { return };
+        let seq = job.seq;
+        let ends = match finished {
+            Ok(answer) => {
+                job.answer = Some(Ok(answer));
+                None
+            }
+            Err(refusal) => {
+                let why = end_of(&refusal).filter(|_| seq.is_some());
+                let failed = failure(refusal, &job.load.settings.name, &job.id, why.is_some(), seq.is_none());
+                job.answer = Some(Err(failed));
+                why
+            }
+        };
+        if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
+            live.scratch = scratch;
+        }
+        if let (Some(seq), Some(why)) = (seq, ends) {
+            self.apply(now, Event::End(seq, why));
+        }
+        self.apply(now, Event::Posted(req));
+    }
+
+    /// Gives a sequence the scratch that a request has left, if that is done.
+    pub(super) fn commit_scratch(&mut self, job: &mut Job) {
+        let Some(processed) = &mut job.processed else { return };
+        let scratch = processed.scratch.take();
+        if let (Some(live), Some(scratch)) = (job.seq.and_then(|seq| self.live_mut(seq)), scratch) {
+            live.scratch = scratch;
+        }
+    }
+}
+
+/// EndReason a sequence ends whose run was committed, if it ends.
+fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
+    match &refusal.why {
+        RefusedBy::Failure { .. } => Some(EndReason::Failed),
+        RefusedBy::Plugin { .. } => refusal.ends.then_some(EndReason::Rejected),
+    }
+}
+
+fn take_prepared(job: &mut Job, prepared: PreparedJob) -> Preparation {
+    let Some(processed) = &mut job.processed else {
+        return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
+    };
+    match prepared {
+        PreparedJob::Run { runs, rows, meta, pending } => {
+            let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+            (processed.runs, processed.pending, job.rows) = (runs, Some(pending), rows);
+            if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
+        }
+        PreparedJob::Reply { answer, scratch } => {
+            (processed.scratch, job.answer) = (Some(scratch), Some(Ok(answer)));
+            Preparation::Reply
+        }
+        PreparedJob::Refused(refusal) => {
+            let (stateful, start) = (job.seq.is_some(), job.facts.start);
+            let ends = refusal.ends;
+            let ended = stateful && (ends || start);
+            processed.refusal = Some(failure(refusal, &job.load.settings.name, &job.id, ended, start || !ended));
+            Preparation::Refuse { refusal: Refusal::Failed(BY_PROCESSOR), ends }
+        }
+    }
+}
