@@ -161,7 +161,8 @@ impl SequenceOwner for Account {
     fn try_add(&self) -> Result<(), u64> {
         let limit = self.limits().sequences_per_peer;
         self.add(&self.sequences, 1, limit).map_err(|_| {
-            self.refuse(PeerLimit::Sequences);
+            // Under the model's lock, where nothing is logged.
+            self.accounts.metrics.peer_refused(PeerLimit::Sequences);
             limit.unwrap_or_default()
         })
     }

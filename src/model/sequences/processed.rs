@@ -24,7 +24,7 @@ pub(in crate::model) struct Processed {
     pub(super) pending: Option<PendingAnswer>,
     /// The scratch that its sequence gets once it is done.
     pub(super) scratch: Option<SequenceScratch>,
-    /// EndReason the processors refused it.
+    /// The failure for the client, if the processors refused the request.
     pub(super) refusal: Option<Failure>,
     /// Whether an instance has taken it.
     pub(super) has_run: bool,

@@ -1,6 +1,8 @@
-//! The stages before and after a run: processors prepare a request and finish its answer. The table lends them what they need, and takes what comes of it.
+//! The stages before and after a run: processors prepare a request and finish its answer. The table lends them the request and its scratch, and
+//! applies their result.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use sequor_core::{EndReason, Event, Preparation, Refusal, Req, Seq, Time};
 
@@ -49,7 +51,7 @@ impl Table {
             outputs,
         };
         let facts = processed.facts.clone();
-        let (load, inputs) = (std::sync::Arc::clone(&job.load), std::mem::take(&mut job.inputs));
+        let (load, inputs) = (Arc::clone(&job.load), std::mem::take(&mut job.inputs));
         // A START begins with nothing, also where its sequence lives.
         let scratch = if start { SequenceScratch::default() } else { scratch };
         Some(PrepareTask { req, load, facts, scratch, inputs, meta })
@@ -77,7 +79,7 @@ impl Table {
 
     fn post_task(&mut self, req: Req) -> Option<PostTask> {
         let job = self.jobs.get_mut(req)?.job_mut()?;
-        let load = std::sync::Arc::clone(&job.load);
+        let load = Arc::clone(&job.load);
         let processed = job.processed.as_mut()?;
         let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
         Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs) })
@@ -118,7 +120,7 @@ impl Table {
     }
 }
 
-/// EndReason a sequence ends whose run was committed, if it ends.
+/// Why a refusal after the run ends the sequence; `None` if it does not.
 fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
     match &refusal.why {
         RefusedBy::Failure { .. } => Some(EndReason::Failed),
