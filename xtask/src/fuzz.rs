@@ -29,17 +29,8 @@ pub(crate) fn command(seconds: u64) -> Command {
         "    FUZZ_SEED={seed}, {seconds} s each (a fault is found again by FUZZ_SEED={seed} FUZZ_SECONDS={seconds} cargo test --test fuzz)"
     );
     let mut command = process::cargo();
-    command.args([
-        "test",
-        "--locked",
-        "--package",
-        "sequor",
-        "--test",
-        "fuzz",
-        "--",
-        "--nocapture",
-        "--test-threads=16",
-    ]);
+    // The whole workspace, as every other phase: one package alone has other features of the crates below it, and each of those were compiled twice.
+    command.args(["test", "--locked", "--workspace", "--test", "fuzz", "--", "--nocapture", "--test-threads=16"]);
     command.env("FUZZ_SEED", seed).env("FUZZ_SECONDS", seconds.to_string());
     command
 }
