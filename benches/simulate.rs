@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sequor::simulate::contender::BuiltIn;
 use sequor::simulate::driver::{self, Setup};
-use sequor::simulate::file::File;
+use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::{Costs, Serving};
 
 const WORKLOADS: [(&str, &str); 3] = [
@@ -20,7 +20,9 @@ const LONG: Duration = Duration::from_millis(1500);
 fn main() {
     println!("{:<26}{:>10}{:>12}{:>12}{:>12}   requests/s", "", "requests", "oldest", "direct", "edf");
     for (name, text) in WORKLOADS {
-        let Ok(workload) = File::read(Path::new(name), text).and_then(|file| file.workload(1)) else { continue };
+        let Ok(workload) = WorkloadFile::read(Path::new(name), text).and_then(|file| file.workload(1)) else {
+            continue;
+        };
         let serving = Serving { slots: 1024, max_batch: 32, ..Serving::default() };
         let costs = Costs::default();
         let rates = [BuiltIn::Oldest, BuiltIn::Direct, BuiltIn::Deadline].map(|built_in| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sequor::device::{Device, Host};
 use sequor::state::budget::Budget;
-use sequor::state::{ChunkCache, Initial, StateSpec, Store};
+use sequor::state::{ChunkCache, InitialValue, StateSpec, Store};
 use sequor_core::{DataType, Dims, Shape, Time};
 
 const SLOTS: u32 = 1024;
@@ -63,7 +63,7 @@ fn spec(row: usize, axis: usize) -> StateSpec {
         dims: Dims::from_wire(&shape.0.iter().map(|d| *d as i64).collect::<Vec<_>>()),
         batch_axis: Some(axis),
         storage: DataType::Fp32,
-        initial: Initial { shape, data: None },
+        initial: InitialValue { shape, data: None },
         same_buffer: false,
     }
 }

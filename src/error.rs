@@ -35,7 +35,7 @@ pub enum Failure {
     #[error("{}: {}", .0.plugin, .0.text)]
     Processor(Box<ProcessorFailure>),
     #[error("not done: {0:?}")]
-    Control(Control),
+    Control(ControlFailure),
     /// The model's own run failed; its text.
     #[error("{0}")]
     Run(String),
@@ -93,7 +93,7 @@ pub enum NotServed {
 
 /// Why a model was not loaded or unloaded as asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlFailure {
     /// Models are not loaded and unloaded by request here.
     NotExplicit,
     /// No repository has a model of this name.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sequor::device::cuda::Driver;
+use sequor::device::cuda::CudaDriver;
 use sequor::device::stand_in::StandIns;
 use sequor::device::{
-    Accelerators, Buffer, BufferSlice, Convert, Device, DeviceError, Host, Moves, Place, Pool, Scratch, StridedLayout,
-    copy,
+    Accelerators, Buffer, BufferSlice, Convert, Device, DeviceError, DeviceId, Host, Moves, Pool, Scratch,
+    StridedLayout, copy,
 };
 
 /// All devices that there are, opened anew, with how much is asked of each.
@@ -19,10 +19,10 @@ fn devices() -> Vec<(Arc<dyn Device>, u32)> {
     let mut all: Vec<(Arc<dyn Device>, u32)> =
         vec![(Arc::new(Host), 60), (StandIns::new(1, 1 << 30).open(0).unwrap(), 60)];
     if std::env::var("SEQUOR_TEST_GPU").is_ok_and(|v| v == "1") {
-        let gpus = Driver.usable().expect("SEQUOR_TEST_GPU=1 asks for a GPU");
+        let gpus = CudaDriver.usable().expect("SEQUOR_TEST_GPU=1 asks for a GPU");
         for gpu in gpus {
             eprintln!("GPU {}: {}, {} MiB", gpu.ordinal, gpu.name, gpu.total_bytes >> 20);
-            all.push((Driver.open(gpu.ordinal).unwrap(), 600));
+            all.push((CudaDriver.open(gpu.ordinal).unwrap(), 600));
         }
     }
     all
@@ -70,8 +70,8 @@ fn what_does_not_fit_is_refused_and_what_is_there_stays() {
 fn memory_of_another_place_is_not_touched() {
     for (device, _) in devices() {
         let other: Arc<dyn Device> = match device.place() {
-            Place::Host => StandIns::new(1, 1 << 20).open(0).unwrap(),
-            Place::Cuda(_) => Arc::new(Host),
+            DeviceId::Host => StandIns::new(1, 1 << 20).open(0).unwrap(),
+            DeviceId::Cuda(_) => Arc::new(Host),
         };
         let (here, there) = (Buffer::new(&device, 8).unwrap(), Buffer::new(&other, 8).unwrap());
         let mut scratch = Scratch::default();
@@ -88,7 +88,7 @@ fn memory_of_another_place_is_not_touched() {
 fn staged_bytes_arrive_in_the_order_of_work() {
     for (device, _) in devices() {
         let staging = device.staging().unwrap_or_else(|| Arc::clone(&device));
-        assert_eq!(staging.place(), Place::Host);
+        assert_eq!(staging.place(), DeviceId::Host);
         let pool = Pool::over(Arc::clone(&staging), 1 << 20);
         let mut given = Buffer::new(&staging, 5000).unwrap();
         let (mut here, there) = (Buffer::new(&device, 5000).unwrap(), Buffer::new(&device, 5000).unwrap());

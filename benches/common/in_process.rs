@@ -7,9 +7,9 @@ use std::time::Duration;
 use sequor::backend::Backend;
 use sequor::model::repository::Availability;
 use sequor::model::request::SequenceStep;
-use sequor::model::{InferRequest, Named, Options, Parameter, Repository, Tensor};
-use sequor::scheduling::report::{Attach, By, Plugins};
-use sequor::scheduling::{MakeSource, Rules};
+use sequor::model::{InferRequest, NamedTensor, Parameter, Repository, RepositoryOptions, Tensor};
+use sequor::scheduling::report::{Attach, By, PluginControl};
+use sequor::scheduling::{MakeSource, PluginRules};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 use sequor_wasm::grants::Grants;
@@ -51,8 +51,8 @@ impl InProcess {
         let uses = plugin.map(|name| format!("[plugins.scheduler]\nuse = \"{name}\"\n")).unwrap_or_default();
         std::fs::write(model.join("sequor.toml"), format!("{TENANT}{uses}"))?;
         let metrics = Metrics::new(true);
-        let repository = Repository::new(backend, Options::default(), metrics.clone())?;
-        let rules = Rules { dir: Some(guests()), ..Rules::default() };
+        let repository = Repository::new(backend, RepositoryOptions::default(), metrics.clone())?;
+        let rules = PluginRules { dir: Some(guests()), ..PluginRules::default() };
         repository.run_plugins(rules, loader)?;
         let server = InProcess { repository, metrics, folder };
         Ok(server)
@@ -72,10 +72,10 @@ impl InProcess {
     pub(crate) fn attach(&self, plugin: &str, time: Duration) -> BoxResult<()> {
         if self.repository.show(plugin).is_err() {
             // A plug-in that is no component has only its name.
-            Plugins::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
+            PluginControl::load(&self.repository, plugin, guest(plugin).unwrap_or_default(), By("bench"))?;
         }
         let how = Attach { plugin: plugin.to_owned(), model: MODEL.to_owned(), time: Some(time), ..Attach::default() };
-        Plugins::attach(&self.repository, &how, By("bench"))?;
+        PluginControl::attach(&self.repository, &how, By("bench"))?;
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn step(id: u64, value: i32, start: bool, end: bool) -> InferRequest 
         sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
-        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
         headers: Vec::new(),

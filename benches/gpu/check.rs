@@ -142,7 +142,7 @@ fn alike(cpu: &LoadedModel, gpu: &LoadedModel, sequences: u64, steps: u64, near:
     Ok(format!("{sequences} sequences of {steps} steps, at most {farthest:.1e} apart"))
 }
 
-fn int(model: &LoadedModel, value: i32) -> Vec<sequor::model::Named> {
+fn int(model: &LoadedModel, value: i32) -> Vec<sequor::model::NamedTensor> {
     let mut inputs = model.inputs(&mut Random(0));
     inputs[0].tensor.data = bytes::Bytes::copy_from_slice(&value.to_le_bytes());
     inputs

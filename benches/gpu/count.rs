@@ -8,9 +8,9 @@ use std::time::Duration;
 use cudarc::driver::result::{self, ctx, event, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUstream};
 use parking_lot::Mutex;
-use sequor::device::cuda::Driver;
+use sequor::device::cuda::CudaDriver;
 use sequor::device::{
-    Accelerator, Accelerators, Device, DeviceError, Fence, NoAccelerator, Place, RawRow, RawSet, Reading,
+    Accelerator, Accelerators, Device, DeviceError, DeviceId, Fence, NoAccelerator, RawRow, RawSet, Reading,
 };
 
 #[derive(Debug, Clone, Default)]
@@ -37,11 +37,11 @@ impl Counted {
 
 impl Accelerators for Counted {
     fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator> {
-        Driver.usable()
+        CudaDriver.usable()
     }
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
-        let (device, counts) = (Driver.open(ordinal)?, Arc::clone(&self.0));
+        let (device, counts) = (CudaDriver.open(ordinal)?, Arc::clone(&self.0));
         // SAFETY: the driver was started to open the device; the context is that of all its users.
         let context = unsafe { primary_ctx::retain(result::device::get(i32::from(ordinal)).unwrap()) }.unwrap();
         Ok(Arc::new(One { device, counts, context: context as usize, spans: Mutex::default() }))
@@ -118,7 +118,7 @@ impl One {
 }
 
 impl Device for One {
-    fn place(&self) -> Place {
+    fn place(&self) -> DeviceId {
         self.device.place()
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sequor::backend::{Context, Feed, Fetch, LoadOptions};
 use sequor::device::{
-    Accelerators, Buffer, BufferSlice, Convert, Device, Moves, Scratch, Span, SpanMut, StridedLayout,
+    Accelerators, Buffer, BufferSlice, Convert, Device, MemorySpan, MemorySpanMut, Moves, Scratch, StridedLayout,
 };
 use sequor_core::{DataType, Shape};
 
@@ -282,9 +282,9 @@ fn once(
     side: usize,
 ) {
     // SAFETY: buffers outlive the turn; what is read is not written.
-    let read = |buffer: &Buffer| -> Span<'_> { unsafe { buffer.read(0..buffer.len()) }.unwrap() };
+    let read = |buffer: &Buffer| -> MemorySpan<'_> { unsafe { buffer.read(0..buffer.len()) }.unwrap() };
     // SAFETY: as above.
-    let write = |buffer: &Buffer| -> SpanMut<'_> { unsafe { buffer.write(0..buffer.len()) }.unwrap() };
+    let write = |buffer: &Buffer| -> MemorySpanMut<'_> { unsafe { buffer.write(0..buffer.len()) }.unwrap() };
     let mut feeds = vec![Feed { dtype: DataType::Fp32, shape: input, data: read(&far[0]) }];
     let mut fetches = vec![Fetch::Into { shape: output, data: write(&far[1]) }];
     for (shape, dtype, both) in states {

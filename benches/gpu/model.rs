@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor::error::Failure;
 use sequor::model::{
-    Availability, InferAnswer, InferRequest, Metadata, Named, Options, Pending, Repository, SequenceStep, Tensor,
+    Availability, InferAnswer, InferRequest, Metadata, NamedTensor, Pending, Repository, RepositoryOptions,
+    SequenceStep, Tensor,
 };
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Dim, Id, Shape};
@@ -54,7 +55,7 @@ impl LoadedModel {
 
     fn load(terms: &Terms, folder: TempDir, name: &str, depth: u8) -> LoadedModel {
         let accelerators = Arc::new(terms.gpus.clone());
-        let options = Options { reply_pool: 64 << 20, accelerators, depth, ..Options::default() };
+        let options = RepositoryOptions { reply_pool: 64 << 20, accelerators, depth, ..RepositoryOptions::default() };
         let repository = Repository::new(Arc::clone(&terms.backend), options, Metrics::new(false)).unwrap();
         repository.load(&folder.path().join(name));
         match repository.statuses().pop().unwrap().availability {
@@ -65,7 +66,7 @@ impl LoadedModel {
         LoadedModel { repository, model: name.to_owned(), metadata, _folder: folder }
     }
 
-    pub(crate) fn send(&self, id: u64, start: bool, end: bool, inputs: Vec<Named>) -> Result<Pending, Failure> {
+    pub(crate) fn send(&self, id: u64, start: bool, end: bool, inputs: Vec<NamedTensor>) -> Result<Pending, Failure> {
         self.repository.submit(InferRequest {
             model: self.model.clone(),
             version: String::new(),
@@ -82,7 +83,7 @@ impl LoadedModel {
     }
 
     /// Inputs as the model wants them, drawn from `random`; open dimensions are 3.
-    pub(crate) fn inputs(&self, random: &mut Random) -> Vec<Named> {
+    pub(crate) fn inputs(&self, random: &mut Random) -> Vec<NamedTensor> {
         let input = |input: &sequor::model::TensorMetadata| {
             let dims = input.dims.0.iter().enumerate().map(|(n, dim)| match dim {
                 Dim::Fixed(size) => *size,
@@ -97,7 +98,10 @@ impl LoadedModel {
             let shape = Shape(dims.collect());
             let count = usize::try_from(shape.elements().unwrap()).unwrap();
             let data: Vec<u8> = (0..count).flat_map(|_| element(input.dtype, random)).collect();
-            Named { name: input.name.clone(), tensor: Tensor { dtype: input.dtype, shape, data: Bytes::from(data) } }
+            NamedTensor {
+                name: input.name.clone(),
+                tensor: Tensor { dtype: input.dtype, shape, data: Bytes::from(data) },
+            }
         };
         self.metadata.inputs.iter().map(input).collect()
     }

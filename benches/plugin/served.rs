@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use sequor::scheduling::report::{By, Plugins};
-use sequor::server::{self, Addresses, Listeners, Running, ServerOptions, Stop};
+use sequor::scheduling::report::{By, PluginControl};
+use sequor::server::{self, Addresses, Listeners, RunningServer, ServerOptions, Stop};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -27,7 +27,7 @@ pub(crate) fn figures(only: Option<&str>) -> BoxResult<()> {
             deciding.map(|(name, server)| Served::new(name, server)).collect::<BoxResult<Vec<Served>>>()?;
         let parked: &[&str] = if only.is_none_or(|only| only == "fair-share") { &["fair-share"] } else { &[] };
         for (_, server) in servers(parked, None, (slots, rows))?.into_iter().skip(1) {
-            Plugins::park(&server.repository, "fair-share", By("bench"))?;
+            PluginControl::park(&server.repository, "fair-share", By("bench"))?;
             served.push(Served::new(Some(PARKED), server)?);
         }
         for (how, flags) in [("call by call", &[][..]), ("streams", &["--streaming"])] {
@@ -75,7 +75,7 @@ fn number(of: &Value) -> f64 {
 struct Served {
     name: Option<&'static str>,
     server: InProcess,
-    running: Running,
+    running: RunningServer,
     /// It serves until this is gone.
     _stop: mpsc::Sender<Stop>,
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sequor::backend::mock::MockBackend;
 use sequor::model::{Pending, Repository};
-use sequor::scheduling::report::{By, Plugins as _};
+use sequor::scheduling::report::{By, PluginControl as _};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::loader::Loader;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::scheduling::guest::Source;
-use sequor::scheduling::report::{Attached, Plugins as _};
+use sequor::scheduling::report::{Attached, PluginControl as _};
 use sequor_wasm::loader::Loader;
 
 use crate::fair_share::{NATIVE, Native};

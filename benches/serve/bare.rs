@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::backend::{Backend, Context, Feed, Fetch, LoadOptions};
-use sequor::device::{Pool, Pooled, Span};
+use sequor::device::{MemorySpan, Pool, Pooled};
 use sequor_core::{DataType, Shape};
 
 use crate::models;
@@ -24,9 +24,9 @@ pub(crate) fn vad() {
         let mut next = memory(&vec![0; 2 * 128 * 4 * batch as usize]);
         let micros = best(|| {
             let feeds = [
-                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: Span::host(input.as_ref()) },
-                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: Span::host(kept.as_ref()) },
-                Feed { dtype: DataType::Int64, shape: &shapes[2], data: Span::host(rate.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: MemorySpan::host(input.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: MemorySpan::host(kept.as_ref()) },
+                Feed { dtype: DataType::Int64, shape: &shapes[2], data: MemorySpan::host(rate.as_ref()) },
             ];
             let mut fetches = [
                 Fetch::Into { shape: &shapes[3], data: output.write().expect("memory") },
@@ -50,8 +50,8 @@ pub(crate) fn wide() {
         let mut output = memory(&vec![0; 4 * batch as usize]);
         let micros = best(|| {
             let feeds = [
-                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: Span::host(input.as_ref()) },
-                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: Span::host(kept.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[0], data: MemorySpan::host(input.as_ref()) },
+                Feed { dtype: DataType::Fp32, shape: &shapes[1], data: MemorySpan::host(kept.as_ref()) },
             ];
             let mut fetches = [
                 Fetch::Into { shape: &shapes[2], data: output.write().expect("memory") },
@@ -86,10 +86,10 @@ pub(crate) fn cached() {
         let (x, y) = (Shape::of(&[batch, 16, 80]), Shape::of(&[batch, 512]));
         let (frames, mut answer) = (memory(&vec![0; 5120 * batch as usize]), memory(&vec![0; 2048 * batch as usize]));
         let micros = best(|| {
-            let mut feeds = vec![Feed { dtype: DataType::Fp32, shape: &x, data: Span::host(frames.as_ref()) }];
+            let mut feeds = vec![Feed { dtype: DataType::Fp32, shape: &x, data: MemorySpan::host(frames.as_ref()) }];
             for (n, (shape, state)) in shapes.iter().zip(&kept).enumerate() {
                 let dtype = if n == 3 { DataType::Int64 } else { DataType::Fp32 };
-                feeds.push(Feed { dtype, shape, data: Span::host(state.as_ref()) });
+                feeds.push(Feed { dtype, shape, data: MemorySpan::host(state.as_ref()) });
             }
             let mut fetches = vec![Fetch::Into { shape: &y, data: answer.write().expect("memory") }];
             for (shape, state) in shapes.iter().zip(&mut next) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sequor::bench::{Child, Data, Plan, Recipe, Report, Wanted, drive};
+use sequor::bench::{BenchPlan, BenchReport, Child, Data, Recipe, Wanted, drive};
 
 use crate::{Options, models, role, sequor};
 
@@ -42,7 +42,7 @@ struct Row {
     /// This build over the other, turn by turn: the middle one.
     change: Option<f64>,
     now: f64,
-    report: Report,
+    report: BenchReport,
 }
 
 pub(crate) fn figures(options: &Options) {
@@ -137,15 +137,15 @@ async fn measure(options: &Options, figure: &Figure, clients: usize, servers: [O
     Row { echo, hop, before, change, now, report: last.expect("a report") }
 }
 
-async fn turn(child: &Child, (clients, streaming): (usize, bool), requests: u64, recipe: &Recipe) -> Report {
-    let plan = Plan {
+async fn turn(child: &Child, (clients, streaming): (usize, bool), requests: u64, recipe: &Recipe) -> BenchReport {
+    let plan = BenchPlan {
         warm_up: Duration::from_millis(200),
         span: Duration::from_secs(120),
         requests: Some(requests),
         streaming,
         metrics: child.metrics.clone(),
         pid: Some(child.pid()),
-        ..Plan::closed(child.grpc.clone(), clients)
+        ..BenchPlan::closed(child.grpc.clone(), clients)
     };
     let report = drive::run(&plan, recipe, std::future::pending()).await.expect("a run");
     assert_eq!(report.failures(), 0, "{report}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Output;
 use std::time::Duration;
 
-use sequor::bench::{Child, Data, Plan, Recipe, Report, Wanted, drive};
+use sequor::bench::{BenchPlan, BenchReport, Child, Data, Recipe, Wanted, drive};
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{ModelStatistics, ModelStatisticsRequest};
 use tonic::transport::Channel;
@@ -35,7 +35,7 @@ struct Cell {
     /// Rows of a batch that were requests, and all of them.
     ready: f64,
     executed: f64,
-    report: Report,
+    report: BenchReport,
 }
 
 pub(crate) fn figures(options: &Options) {
@@ -85,12 +85,12 @@ async fn measure(server: &Child, options: &Options, model: &str, clients: usize)
     };
     let channel = drive::connect(&server.grpc).await.expect("a connection");
     let recipe = Recipe::ask(channel.clone(), &wanted).await.expect("the model");
-    let plan = |requests: u64| Plan {
+    let plan = |requests: u64| BenchPlan {
         span: Duration::from_secs(120),
         requests: Some(requests),
         metrics: server.metrics.clone(),
         pid: Some(server.pid()),
-        ..Plan::closed(server.grpc.clone(), clients)
+        ..BenchPlan::closed(server.grpc.clone(), clients)
     };
     let run = |requests: u64| {
         let (plan, recipe) = (plan(requests), &recipe);

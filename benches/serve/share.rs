@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sequor::bench::{Child, Data, Plan, Recipe, Wanted, drive};
+use sequor::bench::{BenchPlan, Child, Data, Recipe, Wanted, drive};
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{InferStatistics, ModelStatisticsRequest};
 use tonic::transport::Channel;
@@ -41,12 +41,12 @@ async fn measure(server: &Child, options: &Options) -> [f64; 3] {
     };
     let channel = drive::connect(&server.grpc).await.expect("a connection");
     let recipe = Recipe::ask(channel.clone(), &wanted).await.expect("the model");
-    let plan = Plan {
+    let plan = BenchPlan {
         warm_up: Duration::from_millis(500),
         span: Duration::from_secs(if options.quick { 3 } else { 20 }),
         metrics: server.metrics.clone(),
         pid: Some(server.pid()),
-        ..Plan::closed(server.grpc.clone(), CLIENTS)
+        ..BenchPlan::closed(server.grpc.clone(), CLIENTS)
     };
     let before = statistics(channel.clone()).await;
     let report = drive::run(&plan, &recipe, std::future::pending()).await.expect("a run");

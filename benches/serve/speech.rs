@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::process::Command;
 use std::time::Duration;
 
-use sequor::bench::{Child, Data, Pace, Plan, Recipe, Report, Wanted, drive};
+use sequor::bench::{BenchPlan, BenchReport, Child, Data, Pace, Recipe, Wanted, drive};
 
 use crate::{Options, models, sequor};
 
@@ -53,7 +53,7 @@ pub(crate) fn figures(options: &Options) {
     command.env(crate::ROLE, "echo");
     let echo = Child::start(command).expect("the echo");
     let echoed = runtime.block_on(try_with(&echo, &recipe, streams, CHUNK * 100));
-    let cpu = |report: &Report| report.server.expect("a local server").cpu_us_per_request;
+    let cpu = |report: &BenchReport| report.server.expect("a local server").cpu_us_per_request;
     let (all, grpc, model) = (cpu(&report), cpu(&echoed), CHUNK.as_secs_f64() * 1e6 / alone);
     println!(
         "of {all:.1} us of CPU a request: ONNX Runtime alone {model:.1}, an echo at this pace {grpc:.1}, the rest {:.1}",
@@ -87,7 +87,7 @@ fn keep_off(core: usize) {
 }
 
 /// The most streams of which 99 of 100 keep their pace, found by halving.
-async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> (usize, Option<Report>) {
+async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> (usize, Option<BenchReport>) {
     let (step, span) = if options.quick { (50, 3) } else { (10, 8) };
     let (mut low, mut high) = (0, (bare * 1.1) as usize / step + 1);
     let mut best = None;
@@ -107,7 +107,7 @@ async fn most(server: &Child, recipe: &Recipe, bare: f64, options: &Options) -> 
     (low * step, best)
 }
 
-fn good(report: &Report) -> bool {
+fn good(report: &BenchReport) -> bool {
     report.failures() == 0 && report.latency_us.p99 <= CHUNK.as_micros() as u64
 }
 
@@ -124,13 +124,13 @@ async fn recipe(server: &Child) -> Recipe {
     Recipe::ask(drive::connect(&server.grpc).await.expect("a connection"), &wanted).await.expect("the model")
 }
 
-async fn try_with(server: &Child, recipe: &Recipe, streams: usize, span: Duration) -> Report {
-    let plan = Plan {
+async fn try_with(server: &Child, recipe: &Recipe, streams: usize, span: Duration) -> BenchReport {
+    let plan = BenchPlan {
         pace: Pace::Open { streams, chunk: CHUNK },
         span,
         metrics: server.metrics.clone(),
         pid: Some(server.pid()),
-        ..Plan::closed(server.grpc.clone(), streams)
+        ..BenchPlan::closed(server.grpc.clone(), streams)
     };
     drive::run(&plan, recipe, std::future::pending()).await.expect("a run")
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sequor::config::units::Span;
-use sequor::simulate::file::File;
+use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::workload::replay::Replay;
 use sequor::simulate::{Contender, Costs, Experiment, Plug, Workload};
 use sequor_wasm::limits::Limits;
@@ -49,15 +49,19 @@ fn main() -> BoxResult<()> {
     Ok(())
 }
 
-fn made(text: &str, long: Duration) -> BoxResult<(File, Workload)> {
-    let mut file = File::read(Path::new("workload"), text)?;
+fn made(text: &str, long: Duration) -> BoxResult<(WorkloadFile, Workload)> {
+    let mut file = WorkloadFile::read(Path::new("workload"), text)?;
     file.span = Some(Span(long));
     let workload = file.workload(1)?;
     Ok((file, workload))
 }
 
 /// The same requests in the simulator, under `oldest` and the plug-in.
-fn simulated(file: File, workload: Workload, plugin: &str) -> BoxResult<[sequor::simulate::outcome::Outcome; 2]> {
+fn simulated(
+    file: WorkloadFile,
+    workload: Workload,
+    plugin: &str,
+) -> BoxResult<[sequor::simulate::outcome::Outcome; 2]> {
     let plug = Plug::new(plugin, &guest(plugin)?, "{}", Limits::default(), None)?;
     let experiment = Experiment {
         workload,
@@ -153,7 +157,7 @@ fn like_live(keep: Option<&Path>) -> BoxResult<()> {
 /// A recording of such a load, as a workload.
 fn recorded(share: f64, rate: u32, seed: u64, folder: &Path) -> BoxResult<Workload> {
     let text = format!("[[poisson]]\nrate = \"{rate}/s\"\nsequences = 192\nsteps = 100\n");
-    let mut file = File::read(Path::new("workload"), &text)?;
+    let mut file = WorkloadFile::read(Path::new("workload"), &text)?;
     file.span = Some(Span(LONG));
     let path = folder.join(format!("load-{share}.jsonl"));
     live::play(&file.workload(seed)?, None, Some(&path))?;

@@ -10,7 +10,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::{Api, Phase};
+use super::{Api, ServerPhase};
 
 /// How often a watched server looks whether its models are ready; phases are told at once.
 const LOOK: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ impl Health for Readiness {
 /// Sends the status, then every change of it, until the last listener has gone.
 async fn tell(
     readiness: Readiness,
-    mut phases: watch::Receiver<Phase>,
+    mut phases: watch::Receiver<ServerPhase>,
     sender: tokio::sync::mpsc::Sender<Result<HealthCheckResponse, Status>>,
 ) {
     let mut told = None;
@@ -63,7 +63,7 @@ async fn tell(
         }
         told = Some(status);
         // An endless answer would hold its connection open for as long as the server may take to go out.
-        if *phases.borrow() == Phase::Closing {
+        if *phases.borrow() == ServerPhase::Closing {
             return;
         }
         tokio::select! {

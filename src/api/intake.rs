@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::peers::{Peer, PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::{Deadline, Status};
-use crate::config::server::file::Limits;
+use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::executor::ExecutorHandle;
 use crate::model::{InferAnswer, InferRequest, Pending, Repository, RequestOrigin, Served, VersionStatistics};
@@ -22,7 +22,7 @@ use crate::telemetry::metrics::Surface;
 
 /// How far the server is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Phase {
+pub enum ServerPhase {
     #[default]
     Serving,
     /// Says that it is not ready, so that proxies turn away, and takes everything that still comes.
@@ -35,27 +35,27 @@ pub enum Phase {
 
 /// Everything a surface needs. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
-pub struct Api(Arc<Shared>);
+pub struct Api(Arc<ApiState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ApiState {
     repository: Repository,
     metrics: Metrics,
-    limits: Limits,
+    limits: ServerLimits,
     queued: QueuedBytes,
     peers: Peers,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerPhase>,
 }
 
 impl Api {
-    pub fn new(repository: Repository, metrics: Metrics, limits: Limits) -> Api {
-        let phase = watch::Sender::new(Phase::Serving);
+    pub fn new(repository: Repository, metrics: Metrics, limits: ServerLimits) -> Api {
+        let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
         let peers = Peers::new(limits, &metrics);
-        Api(Arc::new(Shared { repository, metrics, limits, queued, peers, phase }))
+        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase }))
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ServerLimits {
         self.0.limits
     }
 
@@ -77,17 +77,17 @@ impl Api {
         &self.0.peers
     }
 
-    pub fn set_phase(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: ServerPhase) {
         self.0.phase.send_replace(phase);
     }
 
     /// Tells of phases as they change.
-    pub fn phases(&self) -> watch::Receiver<Phase> {
+    pub fn phases(&self) -> watch::Receiver<ServerPhase> {
         self.0.phase.subscribe()
     }
 
     pub fn ready(&self) -> bool {
-        *self.0.phase.borrow() == Phase::Serving && self.0.repository.ready()
+        *self.0.phase.borrow() == ServerPhase::Serving && self.0.repository.ready()
     }
 
     /// What was counted; see [`Repository::statistics`].
@@ -108,7 +108,7 @@ impl Api {
 
     /// Admits a request of this peer now, in the order of the calls, or refuses it. The answer is to be awaited.
     pub(crate) fn begin(&self, peer: &Peer, surface: Surface, decoded: Decoded) -> Result<Underway, Failure> {
-        let flight = Flight::of(&self.0.metrics);
+        let flight = InFlightRequest::of(&self.0.metrics);
         let Decoded { model, request, mut permit, connection } = decoded;
         self.check_room(&request)?;
         let peer_request = peer.request()?;
@@ -130,7 +130,7 @@ impl Api {
             return Err(ExceededLimit::InFlight { limit }.into());
         }
         let starts = request.sequence.start && request.sequence.id != Id::None;
-        if starts && *self.0.phase.borrow() >= Phase::Finishing {
+        if starts && *self.0.phase.borrow() >= ServerPhase::Finishing {
             return Err(stopping(request));
         }
         Ok(())
@@ -175,7 +175,7 @@ pub struct Underway {
     #[allow(dead_code, reason = "only its drop matters")]
     peer_request: PeerRequest,
     #[allow(dead_code, reason = "only its drop matters")]
-    flight: Flight,
+    flight: InFlightRequest,
 }
 
 impl Underway {
@@ -215,16 +215,16 @@ fn stopping(request: &InferRequest) -> Failure {
 
 /// A request on its way, counted as long as this lives: also when it is dropped without an answer.
 #[derive(Debug)]
-struct Flight(Gauge);
+struct InFlightRequest(Gauge);
 
-impl Flight {
-    fn of(metrics: &Metrics) -> Flight {
+impl InFlightRequest {
+    fn of(metrics: &Metrics) -> InFlightRequest {
         metrics.in_flight().add(1);
-        Flight(metrics.in_flight().clone())
+        InFlightRequest(metrics.in_flight().clone())
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.add(-1);
     }

@@ -28,12 +28,12 @@ pub(crate) mod refusal;
 pub mod status;
 pub mod upgrades;
 
-pub use crate::config::server::file::Limits;
+pub use crate::config::server::file::ServerLimits;
 pub use body_error::BodyError;
 pub use caller::Caller;
 pub use code::Code;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
-pub use intake::{Api, Phase};
+pub use intake::{Api, ServerPhase};
 pub use order::ConnectionOrder;
 pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Caller;
-use crate::config::server::file::Limits;
+use crate::config::server::file::ServerLimits;
 use crate::error::ExceededLimit;
 use crate::model::SequenceOwner;
 use crate::telemetry::{Metrics, PeerLimit};
@@ -30,7 +30,7 @@ pub(crate) struct PeerRequest(Peer);
 
 #[derive(Debug)]
 struct Accounts {
-    limits: Limits,
+    limits: ServerLimits,
     metrics: Metrics,
     by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
 }
@@ -52,9 +52,9 @@ struct Account {
 }
 
 impl Peers {
-    pub(crate) fn new(limits: Limits, metrics: &Metrics) -> Peers {
+    pub(crate) fn new(limits: ServerLimits, metrics: &Metrics) -> Peers {
         let metrics = metrics.clone();
-        let Limits { sequences_per_peer, in_flight_per_peer, queued_per_peer, .. } = limits;
+        let ServerLimits { sequences_per_peer, in_flight_per_peer, queued_per_peer, .. } = limits;
         let is_limited = sequences_per_peer.is_some() || in_flight_per_peer.is_some() || queued_per_peer.is_some();
         Peers(is_limited.then(|| Arc::new(Accounts { limits, metrics, by_key: Mutex::default() })))
     }
@@ -136,7 +136,7 @@ impl Drop for PeerRequest {
 }
 
 impl Account {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ServerLimits {
         self.accounts.limits
     }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::config::units::Size;
 
-    fn peers(limits: Limits) -> Peers {
+    fn peers(limits: ServerLimits) -> Peers {
         Peers::new(limits, &Metrics::new(false))
     }
 
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_network_or_name() {
-        let peers = peers(Limits { in_flight_per_peer: Some(2), ..Limits::default() });
+        let peers = peers(ServerLimits { in_flight_per_peer: Some(2), ..ServerLimits::default() });
         let (one, same, other) = (from(&peers, "2001:db8::1"), from(&peers, "2001:db8::2"), from(&peers, "10.0.0.1"));
         let kept = (one.request().unwrap(), same.request().unwrap());
         let refused = from(&peers, "2001:db8::3").request().unwrap_err();
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_and_given_back() {
-        let peers = peers(Limits { queued_per_peer: Some(Size(10)), ..Limits::default() });
+        let peers = peers(ServerLimits { queued_per_peer: Some(Size(10)), ..ServerLimits::default() });
         let (one, other) = (from(&peers, "127.0.0.1"), from(&peers, "127.0.0.2"));
         one.add_queued(8, 0).unwrap();
         let refused = one.add_queued(3, 8).unwrap_err();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn sequences_are_counted_as_long_as_they_live() {
-        let peers = peers(Limits { sequences_per_peer: Some(1), ..Limits::default() });
+        let peers = peers(ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() });
         let owner = from(&peers, "127.0.0.1").owner().unwrap();
         owner.try_add().unwrap();
         assert_eq!(from(&peers, "127.0.0.1").owner().unwrap().try_add(), Err(1));
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn without_a_maximum_nothing_is_counted() {
-        let peers = peers(Limits::default());
+        let peers = peers(ServerLimits::default());
         let peer = from(&peers, "127.0.0.1");
         assert!(peers.0.is_none() && peer.0.is_none() && peer.owner().is_none());
         assert!(peer.request().is_ok() && peer.add_queued(u64::MAX, 0).is_ok());

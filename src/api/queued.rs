@@ -10,10 +10,10 @@ use crate::telemetry::kinds::Gauge;
 
 /// The count of a server. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct QueuedBytes(Arc<Inner>);
+pub(crate) struct QueuedBytes(Arc<QueuedCounter>);
 
 #[derive(Debug)]
-struct Inner {
+struct QueuedCounter {
     used: AtomicU64,
     limit: u64,
     shown: Gauge,
@@ -31,7 +31,7 @@ pub(crate) struct QueuedBytesPermit {
 impl QueuedBytes {
     /// `shown` follows the count.
     pub(crate) fn new(limit: u64, shown: Gauge) -> QueuedBytes {
-        QueuedBytes(Arc::new(Inner { used: AtomicU64::new(0), limit, shown }))
+        QueuedBytes(Arc::new(QueuedCounter { used: AtomicU64::new(0), limit, shown }))
     }
 
     /// A permit of no bytes yet, for a request of this peer.
@@ -41,7 +41,7 @@ impl QueuedBytes {
 
     /// Counts these bytes too, or returns how many there are already. No bytes always fit.
     fn add(&self, bytes: u64) -> Result<(), u64> {
-        let Inner { used, limit, shown } = &*self.0;
+        let QueuedCounter { used, limit, shown } = &*self.0;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= *limit || bytes == 0);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
         shown.add(signed(bytes));

@@ -7,7 +7,7 @@ use sequor_core::{Id, Refusal};
 
 use super::{Code, Retry, Status};
 use crate::config::units::human;
-use crate::error::{Control, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused};
+use crate::error::{ControlFailure, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused};
 use crate::telemetry::refusal_reason;
 
 /// The time after which a client may send a request again that a full server refused.
@@ -27,7 +27,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::NotServed(NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. })
         | Failure::Invalid { .. }
         | Failure::Limit(ExceededLimit::RequestBytes { .. } | ExceededLimit::Parts { .. }) => BAD_INPUT,
-        Failure::NotServed(_) | Failure::Control(Control::Absent { .. }) => NOT_SERVED,
+        Failure::NotServed(_) | Failure::Control(ControlFailure::Absent { .. }) => NOT_SERVED,
         Failure::Refused(refused) => refusal_reason(&refused.refusal),
         Failure::StateMemory { .. } | Failure::DeviceMemory { .. } => "state_memory",
         Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => "queue_full",
@@ -36,8 +36,8 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::Deadline { .. } => "deadline",
         Failure::Processor(failure) if failure.code.is_some() => "plugin_rejected",
         Failure::Processor(_) => "plugin_failed",
-        Failure::Control(Control::NotExplicit) => "not_explicit",
-        Failure::Control(Control::Failed { .. }) => "load_failed",
+        Failure::Control(ControlFailure::NotExplicit) => "not_explicit",
+        Failure::Control(ControlFailure::Failed { .. }) => "load_failed",
         Failure::Run(_) => "run_failed",
         Failure::Internal(_) => "internal",
     }

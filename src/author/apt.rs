@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::Problem;
+use super::AuthorError;
 use super::machine::{ask, run};
 
 /// Debian's packages as they are today.
@@ -17,7 +17,7 @@ pub(super) struct Apt {
 
 impl Apt {
     /// Fetches the lists, about 20 MB, into a scratch folder within `scratch`.
-    pub(super) fn update(scratch: &Path) -> Result<Apt, Problem> {
+    pub(super) fn update(scratch: &Path) -> Result<Apt, AuthorError> {
         let lists = tempfile::Builder::new().prefix("apt-").tempdir_in(scratch)?;
         for folder in ["lists/partial", "archives/partial"] {
             std::fs::create_dir_all(lists.path().join(folder))?;
@@ -57,7 +57,7 @@ impl Apt {
     }
 
     /// Fetches packages and unpacks them into a folder.
-    pub(super) fn unpack(&self, packages: &[String], into: &Path) -> Result<(), Problem> {
+    pub(super) fn unpack(&self, packages: &[String], into: &Path) -> Result<(), AuthorError> {
         run(self.command("apt-get").arg("download").args(packages).current_dir(into), "")?;
         for entry in std::fs::read_dir(into)? {
             let path = entry?.path();

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::files::place;
-use super::project::Manifest;
-use super::{Machine, Problem, Project, component};
+use super::project::ProjectManifest;
+use super::{AuthorError, Machine, Project, component};
 
 /// A component that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub struct Built {
 }
 
 /// Builds every component of a project into this folder.
-pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Built>, Problem> {
+pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Built>, AuthorError> {
     let component = project.language.component(&project.folder, machine)?;
-    let write = |manifest: &Manifest| {
+    let write = |manifest: &ProjectManifest| {
         let path = to.join(format!("{}.wasm", manifest.name));
         let whole = component::with_manifest(&component, &manifest.text);
         place(&path, &whole)?;

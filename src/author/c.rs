@@ -8,7 +8,7 @@ use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
 use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::{Problem, component, encoder, python, sdk};
+use super::{AuthorError, component, encoder, python, sdk};
 
 /// The version whose output is tested.
 const ZIG: &str = "ziglang==0.17.0";
@@ -50,7 +50,7 @@ impl Language for C {
     }
 
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
             .kit(sdk::C)
             .kit(sdk::WIT)
@@ -65,7 +65,7 @@ impl Language for C {
         }
     }
 
-    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+    fn install(&self, machine: &Machine) -> Result<(), AuthorError> {
         if fetched(machine).is_none() {
             (machine.say)(&format!("fetching {ZIG} with pip (411 MB) ..."));
             python::into_environment(&environment(machine), ZIG)?;
@@ -74,8 +74,8 @@ impl Language for C {
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
-    let zig = fetched(machine).ok_or_else(|| Problem::Missing(format!("no compiler for C: {GET} (411 MB)")))?;
+fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
+    let zig = fetched(machine).ok_or_else(|| AuthorError::Missing(format!("no compiler for C: {GET} (411 MB)")))?;
     (machine.say)(ZIG);
     let scratch = tempfile::tempdir()?;
     let (kit, module) = (scratch.path().join("kit"), scratch.path().join("plugin.wasm"));
@@ -85,9 +85,9 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     command.arg(folder.join("plugin.c")).args(["sequor.c", "scheduler_plugin.c"].map(|file| kit.join(file)));
     let command = command.arg("-o").arg(&module).env("ZIG_GLOBAL_CACHE_DIR", machine.cache.join("zig"));
     run(command, "").map_err(called_zig)?;
-    let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
+    let bytes = std::fs::read(&module).map_err(|e| AuthorError::file(&module, e))?;
     let path = folder.join("plugin.c");
-    let wrong = |what| Problem::Component { path: path.clone(), what };
+    let wrong = |what| AuthorError::Component { path: path.clone(), what };
     let mut bytes = without_lines(&bytes).map_err(wrong)?;
     on_its_own(&bytes).map_err(wrong)?;
     typed(&mut bytes).map_err(wrong)?;
@@ -95,9 +95,9 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
 }
 
 /// Zig is a package of Python's; who reads of it knows it by its own name.
-fn called_zig(problem: Problem) -> Problem {
+fn called_zig(problem: AuthorError) -> AuthorError {
     match problem {
-        Problem::Failed { status, hint, .. } => Problem::Failed { program: "zig cc".to_owned(), status, hint },
+        AuthorError::Failed { status, hint, .. } => AuthorError::Failed { program: "zig cc".to_owned(), status, hint },
         other => other,
     }
 }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{Problem, encoder};
+use super::{AuthorError, encoder};
 
 /// The custom section of a component that holds its plugin.toml.
 pub const SECTION: &str = "sequor:plugin";
 
 /// Makes a component of a module that carries the types of its world, as every generator of bindings puts them there.
-pub fn from_module(path: &Path, module: &[u8]) -> Result<Vec<u8>, Problem> {
-    encoder::encode(module).map_err(|what| Problem::Component { path: path.to_owned(), what })
+pub fn from_module(path: &Path, module: &[u8]) -> Result<Vec<u8>, AuthorError> {
+    encoder::encode(module).map_err(|what| AuthorError::Component { path: path.to_owned(), what })
 }
 
 /// The component with this plugin.toml in it.

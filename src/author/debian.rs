@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Problem;
+use super::AuthorError;
 use super::apt::Apt;
 use super::machine::{Machine, ask};
 
@@ -53,20 +53,20 @@ impl Debian {
 }
 
 /// Finds the unpacked packages, or fetches and unpacks them: also in place of those that are too old for the kit.
-pub(super) fn ensure(folder: &Path, machine: &Machine) -> Result<Debian, Problem> {
+pub(super) fn ensure(folder: &Path, machine: &Machine) -> Result<Debian, AuthorError> {
     let root = machine.cache.join("debian-rust");
     let debian = Debian { version: String::new(), linker: linker(folder)?, root };
     if let Some(version) = version(&debian).filter(|version| suffices(version)) {
         return Ok(Debian { version, ..debian });
     }
     fetch(&debian, machine)?;
-    let version = version(&debian).ok_or_else(|| Problem::file(debian.rustc(), "does not run on this machine"))?;
+    let version = version(&debian).ok_or_else(|| AuthorError::file(debian.rustc(), "does not run on this machine"))?;
     if suffices(&version) {
         return Ok(Debian { version, ..debian });
     }
     let (major, minor) = NEEDED;
     let get = "rustup target add wasm32-unknown-unknown, or, in apt's sources, Debian's security updates";
-    Err(Problem::Missing(format!(
+    Err(AuthorError::Missing(format!(
         "no compiler for WebAssembly: Debian's is {version}, and the kit needs {major}.{minor}. To get one: {get}"
     )))
 }
@@ -83,15 +83,15 @@ fn suffices(version: &str) -> bool {
 }
 
 /// Rustup's rustc brings a linker for WebAssembly; Debian's does not.
-pub(super) fn linker(folder: &Path) -> Result<PathBuf, Problem> {
+pub(super) fn linker(folder: &Path) -> Result<PathBuf, AuthorError> {
     let host = format!("lib/rustlib/{}-unknown-linux-gnu/bin/rust-lld", std::env::consts::ARCH);
     let found = sysroot(folder).map(|root| root.join(host)).filter(|linker| linker.is_file());
     found.ok_or_else(|| {
-        Problem::Missing("no rust-lld beside rustc: the linker for WebAssembly comes with rustup's Rust".to_owned())
+        AuthorError::Missing("no rust-lld beside rustc: the linker for WebAssembly comes with rustup's Rust".to_owned())
     })
 }
 
-fn fetch(debian: &Debian, machine: &Machine) -> Result<(), Problem> {
+fn fetch(debian: &Debian, machine: &Machine) -> Result<(), AuthorError> {
     let root = debian.root.as_path();
     let parent = root.parent().unwrap_or(root);
     std::fs::create_dir_all(parent)?;
@@ -112,15 +112,15 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), Problem> {
         }
         // Another process was faster; its folder holds the same.
         Err(_) if root.join("usr/bin/rustc").is_file() => Ok(()),
-        Err(e) => Err(Problem::file(root, e)),
+        Err(e) => Err(AuthorError::file(root, e)),
     }
 }
 
 /// The compiler, its library with the version in its name, and the LLVM it was linked with.
-fn packages(apt: &Apt) -> Result<Vec<String>, Problem> {
+fn packages(apt: &Apt) -> Result<Vec<String>, AuthorError> {
     let missing = |what: &str| {
         let get = "rustup target add wasm32-unknown-unknown, or a Debian that has rustc-web";
-        Problem::Missing(format!("no compiler for WebAssembly: apt knows no {what}. To get one: {get}"))
+        AuthorError::Missing(format!("no compiler for WebAssembly: apt knows no {what}. To get one: {get}"))
     };
     let std = apt.depends("libstd-rust-web-dev", "libstd-rust-web-").ok_or_else(|| missing("libstd-rust-web-dev"))?;
     let llvm = apt.depends(&std, "libllvm").ok_or_else(|| missing("libllvm"))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why there is no component. The text says what to do about it where that is known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum AuthorError {
     #[error("{}: {what}", path.display())]
     File { path: PathBuf, what: String },
     /// A text is wrong at the place that is named.
@@ -24,8 +24,8 @@ pub enum Problem {
     Component { path: PathBuf, what: String },
 }
 
-impl Problem {
-    pub(crate) fn file(path: impl Into<PathBuf>, what: impl std::fmt::Display) -> Problem {
-        Problem::File { path: path.into(), what: what.to_string() }
+impl AuthorError {
+    pub(crate) fn file(path: impl Into<PathBuf>, what: impl std::fmt::Display) -> AuthorError {
+        AuthorError::File { path: path.into(), what: what.to_string() }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Problem;
+use super::AuthorError;
 use crate::config::atomic_file::{self, SyncMode};
 
 /// In a fixed order; hidden folders, what Python leaves behind and what npm fetches are no sources.
-pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, Problem> {
+pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, AuthorError> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|e| Problem::file(folder, e))? {
+    for entry in std::fs::read_dir(folder).map_err(|e| AuthorError::file(folder, e))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let hidden = path.is_dir() && (name.starts_with(['.', '_']) || name == "node_modules");
@@ -23,12 +23,12 @@ pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf
 }
 
 /// Writes the whole file at once: a process that watches the folder never reads half of it. A file with the same content stays untouched.
-pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
+pub(super) fn place(path: &Path, bytes: &[u8]) -> Result<(), AuthorError> {
     if std::fs::read(path).is_ok_and(|is| is == bytes) {
         return Ok(());
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
+    std::fs::create_dir_all(parent).map_err(|e| AuthorError::file(parent, e))?;
     // Scratch files are their owner's alone; a component is for the server, too.
-    atomic_file::replace(path, &[bytes], Some(0o644), SyncMode::Later).map_err(|e| Problem::file(path, e))
+    atomic_file::replace(path, &[bytes], Some(0o644), SyncMode::Later).map_err(|e| AuthorError::file(path, e))
 }

@@ -8,7 +8,7 @@ use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
 use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::{Problem, sdk};
+use super::{AuthorError, sdk};
 
 /// The version whose output is tested. What it brings along is in the lock file.
 const COMPONENTIZE: &str = "componentize-js@0.23.0";
@@ -49,7 +49,7 @@ impl Language for JavaScript {
     }
 
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
             .kit(sdk::COMPONENTIZE_JS)
             .kit(sdk::JAVASCRIPT)
@@ -69,12 +69,12 @@ impl Language for JavaScript {
         }
     }
 
-    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+    fn install(&self, machine: &Machine) -> Result<(), AuthorError> {
         ensure(machine).map(|_| ())
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let tool = ensure(machine)?;
     (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
     let scratch = tempfile::tempdir()?;
@@ -89,25 +89,25 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
     // Node looks for packages from here; what the tool leaves behind goes with the rest.
     command.current_dir(tool).env("TMPDIR", scratch.path());
     run(&mut command, "; what plugin.js throws when it is loaded stands above")?;
-    std::fs::read(&out).map_err(|e| Problem::file(&out, e))
+    std::fs::read(&out).map_err(|e| AuthorError::file(&out, e))
 }
 
 /// The sources, with the kit in sdk/ unless the author has one of their own, and with what exports them.
-fn lay_out(folder: &Path, to: &Path, with_ids: bool) -> Result<(), Problem> {
+fn lay_out(folder: &Path, to: &Path, with_ids: bool) -> Result<(), AuthorError> {
     for path in files_of(folder, &SOURCES)? {
         let copy = to.join(path.strip_prefix(folder).unwrap_or(&path));
         let parent = copy.parent().unwrap_or(to);
-        std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
-        std::fs::copy(&path, &copy).map_err(|e| Problem::file(&path, e))?;
+        std::fs::create_dir_all(parent).map_err(|e| AuthorError::file(parent, e))?;
+        std::fs::copy(&path, &copy).map_err(|e| AuthorError::file(&path, e))?;
     }
     let kit = to.join("sdk");
     if !kit.is_dir() {
         sdk::write(sdk::JAVASCRIPT, &kit)?;
     }
     let (from, entry) = (kit.join("entry.js"), to.join(ENTRY));
-    std::fs::copy(&from, entry).map_err(|e| Problem::file(from, e))?;
+    std::fs::copy(&from, entry).map_err(|e| AuthorError::file(from, e))?;
     let identity = to.join(IDENTITY);
-    std::fs::write(&identity, if with_ids { WITH_IDS } else { WITHOUT_IDS }).map_err(|e| Problem::file(identity, e))
+    std::fs::write(&identity, if with_ids { WITH_IDS } else { WITHOUT_IDS }).map_err(|e| AuthorError::file(identity, e))
 }
 
 /// The version of this machine's Node; or what is missing.
@@ -133,8 +133,8 @@ fn fetched(machine: &Machine) -> Option<PathBuf> {
     (whole && folder.join("node_modules/@bytecodealliance/componentize-js").is_dir()).then_some(folder)
 }
 
-fn ensure(machine: &Machine) -> Result<PathBuf, Problem> {
-    node().map_err(Problem::Missing)?;
+fn ensure(machine: &Machine) -> Result<PathBuf, AuthorError> {
+    node().map_err(AuthorError::Missing)?;
     if let Some(folder) = fetched(machine) {
         return Ok(folder);
     }
@@ -152,7 +152,7 @@ fn ensure(machine: &Machine) -> Result<PathBuf, Problem> {
         let _ = std::fs::remove_dir_all(&folder);
         let _ = std::fs::rename(fetching.path(), &folder);
     }
-    fetched(machine).ok_or_else(|| Problem::file(folder, "componentize-js could not be laid there"))
+    fetched(machine).ok_or_else(|| AuthorError::file(folder, "componentize-js could not be laid there"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use super::sdk::Kit;
-use super::{Machine, Problem};
+use super::{AuthorError, Machine};
 
 /// What a plug-in may be written in.
 pub trait Language: Debug + Sync {
@@ -26,13 +26,13 @@ pub trait Language: Debug + Sync {
     }
 
     /// Makes a component of a folder's sources, without its manifest.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem>;
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError>;
 
     /// What this machine has for it. It looks, and installs nothing.
     fn examine(&self, machine: &Machine) -> Found;
 
     /// Fetches what a build needs, if it is not there.
-    fn install(&self, machine: &Machine) -> Result<(), Problem>;
+    fn install(&self, machine: &Machine) -> Result<(), AuthorError>;
 }
 
 /// What there is for a language.

@@ -6,7 +6,7 @@ use super::c::C;
 use super::javascript::JavaScript;
 use super::python::Python;
 use super::rust::Rust;
-use super::{Language, Problem};
+use super::{AuthorError, Language};
 
 /// All of them; a folder is in the first whose file it has.
 pub static LANGUAGES: [&dyn Language; 4] = [&Rust, &Python, &JavaScript, &C];
@@ -17,10 +17,10 @@ pub fn named(name: &str) -> Option<&'static dyn Language> {
 }
 
 /// The language of this folder.
-pub fn of(folder: &Path) -> Result<&'static dyn Language, Problem> {
+pub fn of(folder: &Path) -> Result<&'static dyn Language, AuthorError> {
     let found = LANGUAGES.into_iter().find(|language| folder.join(language.source()).is_file());
     found.ok_or_else(|| {
         let names = LANGUAGES.map(Language::source);
-        Problem::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
+        AuthorError::file(folder, format!("no plug-in here: there is no {}", names.join(", no ")))
     })
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::Problem;
+use super::AuthorError;
 
 /// The machine's environment, and the receiver of progress messages.
 #[derive(Debug, Clone)]
@@ -48,14 +48,14 @@ pub(crate) fn ask(command: &mut Command) -> Option<String> {
 }
 
 /// Runs a program whose output is its user's to see, on standard error.
-pub(crate) fn run(command: &mut Command, hint: &str) -> Result<(), Problem> {
+pub(crate) fn run(command: &mut Command, hint: &str) -> Result<(), AuthorError> {
     let program = name(command.get_program());
     let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
-    let status = status.map_err(|e| Problem::Missing(format!("cannot start {program}: {e}{hint}")))?;
+    let status = status.map_err(|e| AuthorError::Missing(format!("cannot start {program}: {e}{hint}")))?;
     if status.success() {
         return Ok(());
     }
-    Err(Problem::Failed { program, status: status.to_string(), hint: hint.to_owned() })
+    Err(AuthorError::Failed { program, status: status.to_string(), hint: hint.to_owned() })
 }
 
 pub(crate) fn name(program: &OsStr) -> String {

@@ -37,7 +37,7 @@ pub mod template;
 pub mod trial;
 
 pub use build::{Built, build};
-pub use error::Problem;
+pub use error::AuthorError;
 pub use language::Language;
 pub use machine::Machine;
 pub use project::Project;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Language, Problem, languages};
+use super::{AuthorError, Language, languages};
 use crate::config::toml_file;
 
 /// The lines of a plugin.toml that building needs; the rest is for the program that loads the component.
@@ -16,7 +16,7 @@ struct Header {
 
 /// A manifest: the name of the plug-in, and the text that goes into its component.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
+pub struct ProjectManifest {
     pub path: PathBuf,
     pub name: String,
     pub text: String,
@@ -28,33 +28,36 @@ pub struct Project {
     pub folder: PathBuf,
     pub language: &'static dyn Language,
     /// One component each; usually its plugin.toml alone.
-    pub manifests: Vec<Manifest>,
+    pub manifests: Vec<ProjectManifest>,
 }
 
 impl Project {
     /// The folder with its own plugin.toml.
-    pub fn open(folder: &Path) -> Result<Project, Problem> {
+    pub fn open(folder: &Path) -> Result<Project, AuthorError> {
         Project::with_manifests(folder, &[folder.join("plugin.toml")])
     }
 
     /// One module that becomes several plug-ins, told apart by their manifests.
-    pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, Problem> {
+    pub fn with_manifests(folder: &Path, manifests: &[PathBuf]) -> Result<Project, AuthorError> {
         let language = languages::of(folder)?;
         let manifests = manifests.iter().map(|path| manifest(path)).collect::<Result<_, _>>()?;
         Ok(Project { folder: folder.to_owned(), language, manifests })
     }
 }
 
-fn manifest(path: &Path) -> Result<Manifest, Problem> {
-    let text = std::fs::read_to_string(path).map_err(|e| Problem::file(path, e))?;
-    let header: Header = toml_file::read(path, &text).map_err(|fault| Problem::Text(fault.to_string()))?;
+fn manifest(path: &Path) -> Result<ProjectManifest, AuthorError> {
+    let text = std::fs::read_to_string(path).map_err(|e| AuthorError::file(path, e))?;
+    let header: Header = toml_file::read(path, &text).map_err(|fault| AuthorError::Text(fault.to_string()))?;
     if !is_name(&header.name) {
-        return Err(Problem::file(path, format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name)));
+        return Err(AuthorError::file(
+            path,
+            format!("\"{}\" is no name: [a-z][a-z0-9-]*, at most 63 long", header.name),
+        ));
     }
     if header.world != "scheduler" {
-        return Err(Problem::file(path, format!("there is no world \"{}\"; there is scheduler", header.world)));
+        return Err(AuthorError::file(path, format!("there is no world \"{}\"; there is scheduler", header.world)));
     }
-    Ok(Manifest { path: path.to_owned(), name: header.name, text })
+    Ok(ProjectManifest { path: path.to_owned(), name: header.name, text })
 }
 
 /// Names stand in file names, metrics and TOML keys.

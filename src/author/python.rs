@@ -7,7 +7,7 @@ use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
 use super::sdk::{Kit, files};
 use super::stamp::Stamp;
-use super::{Problem, sdk};
+use super::{AuthorError, sdk};
 
 /// The version whose output is tested.
 const COMPONENTIZE: &str = "componentize-py==0.25.1";
@@ -37,7 +37,7 @@ impl Language for Python {
     }
 
     /// Unless the same was made before.
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", sdk::WITHOUT_IDS))
             .kit(sdk::PYTHON)
             .kit(sdk::WIT)
@@ -55,12 +55,12 @@ impl Language for Python {
         }
     }
 
-    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+    fn install(&self, machine: &Machine) -> Result<(), AuthorError> {
         ensure(machine).map(|_| ())
     }
 }
 
-fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
     let tool = ensure(machine)?;
     (machine.say)(&format!("{COMPONENTIZE} (about ten seconds)"));
     let scratch = tempfile::tempdir()?;
@@ -84,7 +84,7 @@ fn make(folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("VIRTUAL_ENV");
     run(&mut command, "; what plugin.py raises when it is imported stands above")?;
-    std::fs::read(&out).map_err(|e| Problem::file(&out, e))
+    std::fs::read(&out).map_err(|e| AuthorError::file(&out, e))
 }
 
 /// The environment's folder: a version, an environment.
@@ -98,18 +98,18 @@ fn fetched(machine: &Machine) -> Option<PathBuf> {
     ask(Command::new(&tool).arg("--version")).map(|_| tool)
 }
 
-fn ensure(machine: &Machine) -> Result<PathBuf, Problem> {
+fn ensure(machine: &Machine) -> Result<PathBuf, AuthorError> {
     if let Some(tool) = fetched(machine) {
         return Ok(tool);
     }
     (machine.say)(&format!("fetching {COMPONENTIZE} with pip (47 MB) ..."));
     let folder = environment(machine);
     into_environment(&folder, COMPONENTIZE)?;
-    fetched(machine).ok_or_else(|| Problem::file(folder, "componentize-py does not run on this machine"))
+    fetched(machine).ok_or_else(|| AuthorError::file(folder, "componentize-py does not run on this machine"))
 }
 
 /// Installs a package of the Python package index into an environment of its own.
-pub(super) fn into_environment(folder: &Path, package: &str) -> Result<(), Problem> {
+pub(super) fn into_environment(folder: &Path, package: &str) -> Result<(), AuthorError> {
     let hint = "; Python 3.10 or newer with pip is needed";
     // Without pip of its own: Debian's Python has no ensurepip, but any pip can install into another interpreter.
     run(Command::new("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(folder), hint)?;

@@ -9,7 +9,7 @@ use super::debian::{self, Debian, sysroot};
 use super::language::{Found, Language};
 use super::machine::{Machine, ask, run};
 use super::sdk::{self, Kit, files};
-use super::{Problem, component, machine};
+use super::{AuthorError, component, machine};
 
 #[derive(Debug)]
 pub struct Rust;
@@ -31,9 +31,9 @@ impl Language for Rust {
         files!("Cargo.toml": "rust/Cargo.toml" "src/lib.rs": "rust/src/lib.rs" ".gitignore": "rust/gitignore")
     }
 
-    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, Problem> {
+    fn component(&self, folder: &Path, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
         let module = compile(folder, machine)?;
-        let bytes = std::fs::read(&module).map_err(|e| Problem::file(&module, e))?;
+        let bytes = std::fs::read(&module).map_err(|e| AuthorError::file(&module, e))?;
         component::from_module(&module, &bytes)
     }
 
@@ -58,7 +58,7 @@ impl Language for Rust {
         }
     }
 
-    fn install(&self, machine: &Machine) -> Result<(), Problem> {
+    fn install(&self, machine: &Machine) -> Result<(), AuthorError> {
         find(Path::new("."), machine).map(|_| ())
     }
 }
@@ -90,16 +90,18 @@ impl std::fmt::Display for Toolchain {
 }
 
 /// Finds what compiles, in the order: an installed target; `rustup target add`; Debian's packages.
-pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, Problem> {
+pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, AuthorError> {
     match machine.toolchain.as_deref() {
         Some("debian") => return Ok(Toolchain::Debian(debian::ensure(folder, machine)?)),
         Some("rustup") | None => {}
         Some(other) => {
-            return Err(Problem::Missing(format!("SEQUOR_WASM_TOOLCHAIN is \"{other}\"; it may be rustup or debian")));
+            return Err(AuthorError::Missing(format!(
+                "SEQUOR_WASM_TOOLCHAIN is \"{other}\"; it may be rustup or debian"
+            )));
         }
     }
     let rustc = ask(Command::new("rustc").arg("--version").current_dir(folder)).ok_or_else(|| {
-        Problem::Missing("there is no rustc; https://rustup.rs installs it for you, without root".to_owned())
+        AuthorError::Missing("there is no rustc; https://rustup.rs installs it for you, without root".to_owned())
     })?;
     if installed(folder) {
         return Ok(Toolchain::Installed { rustc });
@@ -112,7 +114,7 @@ pub fn find(folder: &Path, machine: &Machine) -> Result<Toolchain, Problem> {
         }
     }
     if machine.toolchain.is_some() {
-        return Err(Problem::Missing(format!("rustup has no target {TARGET}: rustup target add {TARGET}")));
+        return Err(AuthorError::Missing(format!("rustup has no target {TARGET}: rustup target add {TARGET}")));
     }
     debian::ensure(folder, machine).map(Toolchain::Debian)
 }
@@ -123,7 +125,7 @@ pub(crate) fn installed(folder: &Path) -> bool {
 }
 
 /// Compiles the package of this folder and says where its module lies.
-pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, Problem> {
+pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, AuthorError> {
     let toolchain = find(folder, machine)?;
     (machine.say)(&toolchain.to_string());
     let mut cargo = Command::new("cargo");
@@ -137,14 +139,14 @@ pub fn compile(folder: &Path, machine: &Machine) -> Result<PathBuf, Problem> {
         debian.set(&mut cargo);
     }
     let output = cargo.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = output.map_err(|e| Problem::Missing(format!("cannot start cargo: {e}")))?;
+    let output = output.map_err(|e| AuthorError::Missing(format!("cannot start cargo: {e}")))?;
     if !output.status.success() {
         let program = machine::name(cargo.get_program());
-        return Err(Problem::Failed { program, status: output.status.to_string(), hint: String::new() });
+        return Err(AuthorError::Failed { program, status: output.status.to_string(), hint: String::new() });
     }
     let module = module_of(&String::from_utf8_lossy(&output.stdout));
     module.ok_or_else(|| {
-        Problem::file(
+        AuthorError::file(
             folder.join("Cargo.toml"),
             "no module was built; [lib] must say crate-type = [\"cdylib\", \"rlib\"]",
         )

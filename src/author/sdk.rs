@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Problem;
+use super::AuthorError;
 
 /// Files by their path within a kit.
 pub type Kit = &'static [(&'static str, &'static str)];
@@ -59,7 +59,7 @@ world without-ids {
 ";
 
 /// Writes the contract into a folder, and says which world of it a plug-in is built for.
-pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, Problem> {
+pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, AuthorError> {
     write(WIT, to)?;
     if with_ids {
         return Ok(WORLD);
@@ -69,18 +69,18 @@ pub fn write_wit(to: &Path, with_ids: bool) -> Result<&'static str, Problem> {
 }
 
 /// Whether a plug-in's file names this anywhere: its ids of clients, say.
-pub(super) fn names(path: &Path, what: &str) -> Result<bool, Problem> {
-    let text = std::fs::read_to_string(path).map_err(|e| Problem::file(path, e))?;
+pub(super) fn names(path: &Path, what: &str) -> Result<bool, AuthorError> {
+    let text = std::fs::read_to_string(path).map_err(|e| AuthorError::file(path, e))?;
     Ok(text.contains(what))
 }
 
 /// Writes a kit into a folder.
-pub fn write(kit: Kit, to: &Path) -> Result<(), Problem> {
+pub fn write(kit: Kit, to: &Path) -> Result<(), AuthorError> {
     for (path, text) in kit {
         let path = to.join(path);
         let parent = path.parent().unwrap_or(to);
-        std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
-        std::fs::write(&path, text).map_err(|e| Problem::file(&path, e))?;
+        std::fs::create_dir_all(parent).map_err(|e| AuthorError::file(parent, e))?;
+        std::fs::write(&path, text).map_err(|e| AuthorError::file(&path, e))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::files::{files_of, place};
 use super::sdk::Kit;
-use super::{Machine, Problem};
+use super::{AuthorError, Machine};
 
 /// What a component is made of, so far.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ impl Stamp {
     }
 
     /// Every file below a folder with one of these extensions.
-    pub fn sources(mut self, folder: &Path, extensions: &[&str]) -> Result<Stamp, Problem> {
+    pub fn sources(mut self, folder: &Path, extensions: &[&str]) -> Result<Stamp, AuthorError> {
         for path in files_of(folder, extensions)? {
-            let content = std::fs::read(&path).map_err(|e| Problem::file(&path, e))?;
+            let content = std::fs::read(&path).map_err(|e| AuthorError::file(&path, e))?;
             let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
             self.add(&name, &content);
         }
@@ -48,8 +48,8 @@ impl Stamp {
     pub fn component(
         self,
         machine: &Machine,
-        make: impl FnOnce() -> Result<Vec<u8>, Problem>,
-    ) -> Result<Vec<u8>, Problem> {
+        make: impl FnOnce() -> Result<Vec<u8>, AuthorError>,
+    ) -> Result<Vec<u8>, AuthorError> {
         let hash: String = self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let kept = machine.cache.join("components").join(format!("{hash}.wasm"));
         if let Ok(component) = std::fs::read(&kept) {

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use super::project::is_name;
 use super::sdk::{self, files};
-use super::{Language, Problem};
+use super::{AuthorError, Language};
 
 const COMMON: sdk::Kit = files!(
     "plugin.toml": "common/plugin.toml" "cases/burst.toml": "common/cases/burst.toml" "README.md": "common/README.md");
 
 /// Makes the folder, which must not be there, with the kit its sources use in `sdk/`.
-pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), Problem> {
+pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), AuthorError> {
     if !is_name(name) {
-        return Err(Problem::file(folder, format!("\"{name}\" is no name: [a-z][a-z0-9-]*, at most 63 long")));
+        return Err(AuthorError::file(folder, format!("\"{name}\" is no name: [a-z][a-z0-9-]*, at most 63 long")));
     }
     if folder.exists() {
-        return Err(Problem::file(
+        return Err(AuthorError::file(
             folder,
             "is there already: take another name, or say with --dir where the folder goes",
         ));
@@ -23,8 +23,8 @@ pub fn write(name: &str, language: &dyn Language, folder: &Path) -> Result<(), P
     for (path, text) in COMMON.iter().chain(language.template()) {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
-        std::fs::create_dir_all(parent).map_err(|e| Problem::file(parent, e))?;
-        std::fs::write(&path, filled(text, name, language)).map_err(|e| Problem::file(&path, e))?;
+        std::fs::create_dir_all(parent).map_err(|e| AuthorError::file(parent, e))?;
+        std::fs::write(&path, filled(text, name, language)).map_err(|e| AuthorError::file(&path, e))?;
     }
     sdk::write(language.kit(), &folder.join("sdk"))
 }

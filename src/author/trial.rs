@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sequor_core::policy::columns;
 use sequor_core::{Columns, Decision, Hooks, Picks};
 
-use super::{Machine, Problem};
+use super::{AuthorError, Machine};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
 use sequor_wasm::cache::{COMPILED, Cache};
@@ -41,7 +41,7 @@ pub struct Trial {
 
 /// It runs, and is asked.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningGuest {
     guest: Box<dyn Guest>,
     facts: ModelFacts,
     hooks: Hooks,
@@ -50,8 +50,8 @@ pub struct Running {
 
 impl Trial {
     /// Holds a file against the contract.
-    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, Problem> {
-        let wrong = |what: String| Problem::Component { path: file.to_owned(), what };
+    pub fn new(file: &Path, bytes: &[u8], machine: &Machine, terms: Terms) -> Result<Trial, AuthorError> {
+        let wrong = |what: String| AuthorError::Component { path: file.to_owned(), what };
         let engine = Arc::new(Engine::new(Mode::Serving).map_err(|e| wrong(e.to_string()))?);
         let cache = Cache::new(&machine.cache.join(COMPILED)).ok();
         let began = Instant::now();
@@ -63,7 +63,7 @@ impl Trial {
             } else {
                 ""
             };
-            Problem::Missing(format!("{refused}{build}"))
+            AuthorError::Missing(format!("{refused}{build}"))
         })?;
         let loading = began.elapsed();
         // A feature's type is for the model to say: it is there as both.
@@ -82,9 +82,11 @@ impl Trial {
     }
 
     /// Starts and configures it.
-    pub fn start(&self) -> Result<Running, Problem> {
-        let wrong =
-            |hook: &str, what: &str| Problem::Component { path: self.file.clone(), what: format!("{hook}: {what}") };
+    pub fn start(&self) -> Result<RunningGuest, AuthorError> {
+        let wrong = |hook: &str, what: &str| AuthorError::Component {
+            path: self.file.clone(),
+            what: format!("{hook}: {what}"),
+        };
         let began = Instant::now();
         let mut guest =
             self.component.start(Arc::new(Aside), self.terms.limits).map_err(|e| wrong("start", &e.what))?;
@@ -92,11 +94,11 @@ impl Trial {
         configured.map_err(|what| wrong("configure", &what))?;
         let count = u8::try_from(self.facts.keys.len()).unwrap_or(4);
         let hooks = Hooks { numbers: count, keys: count, ..self.component.manifest().hooks };
-        Ok(Running { guest, facts: self.facts.clone(), hooks, starting: began.elapsed() })
+        Ok(RunningGuest { guest, facts: self.facts.clone(), hooks, starting: began.elapsed() })
     }
 }
 
-impl Running {
+impl RunningGuest {
     /// Candidates it is shown at most, as its plugin.toml says.
     pub fn window(&self) -> u32 {
         if self.hooks.window == 0 { u32::MAX } else { self.hooks.window }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sequor_core::{DataType, Shape, Time};
 
 pub use crate::config::model::{Port, Signature};
-use crate::device::{Device, Owned, Span};
+use crate::device::{Device, MemorySpan, Owned};
 
 /// Why a graph does not load or a run fails. The text is the runtime's own, with what it was about in front.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -77,14 +77,14 @@ pub trait Graph: Send + Sync + std::fmt::Debug {
 pub struct Feed<'a> {
     pub dtype: DataType,
     pub shape: &'a Shape,
-    pub data: Span<'a>,
+    pub data: MemorySpan<'a>,
 }
 
 /// One output of one run.
 #[derive(Debug)]
 pub enum Fetch<'a> {
     /// Write here. The shape must be what the graph computes, else the run fails. Not for BYTES.
-    Into { shape: &'a Shape, data: crate::device::SpanMut<'a> },
+    Into { shape: &'a Shape, data: crate::device::MemorySpanMut<'a> },
     /// The runtime allocates; the answer is put here.
     New(Option<Produced>),
 }

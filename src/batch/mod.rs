@@ -13,7 +13,7 @@ pub mod staging;
 pub mod wiring;
 
 pub use staging::{BatchRow, Staging};
-pub use wiring::{Sink, Source, Wiring};
+pub use wiring::{InputSource, Sink, Wiring};
 
 /// Why a batch cannot be put together or taken apart. The text is Triton's where clients know it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -50,7 +50,7 @@ impl OutputBuffer {
     }
 }
 
-/// An output that can be cut into its parts: its faults were found before anything of its run is taken. What is in it
+/// An output that can be cut into its parts: its faults were found before anything of its run is taken. Its data
 /// need not be there yet, unless it is texts.
 #[derive(Debug)]
 pub struct OutputSplit {
@@ -119,7 +119,7 @@ fn ends(dtype: DataType, row: &Shape, data: &OutputBuffer, parts: &[u64]) -> Vec
         Some(size) => upto.map(|rows| rows.saturating_mul(elements).saturating_mul(size)).collect(),
         None => {
             let ends: Vec<usize> = std::iter::once(0)
-                .chain(rows::Texts(data.as_bytes()).scan(0usize, |end, text| {
+                .chain(rows::BytesElements(data.as_bytes()).scan(0usize, |end, text| {
                     *end += 4 + text.len();
                     Some(*end)
                 }))

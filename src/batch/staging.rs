@@ -8,11 +8,11 @@ use bytes::Bytes;
 use sequor_core::{DataType, Id, Shape};
 
 use crate::config::model::settings::{Constant, Control, ControlKind, ModelSettings};
-use crate::device::{Buffer, Device, Span};
+use crate::device::{Buffer, Device, MemorySpan};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
-use super::wiring::{Source, Wiring, stateful};
+use super::wiring::{InputSource, Wiring, stateful};
 
 /// One request's part of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -96,12 +96,12 @@ impl Staging {
     ///
     /// # Safety
     /// The span must not be used after the staging was filled again or dropped.
-    pub unsafe fn feed(&self, source: Source) -> Option<(DataType, &Shape, Span<'_>)> {
+    pub unsafe fn feed(&self, source: InputSource) -> Option<(DataType, &Shape, MemorySpan<'_>)> {
         let staged = match source {
-            Source::Client(n) => self.clients.get(n)?,
-            Source::Control(n) => self.control_values.get(n)?,
-            Source::Constant(n) => self.constants.get(n).map(|(_, staged)| staged)?,
-            Source::State(_) => return None,
+            InputSource::Client(n) => self.clients.get(n)?,
+            InputSource::Control(n) => self.control_values.get(n)?,
+            InputSource::Constant(n) => self.constants.get(n).map(|(_, staged)| staged)?,
+            InputSource::State(_) => return None,
         };
         let buffer = staged.sent.as_ref().unwrap_or(&staged.buffer);
         // SAFETY: nothing is written before the next fill, which the caller waits for.
@@ -124,7 +124,7 @@ impl Wiring {
     pub fn lacks(&self, inputs: &[Option<Tensor>]) -> bool {
         self.inputs
             .iter()
-            .any(|source| matches!(source, Source::Client(n) if inputs.get(*n).is_none_or(Option::is_none)))
+            .any(|source| matches!(source, InputSource::Client(n) if inputs.get(*n).is_none_or(Option::is_none)))
     }
 }
 

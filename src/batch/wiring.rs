@@ -4,7 +4,7 @@ use crate::config::model::settings::{Control, ModelSettings, Scheduling, StateSe
 
 /// What feeds an input of the graph, by its place in the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum InputSource {
     /// What the client sends.
     Client(usize),
     Control(usize),
@@ -23,7 +23,7 @@ pub struct Sink {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
     pub input_names: Vec<String>,
-    pub inputs: Vec<Source>,
+    pub inputs: Vec<InputSource>,
     pub output_names: Vec<String>,
     pub outputs: Vec<Sink>,
 }
@@ -31,10 +31,10 @@ pub struct Wiring {
 impl Wiring {
     pub fn of(settings: &ModelSettings) -> Wiring {
         let (controls, states) = stateful(settings);
-        let clients = settings.inputs.iter().enumerate().map(|(n, i)| (i.name.clone(), Source::Client(n)));
-        let controls = controls.iter().enumerate().map(|(n, c)| (c.input.clone(), Source::Control(n)));
-        let kept = states.iter().enumerate().map(|(n, s)| (s.input.clone(), Source::State(n)));
-        let constants = settings.constants.iter().enumerate().map(|(n, c)| (c.input.clone(), Source::Constant(n)));
+        let clients = settings.inputs.iter().enumerate().map(|(n, i)| (i.name.clone(), InputSource::Client(n)));
+        let controls = controls.iter().enumerate().map(|(n, c)| (c.input.clone(), InputSource::Control(n)));
+        let kept = states.iter().enumerate().map(|(n, s)| (s.input.clone(), InputSource::State(n)));
+        let constants = settings.constants.iter().enumerate().map(|(n, c)| (c.input.clone(), InputSource::Constant(n)));
         let (input_names, inputs) = clients.chain(controls).chain(kept).chain(constants).unzip();
         let state_of = |name: &str| states.iter().position(|s| s.output == name);
         let listed = |name: &str| settings.outputs.iter().any(|o| o.name == name);
@@ -50,8 +50,8 @@ impl Wiring {
 
     /// The wiring of a request that leaves optional inputs out: `given` says which of the client's inputs are there.
     pub fn without(&self, given: &[bool]) -> Wiring {
-        let there = |source: &Source| match source {
-            Source::Client(n) => given.get(*n).copied().unwrap_or(false),
+        let there = |source: &InputSource| match source {
+            InputSource::Client(n) => given.get(*n).copied().unwrap_or(false),
             _ => true,
         };
         let pairs = self.input_names.iter().cloned().zip(self.inputs.iter().copied());

@@ -3,17 +3,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::line::{Back, Line, Sent};
-use super::live::Live;
-use super::script::Script;
-use super::tally::Tally;
+use super::line::{Back, Sent, Transport};
+use super::live::RunProgress;
+use super::script::RequestScript;
+use super::tally::SenderTally;
 
 /// How long a sender rests after its connection was lost.
 const REST: Duration = Duration::from_millis(50);
 
 /// One client, until the run is over and what it has begun is ended.
-pub(super) async fn drive(mut line: Line, mut script: Script, pipeline: usize, marked: bool, live: Arc<Live>) -> Tally {
-    let mut tally = Tally::new();
+pub(super) async fn drive(
+    mut line: Transport,
+    mut script: RequestScript,
+    pipeline: usize,
+    marked: bool,
+    live: Arc<RunProgress>,
+) -> SenderTally {
+    let mut tally = SenderTally::new();
     loop {
         while line.in_flight() < pipeline.max(1) {
             let Some((mark, message)) = script.next(live.over(), marked) else { break };
@@ -32,7 +38,7 @@ pub(super) async fn drive(mut line: Line, mut script: Script, pipeline: usize, m
 }
 
 /// Counts answers within the measured span. Says whether the connection is gone.
-fn count(tally: &mut Tally, script: &mut Script, back: Back, live: &Live) -> bool {
+fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, live: &RunProgress) -> bool {
     let counts = live.measuring();
     if counts {
         live.answered();

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, unconstrained};
 use tonic::transport::{Channel, Endpoint};
 
-use super::line::Line;
-use super::live::Live;
-use super::plan::{Pace, Plan};
-use super::random::Random;
+use super::line::Transport;
+use super::live::RunProgress;
+use super::plan::{BenchPlan, Pace};
+use super::random::SplitMix64;
 use super::recipe::Recipe;
-use super::report::{Cost, Report};
-use super::scrape::{self, Counts};
-use super::script::{Ids, Script};
-use super::tally::Tally;
+use super::report::{BenchReport, Cost};
+use super::scrape::{self, ModelCounts};
+use super::script::{Ids, RequestScript};
+use super::tally::SenderTally;
 use super::{BenchError, closed, open, process};
 
 /// Bytes a server may send ahead, as Triton's clients and ours let it.
@@ -46,8 +46,8 @@ fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::
 }
 
 /// Drives a server. `stop` ends the measured span early; what was measured by then is reported.
-pub async fn run(plan: &Plan, recipe: &Recipe, stop: impl Future<Output = ()>) -> Result<Report, BenchError> {
-    let live = Arc::new(Live::new(plan.requests));
+pub async fn run(plan: &BenchPlan, recipe: &Recipe, stop: impl Future<Output = ()>) -> Result<BenchReport, BenchError> {
+    let live = Arc::new(RunProgress::new(plan.requests));
     let mut senders = start(plan, recipe, &live).await?;
     let mut stop = std::pin::pin!(stop);
     let stopped = tokio::select! {
@@ -71,7 +71,7 @@ pub async fn run(plan: &Plan, recipe: &Recipe, stop: impl Future<Output = ()>) -
     Ok(report(plan, recipe, &all, span, (before, after)))
 }
 
-async fn start(plan: &Plan, recipe: &Recipe, live: &Arc<Live>) -> Result<JoinSet<Tally>, BenchError> {
+async fn start(plan: &BenchPlan, recipe: &Recipe, live: &Arc<RunProgress>) -> Result<JoinSet<SenderTally>, BenchError> {
     let mut channels = Vec::new();
     for _ in 0..plan.connections.max(1) {
         channels.push(connect(&plan.address).await?);
@@ -80,10 +80,10 @@ async fn start(plan: &Plan, recipe: &Recipe, live: &Arc<Live>) -> Result<JoinSet
     let mut senders = JoinSet::new();
     let begin = Instant::now();
     for (sender, channel) in (0..plan.pace.senders()).zip(channels.iter().cycle()) {
-        let line = Line::new(channel.clone(), plan.streaming);
-        let mut random = Random::new(plan.seed, sender + 1);
+        let line = Transport::new(channel.clone(), plan.streaming);
+        let mut random = SplitMix64::new(plan.seed, sender + 1);
         let (phase, live) = (random.share(), Arc::clone(live));
-        let script = Script::new(&recipe, &ids, random);
+        let script = RequestScript::new(&recipe, &ids, random);
         // Unconstrained: a call that tokio puts off for fairness would be overtaken by those behind it.
         match plan.pace {
             Pace::Closed { pipeline, .. } => {
@@ -98,8 +98,8 @@ async fn start(plan: &Plan, recipe: &Recipe, live: &Arc<Live>) -> Result<JoinSet
     Ok(senders)
 }
 
-async fn gather(senders: &mut JoinSet<Tally>, live: &Live) -> Tally {
-    let mut all = Tally::new();
+async fn gather(senders: &mut JoinSet<SenderTally>, live: &RunProgress) -> SenderTally {
+    let mut all = SenderTally::new();
     let grace = tokio::time::sleep(GRACE);
     let mut grace = std::pin::pin!(grace);
     loop {
@@ -119,11 +119,11 @@ async fn gather(senders: &mut JoinSet<Tally>, live: &Live) -> Tally {
 struct Snapshot {
     server: Option<Duration>,
     client: Option<Duration>,
-    counts: Option<Counts>,
+    counts: Option<ModelCounts>,
 }
 
 impl Snapshot {
-    async fn take(plan: &Plan, model: &str) -> Snapshot {
+    async fn take(plan: &BenchPlan, model: &str) -> Snapshot {
         let (server, client) = (plan.pid.and_then(process::cpu), process::cpu(std::process::id()));
         let counts = match &plan.metrics {
             Some(metrics) => scrape::counts(metrics, model).await,
@@ -133,17 +133,23 @@ impl Snapshot {
     }
 }
 
-fn report(plan: &Plan, recipe: &Recipe, all: &Tally, span: Duration, (before, after): (Snapshot, Snapshot)) -> Report {
+fn report(
+    plan: &BenchPlan,
+    recipe: &Recipe,
+    all: &SenderTally,
+    span: Duration,
+    (before, after): (Snapshot, Snapshot),
+) -> BenchReport {
     let requests = all.answered + all.failures();
     let spent = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
     let cost = |spent: Duration| Cost::of(spent, requests, span);
     let server = spent(before.server, after.server).map(cost);
-    Report {
+    BenchReport {
         mean_batch: before.counts.zip(after.counts).and_then(|(before, after)| after.mean_batch(before)),
         server,
         server_pid: plan.pid,
         resident: plan.pid.and_then(process::resident),
         client: spent(before.client, after.client).map(cost),
-        ..Report::of(plan, recipe, all, span)
+        ..BenchReport::of(plan, recipe, all, span)
     }
 }

@@ -15,14 +15,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::script::Mark;
+use super::script::RequestMark;
 
-type Client = GrpcInferenceServiceClient<Channel>;
+type GrpcClient = GrpcInferenceServiceClient<Channel>;
 
 /// A request that is on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    pub(super) mark: Mark,
+    pub(super) mark: RequestMark,
     /// When it was sent, or should have been.
     pub(super) at: Instant,
 }
@@ -32,29 +32,29 @@ pub(super) struct Sent {
 pub(super) struct Back {
     pub(super) sent: Sent,
     pub(super) at: Instant,
-    pub(super) answer: Result<ModelInferResponse, Fault>,
+    pub(super) answer: Result<ModelInferResponse, CallFailure>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Fault {
+pub(super) struct CallFailure {
     pub(super) code: &'static str,
     pub(super) text: String,
     /// The connection or stream is gone, not only the request.
     pub(super) broken: bool,
 }
 
-pub(super) enum Line {
-    Calls { client: Client, flying: FuturesUnordered<Flight> },
-    Stream { client: Client, open: Option<Open>, flying: VecDeque<Sent>, lost: Option<Fault> },
+pub(super) enum Transport {
+    Calls { client: GrpcClient, flying: FuturesUnordered<InFlightCall> },
+    Stream { client: GrpcClient, open: Option<OpenStream>, flying: VecDeque<Sent>, lost: Option<CallFailure> },
 }
 
 /// A call that is on its way.
-pub(super) struct Flight {
+pub(super) struct InFlightCall {
     sent: Sent,
-    call: Pin<Box<dyn Future<Output = Result<ModelInferResponse, Fault>> + Send>>,
+    call: Pin<Box<dyn Future<Output = Result<ModelInferResponse, CallFailure>> + Send>>,
 }
 
-impl Future for Flight {
+impl Future for InFlightCall {
     type Output = Back;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Back> {
@@ -66,51 +66,52 @@ impl Future for Flight {
 /// Requests that a stream takes before they are on the wire; more than any sender has in flight.
 const ROOM: usize = 1024;
 
-pub(super) struct Open {
+pub(super) struct OpenStream {
     requests: mpsc::Sender<ModelInferRequest>,
     answers: Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>,
 }
 
-impl Line {
-    pub(super) fn new(channel: Channel, streaming: bool) -> Line {
-        let client = Client::new(channel).max_decoding_message_size(usize::MAX);
+impl Transport {
+    pub(super) fn new(channel: Channel, streaming: bool) -> Transport {
+        let client = GrpcClient::new(channel).max_decoding_message_size(usize::MAX);
         match streaming {
-            false => Line::Calls { client, flying: FuturesUnordered::new() },
-            true => Line::Stream { client, open: None, flying: VecDeque::new(), lost: None },
+            false => Transport::Calls { client, flying: FuturesUnordered::new() },
+            true => Transport::Stream { client, open: None, flying: VecDeque::new(), lost: None },
         }
     }
 
     pub(super) fn in_flight(&self) -> usize {
         match self {
-            Line::Calls { flying, .. } => flying.len(),
-            Line::Stream { flying, .. } => flying.len(),
+            Transport::Calls { flying, .. } => flying.len(),
+            Transport::Stream { flying, .. } => flying.len(),
         }
     }
 
     /// When those were due that are still on their way.
     pub(super) fn sent_at(&self) -> Vec<Instant> {
         match self {
-            Line::Calls { flying, .. } => flying.iter().map(|call| call.sent.at).collect(),
-            Line::Stream { flying, .. } => flying.iter().map(|sent| sent.at).collect(),
+            Transport::Calls { flying, .. } => flying.iter().map(|call| call.sent.at).collect(),
+            Transport::Stream { flying, .. } => flying.iter().map(|sent| sent.at).collect(),
         }
     }
 
-    /// Sends a request. It is on its way once [`Line::next`] is awaited.
+    /// Sends a request. It is on its way once [`Transport::next`] is awaited.
     pub(super) fn send(&mut self, sent: Sent, message: ModelInferRequest) {
         match self {
-            Line::Calls { client, flying } => {
+            Transport::Calls { client, flying } => {
                 let mut client = client.clone();
                 let call = async move {
                     let answer = client.model_infer(message).await;
                     answer.map(tonic::Response::into_inner).map_err(|status| fault(&status))
                 };
-                flying.push(Flight { sent, call: Box::pin(call) });
+                flying.push(InFlightCall { sent, call: Box::pin(call) });
             }
-            Line::Stream { client, open, flying, lost } => {
+            Transport::Stream { client, open, flying, lost } => {
                 let stream = open.get_or_insert_with(|| begin(client.clone()));
                 flying.push_back(sent);
                 if stream.requests.try_send(message).is_err() {
-                    *lost = Some(Fault { code: "STREAM", text: "the stream takes nothing".to_owned(), broken: true });
+                    *lost =
+                        Some(CallFailure { code: "STREAM", text: "the stream takes nothing".to_owned(), broken: true });
                 }
             }
         }
@@ -119,8 +120,8 @@ impl Line {
     /// The next request that is back; `None` if none is on its way. Nothing is lost if this is dropped before it is done.
     pub(super) async fn next(&mut self) -> Option<Back> {
         let (open, flying, lost) = match self {
-            Line::Calls { flying, .. } => return flying.next().await,
-            Line::Stream { open, flying, lost, .. } => (open, flying, lost),
+            Transport::Calls { flying, .. } => return flying.next().await,
+            Transport::Stream { open, flying, lost, .. } => (open, flying, lost),
         };
         loop {
             flying.front()?;
@@ -139,9 +140,9 @@ impl Line {
                         return Some(back);
                     }
                 }
-                Some(Err(status)) => *lost = Some(Fault { broken: true, ..fault(&status) }),
+                Some(Err(status)) => *lost = Some(CallFailure { broken: true, ..fault(&status) }),
                 None => {
-                    *lost = Some(Fault { code: "STREAM", text: "the stream ended".to_owned(), broken: true });
+                    *lost = Some(CallFailure { code: "STREAM", text: "the stream ended".to_owned(), broken: true });
                 }
             }
         }
@@ -149,11 +150,11 @@ impl Line {
 }
 
 /// Opens a stream. Nothing goes out before its first request is there, for some servers answer nothing at all before that.
-fn begin(mut client: Client) -> Open {
+fn begin(mut client: GrpcClient) -> OpenStream {
     let (requests, receiver) = mpsc::channel(ROOM);
     let call =
         async move { client.model_stream_infer(ReceiverStream::new(receiver)).await.map(tonic::Response::into_inner) };
-    Open { requests, answers: Box::pin(stream::once(call).try_flatten()) }
+    OpenStream { requests, answers: Box::pin(stream::once(call).try_flatten()) }
 }
 
 /// The request that this answers: by its mark, else the one sent first.
@@ -165,15 +166,15 @@ fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Opt
     let sent = flying.remove(place)?;
     let answer = match answer.error_message {
         text if text.is_empty() => Ok(message),
-        text => Err(Fault { code: "ERROR", text, broken: false }),
+        text => Err(CallFailure { code: "ERROR", text, broken: false }),
     };
     Some(Back { sent, at, answer })
 }
 
-fn fault(status: &Status) -> Fault {
+fn fault(status: &Status) -> CallFailure {
     // What the client itself makes of a lost connection has a cause; what a server says has none.
     let broken = std::error::Error::source(status).is_some();
-    Fault { code: name(status.code()), text: status.message().to_owned(), broken }
+    CallFailure { code: name(status.code()), text: status.message().to_owned(), broken }
 }
 
 /// gRPC's own word for a code.

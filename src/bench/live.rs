@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What all senders of a run look at.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct RunProgress {
     phase: AtomicU8,
     /// Begin and end of the measured span, as far as they are known.
     span: RwLock<(Option<Instant>, Option<Instant>)>,
@@ -23,9 +23,9 @@ const WARMING_UP: u8 = 0;
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
-impl Live {
-    pub(super) fn new(wanted: Option<u64>) -> Live {
-        Live {
+impl RunProgress {
+    pub(super) fn new(wanted: Option<u64>) -> RunProgress {
+        RunProgress {
             phase: AtomicU8::new(WARMING_UP),
             span: RwLock::default(),
             answered: AtomicU64::new(0),

@@ -27,9 +27,9 @@ mod tally;
 
 pub use child::Child;
 pub use drive::run;
-pub use plan::{Pace, Plan};
+pub use plan::{BenchPlan, Pace};
 pub use recipe::{Data, Recipe, Wanted};
-pub use report::Report;
+pub use report::BenchReport;
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]

@@ -4,24 +4,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::line::{Back, Line, Sent};
-use super::live::Live;
-use super::script::Script;
-use super::tally::Tally;
+use super::line::{Back, Sent, Transport};
+use super::live::RunProgress;
+use super::script::RequestScript;
+use super::tally::SenderTally;
 
 /// Requests of one stream that may be unanswered; further steps are skipped, and counted so.
 const UNANSWERED: usize = 64;
 
 /// One stream, until the run is over and its sequence is ended. `begin` is when its first request is due.
 pub(super) async fn drive(
-    mut line: Line,
-    mut script: Script,
+    mut line: Transport,
+    mut script: RequestScript,
     begin: Instant,
     chunk: Duration,
     marked: bool,
-    live: Arc<Live>,
-) -> Tally {
-    let mut tally = Tally::new();
+    live: Arc<RunProgress>,
+) -> SenderTally {
+    let mut tally = SenderTally::new();
     let mut due = Some(begin);
     loop {
         if due.is_none() && line.in_flight() == 0 {
@@ -46,7 +46,14 @@ pub(super) async fn drive(
 }
 
 /// Sends what is due. False if there is nothing more.
-fn step(tally: &mut Tally, line: &mut Line, script: &mut Script, due: Instant, marked: bool, live: &Live) -> bool {
+fn step(
+    tally: &mut SenderTally,
+    line: &mut Transport,
+    script: &mut RequestScript,
+    due: Instant,
+    marked: bool,
+    live: &RunProgress,
+) -> bool {
     if line.in_flight() >= UNANSWERED {
         tally.skipped += u64::from(live.measures(due));
         return !live.over();
@@ -61,7 +68,7 @@ fn step(tally: &mut Tally, line: &mut Line, script: &mut Script, due: Instant, m
 }
 
 /// What was due within the measured span counts.
-fn count(tally: &mut Tally, script: &mut Script, back: Back, chunk: Duration, live: &Live) {
+fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, chunk: Duration, live: &RunProgress) {
     let Back { sent, at, answer } = back;
     let counts = live.measures(sent.at);
     let took = at.saturating_duration_since(sent.at);
@@ -82,7 +89,7 @@ fn count(tally: &mut Tally, script: &mut Script, back: Back, chunk: Duration, li
 }
 
 /// Gives up the requests that are still unanswered.
-fn give_up(tally: &mut Tally, line: &Line, chunk: Duration, live: &Live) {
+fn give_up(tally: &mut SenderTally, line: &Transport, chunk: Duration, live: &RunProgress) {
     for at in line.sent_at() {
         if live.measures(at) && at.elapsed() > chunk {
             tally.late += 1;

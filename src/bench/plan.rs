@@ -23,7 +23,7 @@ impl Pace {
 
 /// A run of the load generator against one server.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct BenchPlan {
     /// `host:port` of the gRPC service.
     pub address: String,
     pub pace: Pace,
@@ -44,17 +44,17 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl BenchPlan {
     /// One connection for so many clients, unless told otherwise; Triton's own clients share one among six.
     pub const CLIENTS_A_CONNECTION: usize = 8;
 
     /// A closed loop for ten seconds against this address.
-    pub fn closed(address: impl Into<String>, clients: usize) -> Plan {
-        Plan {
+    pub fn closed(address: impl Into<String>, clients: usize) -> BenchPlan {
+        BenchPlan {
             address: address.into(),
             pace: Pace::Closed { clients, pipeline: 1 },
             streaming: false,
-            connections: clients.div_ceil(Plan::CLIENTS_A_CONNECTION),
+            connections: clients.div_ceil(BenchPlan::CLIENTS_A_CONNECTION),
             warm_up: Duration::from_secs(1),
             span: Duration::from_secs(10),
             requests: None,

@@ -34,7 +34,7 @@ mod tests {
     fn a_process_costs_what_it_does() {
         let me = std::process::id();
         let before = cpu(me).expect("this process");
-        let mut random = super::super::random::Random::new(1, 1);
+        let mut random = super::super::random::SplitMix64::new(1, 1);
         while cpu(me).expect("this process") < before + Duration::from_millis(5) {
             std::hint::black_box(random.next());
         }

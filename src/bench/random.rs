@@ -1,12 +1,12 @@
 //! Numbers that look random and are the same at every run (splitmix64).
 
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Random {
+impl SplitMix64 {
     /// Different for every sender of a run.
-    pub(super) fn new(seed: u64, sender: usize) -> Random {
-        let mut random = Random(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ sender as u64);
+    pub(super) fn new(seed: u64, sender: usize) -> SplitMix64 {
+        let mut random = SplitMix64(seed.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ sender as u64);
         random.next();
         random
     }

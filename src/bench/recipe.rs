@@ -14,7 +14,7 @@ use sequor_proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelM
 use tonic::transport::Channel;
 
 use super::BenchError;
-use super::random::Random;
+use super::random::SplitMix64;
 
 /// What inputs hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ const VARIANTS: usize = 16;
 
 /// Where a request stands in its sequence.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct StepOfSequence {
     pub(super) sequence: i64,
     pub(super) start: bool,
     pub(super) end: bool,
@@ -96,7 +96,7 @@ impl Recipe {
             return Err(BenchError::Unfit(format!("model '{}' has no input '{name}' to give a shape", wanted.model)));
         }
         let tensors = inputs.iter().map(|input| tensor(input, wanted)).collect::<Result<Vec<_>, _>>()?;
-        let mut random = Random::new(wanted.seed, 0);
+        let mut random = SplitMix64::new(wanted.seed, 0);
         let mut variants = Vec::with_capacity(VARIANTS);
         for _ in 0..VARIANTS {
             let adds = i64::from(random.between(0, 7));
@@ -117,7 +117,7 @@ impl Recipe {
     }
 
     /// A request with this data. The mark comes back with its answer.
-    pub(super) fn message(&self, variant: &Variant, place: Option<Place>, mark: String) -> ModelInferRequest {
+    pub(super) fn message(&self, variant: &Variant, place: Option<StepOfSequence>, mark: String) -> ModelInferRequest {
         ModelInferRequest {
             model_name: self.model.clone(),
             id: mark,
@@ -129,7 +129,7 @@ impl Recipe {
     }
 }
 
-fn parameters(place: Place) -> BTreeMap<String, InferParameter> {
+fn parameters(place: StepOfSequence) -> BTreeMap<String, InferParameter> {
     let of = |choice| InferParameter { parameter_choice: Some(choice) };
     BTreeMap::from([
         ("sequence_id".to_owned(), of(ParameterChoice::Int64Param(place.sequence))),
@@ -154,7 +154,7 @@ fn tensor(input: &TensorMetadata, wanted: &Wanted) -> Result<InferInputTensor, B
     Ok(InferInputTensor { name, datatype, shape, ..InferInputTensor::default() })
 }
 
-fn fill(tensor: &InferInputTensor, data: Data, whole: i64, random: &mut Random) -> Result<Bytes, BenchError> {
+fn fill(tensor: &InferInputTensor, data: Data, whole: i64, random: &mut SplitMix64) -> Result<Bytes, BenchError> {
     let unfit = |why: &str| BenchError::Unfit(format!("input '{}': {why}", tensor.name));
     let dtype = DataType::from_name(&tensor.datatype).ok_or_else(|| unfit("its type is not known here"))?;
     let count = tensor.shape.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?));

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::config::units::human;
 
-use super::plan::{Pace, Plan};
+use super::plan::{BenchPlan, Pace};
 use super::recipe::Recipe;
-use super::tally::{Errors, Tally};
+use super::tally::{Errors, SenderTally};
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     pub model: String,
     pub address: String,
     pub streaming: bool,
@@ -73,8 +73,8 @@ impl Cost {
     }
 }
 
-impl Report {
-    pub(super) fn of(plan: &Plan, recipe: &Recipe, all: &Tally, span: Duration) -> Report {
+impl BenchReport {
+    pub(super) fn of(plan: &BenchPlan, recipe: &Recipe, all: &SenderTally, span: Duration) -> BenchReport {
         let requests = all.answered + all.failures();
         let (pipeline, realtime) = match plan.pace {
             Pace::Closed { pipeline, .. } => (pipeline, None),
@@ -84,7 +84,7 @@ impl Report {
             }
         };
         let at = |share: f64| all.quantile(share);
-        Report {
+        BenchReport {
             model: recipe.model.clone(),
             address: plan.address.clone(),
             streaming: plan.streaming,
@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.head())?;
         writeln!(f, "  requests  {:>9}   {:.0}/s   {} failed", self.requests, self.per_second, self.failures())?;
@@ -151,7 +151,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl BenchReport {
     fn head(&self) -> String {
         let s = |n: usize| if n == 1 { "" } else { "s" };
         let mut head = format!("{} at {}   ", self.model, self.address);

@@ -7,21 +7,21 @@ use tokio::net::TcpStream;
 
 /// What a model has run so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Counts {
+pub(super) struct ModelCounts {
     pub(super) requests: f64,
     pub(super) batches: f64,
 }
 
-impl Counts {
+impl ModelCounts {
     /// Requests a batch since then.
-    pub(super) fn mean_batch(self, since: Counts) -> Option<f64> {
+    pub(super) fn mean_batch(self, since: ModelCounts) -> Option<f64> {
         let batches = self.batches - since.batches;
         (batches > 0.0).then(|| (self.requests - since.requests) / batches)
     }
 }
 
 /// Asks for the metrics at this address. `None` where there are none.
-pub(super) async fn counts(address: &str, model: &str) -> Option<Counts> {
+pub(super) async fn counts(address: &str, model: &str) -> Option<ModelCounts> {
     let asked = tokio::time::timeout(Duration::from_secs(1), scrape(address)).await;
     asked.ok()?.ok().map(|text| read(&text, model))
 }
@@ -35,14 +35,14 @@ async fn scrape(address: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn read(text: &str, model: &str) -> Counts {
+fn read(text: &str, model: &str) -> ModelCounts {
     let label = format!("model=\"{model}\"");
     let sum = |name: &str| -> f64 {
         let of_model = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
         let values = of_model.filter(|rest| rest.contains(&label)).filter_map(|rest| rest.rsplit_once(' '));
         values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
     };
-    Counts { requests: sum("nv_inference_count"), batches: sum("nv_inference_exec_count") }
+    ModelCounts { requests: sum("nv_inference_count"), batches: sum("nv_inference_exec_count") }
 }
 
 #[cfg(test)]
@@ -55,8 +55,8 @@ mod tests {
                     nv_inference_count{model=\"a\",version=\"2\"} 6\nnv_inference_count{model=\"ab\",version=\"1\"} 7\n\
                     nv_inference_exec_count{model=\"a\",version=\"1\"} 11\n";
         let counts = read(text, "a");
-        assert_eq!(counts, Counts { requests: 66.0, batches: 11.0 });
-        assert_eq!(counts.mean_batch(Counts { requests: 6.0, batches: 1.0 }), Some(6.0));
+        assert_eq!(counts, ModelCounts { requests: 66.0, batches: 11.0 });
+        assert_eq!(counts.mean_batch(ModelCounts { requests: 6.0, batches: 1.0 }), Some(6.0));
         assert_eq!(counts.mean_batch(counts), None);
     }
 }

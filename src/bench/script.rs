@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 
-use super::random::Random;
-use super::recipe::{Place, Recipe, holds};
+use super::random::SplitMix64;
+use super::recipe::{Recipe, StepOfSequence, holds};
 
 /// Ids of sequences, one after the other over all senders of a run.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl Ids {
 }
 
 #[derive(Debug)]
-pub(super) struct Script {
+pub(super) struct RequestScript {
     recipe: Arc<Recipe>,
     ids: Arc<Ids>,
-    random: Random,
+    random: SplitMix64,
     current: Option<Current>,
     sent: u64,
 }
@@ -44,7 +44,7 @@ struct Current {
 
 /// What a sender remembers of a request until its answer is here.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct RequestMark {
     /// Which of the sender's requests it is.
     pub(super) number: u64,
     pub(super) sequence: Option<i64>,
@@ -52,13 +52,13 @@ pub(super) struct Mark {
     sum: Option<i64>,
 }
 
-impl Script {
-    pub(super) fn new(recipe: &Arc<Recipe>, ids: &Arc<Ids>, random: Random) -> Script {
-        Script { recipe: Arc::clone(recipe), ids: Arc::clone(ids), random, current: None, sent: 0 }
+impl RequestScript {
+    pub(super) fn new(recipe: &Arc<Recipe>, ids: &Arc<Ids>, random: SplitMix64) -> RequestScript {
+        RequestScript { recipe: Arc::clone(recipe), ids: Arc::clone(ids), random, current: None, sent: 0 }
     }
 
     /// The next request. With `last`, it ends its sequence, and there is none behind it. `marked` numbers it on the wire.
-    pub(super) fn next(&mut self, last: bool, marked: bool) -> Option<(Mark, ModelInferRequest)> {
+    pub(super) fn next(&mut self, last: bool, marked: bool) -> Option<(RequestMark, ModelInferRequest)> {
         if last && self.current.is_none() {
             return None;
         }
@@ -71,17 +71,18 @@ impl Script {
         self.sent += 1;
         let wire = if marked { number.to_string() } else { String::new() };
         let sum = sum.filter(|_| recipe.check_sums);
-        Some((Mark { number, sequence: place.map(|p| p.sequence), sum }, recipe.message(variant, place, wire)))
+        Some((RequestMark { number, sequence: place.map(|p| p.sequence), sum }, recipe.message(variant, place, wire)))
     }
 
-    fn place(&mut self, (low, high): (u32, u32), adds: i64, last: bool) -> (Place, i64) {
+    fn place(&mut self, (low, high): (u32, u32), adds: i64, last: bool) -> (StepOfSequence, i64) {
         let (ids, random) = (&self.ids, &mut self.random);
         let begin = || Current { id: ids.next(), left: random.between(low, high), begun: false, sum: 0 };
         let current = self.current.get_or_insert_with(begin);
         current.left = current.left.saturating_sub(1);
         current.sum += adds;
         let start = !std::mem::replace(&mut current.begun, true);
-        let (place, sum) = (Place { sequence: current.id, start, end: last || current.left == 0 }, current.sum);
+        let (place, sum) =
+            (StepOfSequence { sequence: current.id, start, end: last || current.left == 0 }, current.sum);
         if place.end {
             self.current = None;
         }
@@ -96,7 +97,7 @@ impl Script {
     }
 }
 
-impl Mark {
+impl RequestMark {
     /// Whether an answer is not the sum that it must be.
     pub(super) fn is_wrong(&self, answer: &ModelInferResponse) -> bool {
         let Some(sum) = self.sum else { return false };
@@ -115,13 +116,13 @@ mod tests {
     use sequor_proto::model_infer_response::InferOutputTensor;
     use sequor_proto::model_metadata_response::TensorMetadata;
 
-    fn script(sequence_length: u32) -> Script {
+    fn script(sequence_length: u32) -> RequestScript {
         let input = TensorMetadata { name: "x".to_owned(), datatype: "INT32".to_owned(), shape: vec![-1, 1] };
         let (model, shapes) = ("m".to_owned(), BTreeMap::new());
         let (data, variation, check_sums, seed) = (Data::Whole, 20, true, 1);
         let wanted = Wanted { model, data, shapes, sequence_length, variation, check_sums, seed };
         let recipe = Recipe::of(&[input], false, &wanted).expect("a recipe");
-        Script::new(&Arc::new(recipe), &Arc::new(Ids::new()), Random::new(1, 0))
+        RequestScript::new(&Arc::new(recipe), &Arc::new(Ids::new()), SplitMix64::new(1, 0))
     }
 
     fn flag(message: &ModelInferRequest, name: &str) -> bool {

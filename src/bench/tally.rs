@@ -14,7 +14,7 @@ pub struct Errors {
 }
 
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct SenderTally {
     /// Microseconds of what was answered with success.
     latency: Option<Histogram<u32>>,
     pub(super) answered: u64,
@@ -29,9 +29,9 @@ pub(super) struct Tally {
     pub(super) sustained: u64,
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally {
+impl SenderTally {
+    pub(super) fn new() -> SenderTally {
+        SenderTally {
             latency: Histogram::new(3).ok(),
             answered: 0,
             errors: BTreeMap::new(),
@@ -69,7 +69,7 @@ impl Tally {
         self.sustained = u64::from(steps > 0 && (self.late + self.skipped) * 100 <= steps);
     }
 
-    pub(super) fn add(&mut self, other: &Tally) {
+    pub(super) fn add(&mut self, other: &SenderTally) {
         if let (Some(all), Some(more)) = (&mut self.latency, &other.latency) {
             // Only fails where a histogram must not grow; these do.
             let _ = all.add(more);
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn tallies_add_up() {
-        let mut all = Tally::new();
+        let mut all = SenderTally::new();
         for sender in 0..10u64 {
-            let mut one = Tally::new();
+            let mut one = SenderTally::new();
             for n in 1..=100 {
                 one.answered(Duration::from_micros(sender * 100 + n), n == 1);
             }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_stream_keeps_its_pace_with_one_late_step_of_a_hundred() {
-        let mut tally = Tally::new();
+        let mut tally = SenderTally::new();
         (0..99).for_each(|_| tally.answered(Duration::from_millis(1), false));
         tally.failed("INTERNAL", "");
         tally.late = 1;

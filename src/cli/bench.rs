@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::{Failed, launch};
-use crate::bench::{BenchError, Child, Data, Pace, Plan, Recipe, Report, Wanted, drive, process};
+use crate::bench::{BenchError, BenchPlan, BenchReport, Child, Data, Pace, Recipe, Wanted, drive, process};
 use crate::config::units::Span;
 
 const ADDRESS: &str = "localhost:8001";
@@ -89,7 +89,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 
 /// What the senders run on. Where calls of a sequence may be sent ahead of answers, one thread: on several, hyper's client may put the end
 /// of a request on the wire behind that of the next, and a server takes requests in the order in which they are whole.
-fn threads(plan: &Plan) -> Result<tokio::runtime::Runtime, Failed> {
+fn threads(plan: &BenchPlan) -> Result<tokio::runtime::Runtime, Failed> {
     if plan.streaming || matches!(plan.pace, Pace::Closed { pipeline: 0..=1, .. }) {
         return launch::sockets();
     }
@@ -97,7 +97,7 @@ fn threads(plan: &Plan) -> Result<tokio::runtime::Runtime, Failed> {
     built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))
 }
 
-async fn measure(plan: &Plan, wanted: &Wanted) -> Result<Report, BenchError> {
+async fn measure(plan: &BenchPlan, wanted: &Wanted) -> Result<BenchReport, BenchError> {
     let recipe = Recipe::ask(drive::connect(&plan.address).await?, wanted).await?;
     let interrupted = async {
         // Without signals the run just goes on to its end.
@@ -108,7 +108,7 @@ async fn measure(plan: &Plan, wanted: &Wanted) -> Result<Report, BenchError> {
     drive::run(plan, &recipe, interrupted).await
 }
 
-fn verdict(report: &Report) -> Result<(), Failed> {
+fn verdict(report: &BenchReport) -> Result<(), Failed> {
     match report.wrong_sums {
         Some(wrong) if wrong > 0 => Err(Failed::Failed(format!("{wrong} answers are wrong"))),
         _ if report.requests == report.failures() => {
@@ -128,7 +128,7 @@ fn failed(error: &BenchError) -> Failed {
 
 // === what was asked for ===
 
-fn plan(matches: &ArgMatches, child: Option<&Child>) -> Plan {
+fn plan(matches: &ArgMatches, child: Option<&Child>) -> BenchPlan {
     let number = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(1) as usize;
     let span = |name: &str| matches.get_one::<Span>(name).map_or(Duration::ZERO, |s| s.0);
     let text = |name: &str| matches.get_one::<String>(name).cloned();
@@ -139,12 +139,12 @@ fn plan(matches: &ArgMatches, child: Option<&Child>) -> Plan {
         false => Pace::Closed { clients: number("clients"), pipeline: number("pipeline") },
     };
     let beside = address.rsplit_once(':').map(|(host, _)| format!("{host}:8002"));
-    Plan {
+    BenchPlan {
         pace,
         streaming: matches.get_flag("streaming"),
         connections: matches
             .get_one::<u32>("connections")
-            .map_or(pace.senders().div_ceil(Plan::CLIENTS_A_CONNECTION), |n| *n as usize),
+            .map_or(pace.senders().div_ceil(BenchPlan::CLIENTS_A_CONNECTION), |n| *n as usize),
         warm_up: span("warm-up"),
         span: span("for"),
         requests: matches.get_one::<u64>("requests").copied(),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use self::finding::{Finding, Good, Report};
+use self::finding::{CheckReport, Finding, ServableVersion};
 use super::plugin::check::tried;
 use super::plugin::machine;
 use super::{Failed, launch, serve};
@@ -21,11 +21,11 @@ use crate::author::trial::Terms;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
 use crate::config::model::versions;
-use crate::config::server::{Given, Settings};
+use crate::config::server::{GivenFlags, Settings};
 use crate::config::units::human;
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, Repository};
-use crate::scheduling::report::Plugins as _;
+use crate::scheduling::report::PluginControl as _;
 use crate::telemetry::Metrics;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
@@ -52,10 +52,10 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let given = Given::of_file(matches.get_one::<String>("config").cloned());
+    let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
     let settings = serve::settings(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     for path in matches.get_many::<PathBuf>("repository").into_iter().flatten() {
         check(path, &library, &settings, &mut report)?;
     }
@@ -71,7 +71,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// One argument: a repository, or a model.
-fn check(path: &Path, library: &Library, settings: &Settings, report: &mut Report) -> Result<(), Failed> {
+fn check(path: &Path, library: &Library, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", path.display()));
     let root = fs_err::canonicalize(path).map_err(failed)?;
     if is_model(&root) {
@@ -112,7 +112,7 @@ fn model(
     base: &Path,
     library: &Library,
     settings: &Settings,
-    report: &mut Report,
+    report: &mut CheckReport,
 ) -> Result<(), Failed> {
     report.models += 1;
     let metrics = Metrics::new(false);
@@ -141,7 +141,7 @@ fn model(
 }
 
 /// The plug-ins that decide for a repository's models, each told of once and tried as `sequor plugin check` tries them.
-fn plugins(repository: &Repository, settings: &Settings, report: &mut Report) -> Result<(), Failed> {
+fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
     let said = &settings.plugins;
     let grants = Grants::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     for plugin in repository.list() {
@@ -165,7 +165,7 @@ fn good(
     (place, base): (&str, &Path),
     version: ReadyVersion,
     settings: &Settings,
-    report: &mut Report,
+    report: &mut CheckReport,
 ) -> Result<(), Failed> {
     let full = u64::from(version.slots).saturating_mul(version.state_bytes);
     if let Some(limit) = settings.limits.state.map(|size| size.0).filter(|limit| full > *limit) {
@@ -183,7 +183,7 @@ fn good(
             if let Some(what) = ran.depends() {
                 report.push(Finding::note(place.to_owned(), code::NOTE_BATCH, what));
             }
-            report.push(Finding::good(place.to_owned(), Good { version, ran }));
+            report.push(Finding::good(place.to_owned(), ServableVersion { version, ran }));
         }
     }
     Ok(())

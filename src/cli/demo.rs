@@ -16,8 +16,8 @@ use tonic::transport::Channel;
 use super::{Failed, audio, chart, launch, serve};
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::{Backend, Feed, Fetch, LoadOptions};
-use crate::config::server::{self, Given};
-use crate::device::{DeviceError, Pool, Pooled, Span};
+use crate::config::server::{self, GivenFlags};
+use crate::device::{DeviceError, MemorySpan, Pool, Pooled};
 use crate::model::Availability;
 use crate::server::Stop;
 use crate::telemetry::Metrics;
@@ -45,7 +45,7 @@ struct Sound {
 }
 
 /// What one sequence got, and how long each step took.
-struct Heard {
+struct DemoResult {
     speech: bool,
     probabilities: Vec<f32>,
     waits: Vec<Duration>,
@@ -56,7 +56,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
     let folder = tempfile::tempdir().map_err(|e| Failed::Failed(format!("no temporary folder: {e}")))?;
     write_model(folder.path()).map_err(|e| Failed::Failed(e.to_string()))?;
     let library = launch::find_runtime(Path::new(""))?;
-    let settings = server::load(None, &|name| quiet(name), &Given::default(), &serve::host())
+    let settings = server::load(None, &|name| quiet(name), &GivenFlags::default(), &serve::host())
         .map_err(|_| Failed::Failed("the demo's own settings do not hold".to_owned()))?;
     let metrics = Metrics::new(false);
     let (heard, batch) = launch::sockets()?.block_on(async {
@@ -117,7 +117,7 @@ fn refuse_broken(repository: &crate::model::Repository) -> Result<(), Failed> {
 
 // === the clients ===
 
-async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<Heard>, Failed> {
+async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<DemoResult>, Failed> {
     let mut tasks = Vec::new();
     for client in 0..CLIENTS {
         let address = format!("http://127.0.0.1:{port}");
@@ -137,10 +137,10 @@ async fn listen(port: u16, sounds: &[Sound; 2]) -> Result<Vec<Heard>, Failed> {
 }
 
 /// One sequence: a chunk after the other, each when the answer to the one before is here.
-async fn stream(channel: Channel, id: u64, speech: bool, chunks: Vec<Vec<f32>>) -> Result<Heard, Failed> {
+async fn stream(channel: Channel, id: u64, speech: bool, chunks: Vec<Vec<f32>>) -> Result<DemoResult, Failed> {
     let mut client = GrpcInferenceServiceClient::new(channel);
     let last = chunks.len().saturating_sub(1);
-    let mut heard = Heard { speech, probabilities: Vec::new(), waits: Vec::new() };
+    let mut heard = DemoResult { speech, probabilities: Vec::new(), waits: Vec::new() };
     for (n, chunk) in chunks.iter().enumerate() {
         let began = Instant::now();
         let answer = client.model_infer(request(id, chunk, n == 0, n == last)).await;
@@ -192,9 +192,9 @@ fn on_the_whole(library: &Path, folder: &Path, sound: &Sound) -> Result<Vec<f32>
     for chunk in &sound.chunks {
         let chunk = aligned(&pool, &bytes(chunk))?;
         let feeds = [
-            Feed { dtype: DataType::Fp32, shape: &input, data: Span::host(chunk.as_ref()) },
-            Feed { dtype: DataType::Fp32, shape: &kept, data: Span::host(state.as_ref()) },
-            Feed { dtype: DataType::Int64, shape: &scalar, data: Span::host(rate.as_ref()) },
+            Feed { dtype: DataType::Fp32, shape: &input, data: MemorySpan::host(chunk.as_ref()) },
+            Feed { dtype: DataType::Fp32, shape: &kept, data: MemorySpan::host(state.as_ref()) },
+            Feed { dtype: DataType::Int64, shape: &scalar, data: MemorySpan::host(rate.as_ref()) },
         ];
         let mut fetches = [Fetch::New(None), Fetch::New(None)];
         context.run(&feeds, &mut fetches).map_err(failed)?;
@@ -226,10 +226,10 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 // === the verdict ===
 
-fn verdict(sounds: &[Sound; 2], heard: &[Heard], whole: &[Vec<f32>], batch: f64) -> (String, bool) {
+fn verdict(sounds: &[Sound; 2], heard: &[DemoResult], whole: &[Vec<f32>], batch: f64) -> (String, bool) {
     let of = |speech: bool| heard.iter().filter(move |h| h.speech == speech);
-    let best = |h: &Heard| h.probabilities.iter().copied().fold(0.0, f32::max);
-    let half = |h: &Heard| 2 * h.probabilities.iter().filter(|p| **p > 0.5).count() > h.probabilities.len();
+    let best = |h: &DemoResult| h.probabilities.iter().copied().fold(0.0, f32::max);
+    let half = |h: &DemoResult| 2 * h.probabilities.iter().filter(|p| **p > 0.5).count() > h.probabilities.len();
     let spoken = of(true).filter(|h| best(h) >= 0.99 && half(h)).count();
     let mistaken = of(false).filter(|h| best(h) > 0.10).count();
     let equal = heard.iter().all(|h| whole.get(usize::from(!h.speech)).is_some_and(|w| same_bits(w, &h.probabilities)));

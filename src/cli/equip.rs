@@ -8,21 +8,21 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::loader::Loader;
 
 use super::Failed;
-use crate::config::server::file::Plugins;
+use crate::config::server::file::PluginsSection;
 use crate::model::{ProcessorHost, Repository};
 use crate::processing::ProcessorWorld;
-use crate::scheduling::Rules;
+use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
 
 /// Lets plug-ins decide for the repository's models.
-pub(super) fn equip(repository: &Repository, settings: &Plugins) -> Result<(), Failed> {
+pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Result<(), Failed> {
     let dir = (!settings.dir.as_os_str().is_empty()).then(|| settings.dir.clone());
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
         let what = format!("plugins.dir: {} is no directory", dir.display());
         return Err(Failed::Configuration(what));
     }
-    let rules = Rules {
+    let rules = PluginRules {
         dir: dir.clone(),
         require_sha256: settings.require_sha256,
         time: settings.time.0,

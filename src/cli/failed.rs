@@ -1,5 +1,10 @@
 //! How a command ends that does not end well, and its exit code.
 
+use clap::ArgMatches;
+
+/// Runs a command, or a verb of one.
+pub(crate) type CommandFn = fn(&ArgMatches) -> Result<(), Failed>;
+
 /// How a command ended, if not well.
 #[derive(Debug, thiserror::Error)]
 #[allow(clippy::enum_variant_names, reason = "the plain kind of failure has no better name")]

@@ -27,7 +27,7 @@ const ROUND: Duration = Duration::from_millis(20);
 /// Gives memory back for as long as the server runs. To be started while the server is idle.
 pub(super) async fn give_back() {
     let Some(idle) = anonymous() else { return };
-    let mut level = Level::new(idle);
+    let mut level = IdleLevel::new(idle);
     let mut number = 0;
     loop {
         sleep(level.pause).await;
@@ -42,14 +42,14 @@ pub(super) async fn give_back() {
 
 /// What the process holds when it is idle, as far as is known.
 #[derive(Debug)]
-struct Level {
+struct IdleLevel {
     idle: u64,
     pause: Duration,
 }
 
-impl Level {
-    fn new(idle: u64) -> Level {
-        Level { idle, pause: PAUSE }
+impl IdleLevel {
+    fn new(idle: u64) -> IdleLevel {
+        IdleLevel { idle, pause: PAUSE }
     }
 
     /// Whether free memory may be among so many bytes.
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn memory_above_the_idle_level_is_returned_until_none_is_left() {
-        let mut level = Level::new(50 * MIB);
+        let mut level = IdleLevel::new(50 * MIB);
         assert!(!level.is_exceeded(54 * MIB));
         assert!(level.is_exceeded(300 * MIB));
         // It is in use, and later it is not.

@@ -14,8 +14,8 @@ use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
 use crate::config::server::{Connections, Settings, Shown, file};
-use crate::model::{Options, Repository};
-use crate::server::{Addresses, AdminOptions, Keys, Listeners, ServerOptions, Tls, TlsFiles, descriptors};
+use crate::model::{Repository, RepositoryOptions};
+use crate::server::{Addresses, AdminOptions, ApiKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors};
 use crate::telemetry::Metrics;
 
 /// Memory for answers that is kept for use again.
@@ -57,7 +57,7 @@ pub(super) fn find_runtime(setting: &Path) -> Result<Library, Failed> {
 pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metrics) -> Result<Repository, Failed> {
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
     let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
-    let options = Options {
+    let options = RepositoryOptions {
         config: draft::Options {
             auto_complete: settings.model.auto_complete,
             default_max_batch_size: settings.model.default_max_batch_size,
@@ -68,7 +68,7 @@ pub(super) fn repository(library: &Library, settings: &Settings, metrics: &Metri
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
         hold: hold(&super::variable),
-        ..Options::default()
+        ..RepositoryOptions::default()
     };
     let repository = Repository::new(Arc::new(backend), options, metrics.clone()).map_err(|e| failed(&e))?;
     equip::equip(&repository, &settings.plugins)?;
@@ -91,13 +91,13 @@ pub(super) fn server_options(
 ) -> Result<ServerOptions, Failed> {
     let wrong = |setting: &str, e: &dyn std::fmt::Display| Failed::Configuration(format!("{setting}: {e}"));
     let keys_file = some(&settings.admin.keys_file);
-    let keys = keys_file.map(|path| Keys::open(path)).transpose().map_err(|e| wrong("admin.keys_file", &e))?;
-    let files = |tls: &file::Tls| {
+    let keys = keys_file.map(|path| ApiKeys::open(path)).transpose().map_err(|e| wrong("admin.keys_file", &e))?;
+    let files = |tls: &file::TlsSection| {
         let client_ca = some(&tls.client_ca).cloned();
         TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
     };
     let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong("[tls]", &e))?;
-    let serves = api::admin::Options {
+    let serves = api::admin::AdminSetup {
         plugins: Some(Arc::new(repository.clone())),
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),
         upload: settings.admin.upload,

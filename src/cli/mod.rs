@@ -28,12 +28,10 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 pub(crate) use environment::variable;
-pub(crate) use failed::Failed;
-
-type Run = fn(&ArgMatches) -> Result<(), Failed>;
+pub(crate) use failed::{CommandFn, Failed};
 
 /// Every command: what it is called with, and what runs it.
-fn commands() -> Vec<(Command, Run)> {
+fn commands() -> Vec<(Command, CommandFn)> {
     vec![
         (serve::command(), serve::run),
         (check::command(), check::run),

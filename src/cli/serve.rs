@@ -8,13 +8,13 @@ use clap::{ArgMatches, Command};
 
 use super::{Failed, equip, heaps, launch, report, variable};
 use crate::config::Fault;
-use crate::config::server::file::{ControlMode, LogFormat as Format};
+use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{self, Given, Host, Settings};
-use crate::model::{Availability, Control, Repository};
+use crate::config::server::{self, GivenFlags, HostInfo, Settings};
+use crate::model::{Availability, Repository, RepositoryControl};
 use crate::server::{drain, systemd};
 use crate::telemetry::Metrics;
-use crate::telemetry::log::{self, LogFormat};
+use crate::telemetry::log;
 
 pub(super) fn command() -> Command {
     Command::new("serve").about("Serve a model repository").args(server::args())
@@ -23,17 +23,13 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let began = Instant::now();
     launch::small_pages();
-    let given = Given::from_matches(matches);
+    let given = GivenFlags::from_matches(matches);
     let settings = settings(&given)?;
     if settings.model.repository.is_empty() {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
         return Err(Failed::Configuration(what.to_owned()));
     }
-    let format = match settings.log.format {
-        Format::Text => LogFormat::Text,
-        Format::Json => LogFormat::Json,
-    };
-    log::init(format, &settings.log.level, variable("RUST_LOG").as_deref())
+    log::init(settings.log.format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;
     for notice in &given.notices {
         tracing::warn!("{notice}");
@@ -41,7 +37,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     launch::sockets()?.block_on(serve(&settings, &given, began))
 }
 
-async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(), Failed> {
+async fn serve(settings: &Settings, given: &GivenFlags, began: Instant) -> Result<(), Failed> {
     let listeners = launch::bind(settings)?;
     let stop = drain::signals().map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
@@ -59,7 +55,7 @@ async fn serve(settings: &Settings, given: &Given, began: Instant) -> Result<(),
     let config = server::config_path(&variable, given);
     say(&report::head(&settings.node, config.as_deref(), &library));
     let (mode, directories) = (settings.model.control_mode, settings.model.repository.clone());
-    repository.govern(Control { mode, directories });
+    repository.govern(RepositoryControl { mode, directories });
     if settings.plugins.watch {
         equip::watch(&repository)?;
     }
@@ -132,7 +128,7 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
 }
 
 /// The settings that file, environment and flags make together.
-pub(super) fn settings(given: &Given) -> Result<Settings, Failed> {
+pub(super) fn settings(given: &GivenFlags) -> Result<Settings, Failed> {
     let path = server::config_path(&variable, given);
     let text = match &path {
         None => None,
@@ -147,12 +143,12 @@ fn lines(faults: &[Fault]) -> String {
 }
 
 /// This machine: its name and its memory.
-pub(super) fn host() -> Host {
+pub(super) fn host() -> HostInfo {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let name = read("/proc/sys/kernel/hostname").map(|n| n.trim().to_owned()).unwrap_or_default();
     let kib = read("/proc/meminfo").and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     });
-    Host { name, memory: kib.map(|kib| kib * 1024) }
+    HostInfo { name, memory: kib.map(|kib| kib * 1024) }
 }

@@ -13,16 +13,16 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
 use super::Failed;
 use crate::config::units::{Size, Span, SpanOrNever};
-use crate::simulate::file::File;
+use crate::simulate::file::WorkloadFile;
 use crate::simulate::rate::Rate;
 use crate::simulate::serving::Expire;
 use crate::simulate::workload::bursts::Bursts;
-use crate::simulate::workload::features::Given;
+use crate::simulate::workload::features::FeatureValues;
 use crate::simulate::workload::poisson::Poisson;
 use crate::simulate::workload::replay::Replay;
 use crate::simulate::workload::talkers::Talkers;
 use crate::simulate::workload::tenants::Many;
-use crate::simulate::{Costs, Experiment, Problem, Report, Wishes, Workload};
+use crate::simulate::{Costs, Experiment, ServingOptions, SimulateError, SimulationReport, Workload};
 use files::{text, unreadable};
 use sequor_wasm::limits::Limits;
 
@@ -156,9 +156,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// Writes the files that were asked for, and says so.
-fn write(matches: &ArgMatches, report: &Report) -> Result<(), Failed> {
+fn write(matches: &ArgMatches, report: &SimulationReport) -> Result<(), Failed> {
     let mut written = Vec::new();
-    for (flag, text) in [("html", Report::html as fn(&Report) -> String), ("json", Report::json)] {
+    for (flag, text) in
+        [("html", SimulationReport::html as fn(&SimulationReport) -> String), ("json", SimulationReport::json)]
+    {
         let Some(path) = path(matches, flag) else { continue };
         fs_err::write(path, text(report)).map_err(|e| Failed::Failed(e.to_string()))?;
         written.push(path.display().to_string());
@@ -179,11 +181,11 @@ fn get<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, flag: &str) -> Op
 
 // === what the flags say ===
 
-fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
+fn experiment(matches: &ArgMatches) -> Result<Experiment, SimulateError> {
     let (workload, of_file, seed) = workload(matches)?;
     let live = workload.live.as_ref();
     let wishes = wishes(matches).or(of_file).or(live.map(|l| l.wishes.clone()).unwrap_or_default());
-    let serving = wishes.settle().map_err(Problem::Given)?;
+    let serving = wishes.settle().map_err(SimulateError::Given)?;
     let costs = match path(matches, "cost") {
         Some(path) => Costs::read(path, &text(path)?)?,
         None => live.and_then(|l| l.costs.clone()).unwrap_or_default(),
@@ -192,7 +194,7 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
     let names: Vec<&str> = names.map_or_else(|| vec!["oldest"], |names| names.map(String::as_str).collect());
     let set: Vec<String> = matches.get_many::<String>("set").into_iter().flatten().cloned().collect();
     if !set.is_empty() && !names.iter().any(|name| name.ends_with(".wasm")) {
-        return Err(Problem::Given("--set is for plug-ins, and no --policy is one".to_owned()));
+        return Err(SimulateError::Given("--set is for plug-ins, and no --policy is one".to_owned()));
     }
     let default = Limits::default();
     let limits = Limits {
@@ -205,7 +207,7 @@ fn experiment(matches: &ArgMatches) -> Result<Experiment, Problem> {
 }
 
 /// The requests, what their file wishes of the serving, and the seed.
-fn workload(matches: &ArgMatches) -> Result<(Workload, Wishes, u64), Problem> {
+fn workload(matches: &ArgMatches) -> Result<(Workload, ServingOptions, u64), SimulateError> {
     let seed = get(matches, "seed");
     if let Some(paths) = matches.get_many::<PathBuf>("trace") {
         let mut replay = Replay::new(matches.get_one::<String>("model").map(String::as_str));
@@ -213,10 +215,10 @@ fn workload(matches: &ArgMatches) -> Result<(Workload, Wishes, u64), Problem> {
             let file = fs_err::File::open(path).map_err(|e| unreadable(path, &e))?;
             replay.file(path, BufReader::new(file))?;
         }
-        return Ok((replay.finish()?, Wishes::default(), seed.unwrap_or(1)));
+        return Ok((replay.finish()?, ServingOptions::default(), seed.unwrap_or(1)));
     }
     let mut file = match path(matches, "load") {
-        Some(path) => File::read(path, &text(path)?)?,
+        Some(path) => WorkloadFile::read(path, &text(path)?)?,
         None => of_flags(matches),
     };
     file.span = get(matches, "for").or(file.span);
@@ -226,13 +228,13 @@ fn workload(matches: &ArgMatches) -> Result<(Workload, Wishes, u64), Problem> {
 }
 
 /// One flow, as a file with nothing else in it.
-fn of_flags(matches: &ArgMatches) -> File {
+fn of_flags(matches: &ArgMatches) -> WorkloadFile {
     let sequences = get(matches, "sequences").unwrap_or(100);
     let (steps, deadline, tenant) = (get(matches, "steps"), get(matches, "deadline"), None);
     let zipf = get(matches, "zipf").unwrap_or(1.0);
     let tenants = get(matches, "tenants").map(|count| Many { count, zipf });
     let (priority, bytes, shape) = (0, 0, 0);
-    let mut file = File::default();
+    let mut file = WorkloadFile::default();
     if let Some(rate) = get(matches, "poisson") {
         file.poisson.push(Poisson {
             rate,
@@ -241,7 +243,7 @@ fn of_flags(matches: &ArgMatches) -> File {
             deadline,
             tenant,
             tenants,
-            features: Given::new(),
+            features: FeatureValues::new(),
             priority,
             bytes,
             shape,
@@ -249,7 +251,7 @@ fn of_flags(matches: &ArgMatches) -> File {
     } else if let Some(Rate { count, per }) = get(matches, "bursts") {
         let (every, size) = (Span(per), count.round() as u32);
         file.bursts.push(Bursts {
-            features: Given::new(),
+            features: FeatureValues::new(),
             every,
             size,
             spread: None,
@@ -265,7 +267,7 @@ fn of_flags(matches: &ArgMatches) -> File {
     } else if let Some(sequences) = get(matches, "talkers") {
         let (step, talk, silence, jitter, sequence) = (get(matches, "step"), None, None, None, None);
         let talkers = Talkers {
-            features: Given::new(),
+            features: FeatureValues::new(),
             step,
             talk,
             silence,
@@ -285,9 +287,9 @@ fn of_flags(matches: &ArgMatches) -> File {
     file
 }
 
-fn wishes(matches: &ArgMatches) -> Wishes {
+fn wishes(matches: &ArgMatches) -> ServingOptions {
     let expire = matches.get_one::<String>("expire");
-    Wishes {
+    ServingOptions {
         instances: matches.get_many::<u16>("instances").map(|n| n.copied().collect()),
         slots: get(matches, "slots"),
         max_batch: get(matches, "max-batch"),
@@ -302,7 +304,7 @@ fn wishes(matches: &ArgMatches) -> Wishes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduling::wat_fixture::Guest;
+    use crate::scheduling::wat_fixture::SchedulerWat;
 
     fn made(args: &[&str]) -> Result<Experiment, String> {
         let args = std::iter::once("simulate").chain(args.iter().copied());
@@ -360,7 +362,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fair.wasm");
         let manifest = "name = \"fair\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\n";
-        let guest = Guest { manifest: Some(manifest), ..Guest::default() };
+        let guest = SchedulerWat { manifest: Some(manifest), ..SchedulerWat::default() };
         std::fs::write(&path, guest.component()).unwrap();
         let path = path.to_str().unwrap();
         let experiment = made(&["--talkers", "2", "--policy", path, "--set", "burst=4"]).unwrap();

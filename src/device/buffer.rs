@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Device, DeviceError, Place, Span, SpanMut};
+use super::{Device, DeviceError, DeviceId, MemorySpan, MemorySpanMut};
 
 /// Memory on a device, zeroed when it is made, aligned to 64 bytes.
 pub struct Buffer {
     device: Arc<dyn Device>,
-    place: Place,
+    place: DeviceId,
     address: u64,
     len: usize,
     /// One thread at a time: moves write through shared references.
@@ -32,7 +32,7 @@ impl Buffer {
         self.len == 0
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DeviceId {
         self.place
     }
 
@@ -89,8 +89,8 @@ impl Buffer {
     /// # Safety
     /// Neither buffer may be changed or dropped before that is done.
     pub unsafe fn upload(&mut self, from: &Buffer, len: usize) -> Result<(), DeviceError> {
-        if from.place() != Place::Host {
-            return Err(DeviceError::WrongPlace { got: from.place(), want: Place::Host });
+        if from.place() != DeviceId::Host {
+            return Err(DeviceError::WrongPlace { got: from.place(), want: DeviceId::Host });
         }
         let ((source, _), (target, _)) = (from.part(&(0..len))?, self.part(&(0..len))?);
         // SAFETY: both parts are within their buffers; the rest is the caller's promise.
@@ -101,9 +101,9 @@ impl Buffer {
     ///
     /// # Safety
     /// The buffer may not be changed or dropped, and what `to` leads to not be touched or freed, before that is done.
-    pub unsafe fn download(&self, to: &SpanMut<'_>) -> Result<(), DeviceError> {
-        if to.place() != Place::Host {
-            return Err(DeviceError::WrongPlace { got: to.place(), want: Place::Host });
+    pub unsafe fn download(&self, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
+        if to.place() != DeviceId::Host {
+            return Err(DeviceError::WrongPlace { got: to.place(), want: DeviceId::Host });
         }
         let (source, len) = self.part(&(0..to.len()))?;
         // SAFETY: within the buffer, and as long as the span; the rest is the caller's promise.
@@ -113,7 +113,7 @@ impl Buffer {
     /// The bytes, if they lie on the host.
     pub fn host(&mut self) -> Option<&mut [u8]> {
         // SAFETY: host memory of `len` bytes, initialised by the allocation; the exclusive borrow keeps everybody else away.
-        (self.place() == Place::Host)
+        (self.place() == DeviceId::Host)
             .then(|| unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.len) })
     }
 
@@ -121,10 +121,10 @@ impl Buffer {
     ///
     /// # Safety
     /// Nothing may be moved into this part, and the buffer may not be dropped, while the span is in use.
-    pub unsafe fn read<'a>(&self, part: Range<usize>) -> Result<Span<'a>, DeviceError> {
+    pub unsafe fn read<'a>(&self, part: Range<usize>) -> Result<MemorySpan<'a>, DeviceError> {
         let (address, len) = self.part(&part)?;
         // SAFETY: within the buffer, which is initialised; the rest is the caller's promise.
-        Ok(unsafe { Span::from_raw(self.place(), address, len) })
+        Ok(unsafe { MemorySpan::from_raw(self.place(), address, len) })
     }
 
     /// Part of the buffer, for a backend to write.
@@ -132,10 +132,10 @@ impl Buffer {
     /// # Safety
     /// Nothing else may read or write this part, and the buffer may not be dropped, while the span is in use; except that a backend may be
     /// told to read it too, where the model is known to allow that.
-    pub unsafe fn write<'a>(&self, part: Range<usize>) -> Result<SpanMut<'a>, DeviceError> {
+    pub unsafe fn write<'a>(&self, part: Range<usize>) -> Result<MemorySpanMut<'a>, DeviceError> {
         let (address, len) = self.part(&part)?;
         // SAFETY: within the buffer; the rest is the caller's promise.
-        Ok(unsafe { SpanMut::from_raw(self.place(), address, len) })
+        Ok(unsafe { MemorySpanMut::from_raw(self.place(), address, len) })
     }
 
     fn part(&self, part: &Range<usize>) -> Result<(u64, usize), DeviceError> {

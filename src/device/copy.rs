@@ -1,12 +1,12 @@
 //! Copies a piece of a device's memory to another place on that device.
 
-use super::{Convert, Device, DeviceError, RawRow, RawSet, Span, SpanMut, formula};
+use super::{Convert, Device, DeviceError, MemorySpan, MemorySpanMut, RawRow, RawSet, formula};
 
 /// Asks for bytes of a device to be copied within it.
 ///
 /// # Safety
 /// Both must stay, and be left alone, until that is done; they must not overlap.
-pub unsafe fn copy(device: &dyn Device, from: &Span<'_>, to: &SpanMut<'_>) -> Result<(), DeviceError> {
+pub unsafe fn copy(device: &dyn Device, from: &MemorySpan<'_>, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
     let (want, len) = (device.place(), to.len());
     if let Some(got) = [from.place(), to.place()].into_iter().find(|place| *place != want) {
         return Err(DeviceError::WrongPlace { got, want });

@@ -8,7 +8,7 @@ use half::slice::HalfFloatSliceExt;
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{Convert, Device, DeviceError, Fence, Place, RawRow, RawSet};
+use super::{Convert, Device, DeviceError, DeviceId, Fence, RawRow, RawSet};
 
 const ALIGN: usize = 64;
 
@@ -24,12 +24,12 @@ const HUGE: usize = 4 << 20;
 pub struct Host;
 
 impl Device for Host {
-    fn place(&self) -> Place {
-        Place::Host
+    fn place(&self) -> DeviceId {
+        DeviceId::Host
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
-        let failed = DeviceError::OutOfMemory { place: Place::Host, bytes };
+        let failed = DeviceError::OutOfMemory { place: DeviceId::Host, bytes };
         if bytes >= MAPPED {
             // SAFETY: the kernel picks an address where nothing is.
             let mapped = unsafe {

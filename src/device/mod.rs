@@ -36,13 +36,13 @@ pub use host::Host;
 pub use moves::{BufferSlice, Moves, Scratch, StridedLayout};
 pub use owned::Owned;
 pub use pool::{Pool, Pooled};
-pub use span::{Span, SpanMut};
+pub use span::{MemorySpan, MemorySpanMut};
 pub use trim::{trim, trim_heaps, trim_thread};
 pub use unfinished::Unfinished;
 
 /// Where memory lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Place {
+pub enum DeviceId {
     #[default]
     Host,
     /// A CUDA device, by ordinal.
@@ -50,11 +50,11 @@ pub enum Place {
 }
 
 /// As operators read it.
-impl fmt::Display for Place {
+impl fmt::Display for DeviceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Host => f.write_str("the host"),
-            Place::Cuda(ordinal) => write!(f, "GPU {ordinal}"),
+            DeviceId::Host => f.write_str("the host"),
+            DeviceId::Cuda(ordinal) => write!(f, "GPU {ordinal}"),
         }
     }
 }
@@ -63,15 +63,15 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     #[error("{place} has no room for {bytes} more bytes")]
-    OutOfMemory { place: Place, bytes: usize },
+    OutOfMemory { place: DeviceId, bytes: usize },
     /// A move would leave its buffer. Always a fault of the caller's.
     #[error("a move of {len} bytes at {at} leaves its buffer of {size} bytes")]
     OutOfBounds { at: usize, len: usize, size: usize },
     #[error("memory of {got} was handed to {want}")]
-    WrongPlace { got: Place, want: Place },
+    WrongPlace { got: DeviceId, want: DeviceId },
     /// The device itself says so; what was asked of it may not have been done.
     #[error("{place} failed to {what}: {why}")]
-    Failed { place: Place, what: &'static str, why: String },
+    Failed { place: DeviceId, what: &'static str, why: String },
 }
 
 /// A point in the order of work of a device, behind everything that was asked for before it was made.
@@ -82,7 +82,7 @@ pub struct Fence(u64);
 /// A place where memory can be had, and an order of work in it: what is asked for is done in the order of asking. The host does it at once;
 /// an accelerator does it later, so that code that lets it read or write host memory waits for a [`Fence`] before touching that memory.
 pub trait Device: Send + Sync + fmt::Debug {
-    fn place(&self) -> Place;
+    fn place(&self) -> DeviceId;
 
     /// Zeroed memory of at least one byte, aligned to 64 bytes; its address.
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError>;

@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Buffer, Convert, Device, DeviceError, Owned, Place, RawRow, RawSet};
+use super::{Buffer, Convert, Device, DeviceError, DeviceId, Owned, RawRow, RawSet};
 
 /// How the rows of a set lie where they are read and where they are written: `outer` pieces, `from_stride` and `to_stride` bytes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,31 +27,31 @@ impl StridedLayout {
 /// One end of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSlice<'a> {
-    memory: Memory<'a>,
+    memory: SliceSource<'a>,
     at: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Memory<'a> {
+enum SliceSource<'a> {
     Ours(&'a Buffer),
     Theirs(&'a Owned),
 }
 
 impl<'a> BufferSlice<'a> {
     pub fn of(buffer: &'a Buffer, at: usize) -> BufferSlice<'a> {
-        BufferSlice { memory: Memory::Ours(buffer), at }
+        BufferSlice { memory: SliceSource::Ours(buffer), at }
     }
 
     /// Only to be read.
     pub fn of_owned(owned: &'a Owned, at: usize) -> BufferSlice<'a> {
-        BufferSlice { memory: Memory::Theirs(owned), at }
+        BufferSlice { memory: SliceSource::Theirs(owned), at }
     }
 
     /// Its address, if it has room for so many bytes there.
-    fn address(&self, extent: usize, on: Place) -> Result<u64, DeviceError> {
+    fn address(&self, extent: usize, on: DeviceId) -> Result<u64, DeviceError> {
         let (place, address, size) = match self.memory {
-            Memory::Ours(buffer) => (buffer.place(), buffer.address(), buffer.len()),
-            Memory::Theirs(owned) => (owned.span().place(), owned.span().address(), owned.len()),
+            SliceSource::Ours(buffer) => (buffer.place(), buffer.address(), buffer.len()),
+            SliceSource::Theirs(owned) => (owned.span().place(), owned.span().address(), owned.len()),
         };
         if place != on {
             return Err(DeviceError::WrongPlace { got: place, want: on });
@@ -119,7 +119,7 @@ impl<'a> Moves<'a> {
     pub fn row(&mut self, from: Option<BufferSlice<'a>>, to: BufferSlice<'a>) -> Result<(), DeviceError> {
         let place = self.device.place();
         let (read, written) = self.extents;
-        if let Memory::Theirs(_) = to.memory {
+        if let SliceSource::Theirs(_) = to.memory {
             return Err(DeviceError::OutOfBounds { at: to.at, len: written, size: 0 });
         }
         let from = from.map_or(Ok(0), |spot| spot.address(read, place))?;

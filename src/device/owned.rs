@@ -4,12 +4,12 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Buffer, Device, DeviceError, Place, Span, SpanMut, copy};
+use super::{Buffer, Device, DeviceError, DeviceId, MemorySpan, MemorySpanMut, copy};
 
 /// Memory that a runtime or a pool allocated, kept alive by `keeper`, read-only and shareable.
 #[derive(Clone)]
 pub struct Owned {
-    place: Place,
+    place: DeviceId,
     address: u64,
     len: usize,
     #[allow(dead_code, reason = "only its drop matters")]
@@ -19,20 +19,20 @@ pub struct Owned {
 impl Owned {
     /// # Safety
     /// `address..address + len` must be initialised memory at `place` that stays where it is and is not written until `keeper` is dropped.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Owned {
+    pub unsafe fn from_raw(place: DeviceId, address: u64, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Owned {
         Owned { place, address, len, keeper }
     }
 
     pub fn from_vec(bytes: Vec<u8>) -> Owned {
         let keeper = Arc::new(bytes);
-        Owned { place: Place::Host, address: keeper.as_ptr() as u64, len: keeper.len(), keeper }
+        Owned { place: DeviceId::Host, address: keeper.as_ptr() as u64, len: keeper.len(), keeper }
     }
 
     /// A copy of this memory, on its device: asked for here, done in the device's order of work.
     ///
     /// # Safety
     /// The memory must stay as it is until that is done.
-    pub unsafe fn copied(device: &Arc<dyn Device>, from: &Span<'_>) -> Result<Owned, DeviceError> {
+    pub unsafe fn copied(device: &Arc<dyn Device>, from: &MemorySpan<'_>) -> Result<Owned, DeviceError> {
         let buffer = Buffer::new(device, from.len())?;
         // SAFETY: nothing else knows of the buffer; the rest is the caller's promise.
         let room = unsafe { buffer.write(0..from.len()) }?;
@@ -48,12 +48,12 @@ impl Owned {
         Owned { place, address, len, keeper: Arc::new(parking_lot::Mutex::new(buffer)) }
     }
 
-    pub fn span(&self) -> Span<'_> {
+    pub fn span(&self) -> MemorySpan<'_> {
         // SAFETY: what `from_raw` was promised, for as long as the keeper is here.
-        unsafe { Span::from_raw(self.place, self.address, self.len) }
+        unsafe { MemorySpan::from_raw(self.place, self.address, self.len) }
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DeviceId {
         self.place
     }
 
@@ -69,8 +69,8 @@ impl Owned {
     ///
     /// # Safety
     /// It must be kept, and what `to` leads to not be touched or freed, before that is done.
-    pub unsafe fn download(&self, from: &dyn Device, to: &SpanMut<'_>) -> Result<(), DeviceError> {
-        if self.place != from.place() || to.place() != Place::Host {
+    pub unsafe fn download(&self, from: &dyn Device, to: &MemorySpanMut<'_>) -> Result<(), DeviceError> {
+        if self.place != from.place() || to.place() != DeviceId::Host {
             return Err(DeviceError::WrongPlace { got: self.place, want: from.place() });
         }
         if to.len() != self.len {

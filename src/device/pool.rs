@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Buffer, Device, DeviceError, Host, SpanMut};
+use super::{Buffer, Device, DeviceError, Host, MemorySpanMut};
 
 /// Free buffers by size class, and how many bytes may be kept so. Clones share them.
 #[derive(Clone)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolMemory>,
 }
 
-struct Shared {
+struct PoolMemory {
     device: Arc<dyn Device>,
     free: Mutex<Free>,
     /// Free bytes kept at most; what comes back beyond that is given to the allocator.
@@ -33,7 +33,7 @@ impl Pool {
 
     /// Of memory that this device gives, which must be the host's.
     pub fn over(device: Arc<dyn Device>, keep: usize) -> Pool {
-        Pool { shared: Arc::new(Shared { device, free: Mutex::default(), keep }) }
+        Pool { shared: Arc::new(PoolMemory { device, free: Mutex::default(), keep }) }
     }
 
     /// A buffer of at least this size. Its contents are those of an earlier use.
@@ -68,7 +68,7 @@ impl fmt::Debug for Pool {
 pub struct Pooled {
     buffer: Option<Buffer>,
     len: usize,
-    home: Arc<Shared>,
+    home: Arc<PoolMemory>,
 }
 
 // SAFETY: through a shared reference the memory is only read ([`AsRef`]); writing needs the exclusive one.
@@ -84,7 +84,7 @@ impl Pooled {
     }
 
     /// The memory, for a backend to write.
-    pub fn write(&mut self) -> Result<SpanMut<'_>, DeviceError> {
+    pub fn write(&mut self) -> Result<MemorySpanMut<'_>, DeviceError> {
         let size = self.len;
         match &self.buffer {
             // SAFETY: the exclusive borrow lasts as long as the span.

@@ -3,37 +3,37 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::Place;
+use super::DeviceId;
 
 /// Borrowed memory to read. On the host it may be turned into a slice; on a device it is only an address.
 #[derive(Clone, Copy)]
-pub struct Span<'a> {
-    place: Place,
+pub struct MemorySpan<'a> {
+    place: DeviceId,
     address: u64,
     len: usize,
     borrow: PhantomData<&'a [u8]>,
 }
 
 /// Borrowed memory to write.
-pub struct SpanMut<'a> {
-    place: Place,
+pub struct MemorySpanMut<'a> {
+    place: DeviceId,
     address: u64,
     len: usize,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a> Span<'a> {
-    pub fn host(bytes: &'a [u8]) -> Span<'a> {
-        Span { place: Place::Host, address: bytes.as_ptr() as u64, len: bytes.len(), borrow: PhantomData }
+impl<'a> MemorySpan<'a> {
+    pub fn host(bytes: &'a [u8]) -> MemorySpan<'a> {
+        MemorySpan { place: DeviceId::Host, address: bytes.as_ptr() as u64, len: bytes.len(), borrow: PhantomData }
     }
 
     /// # Safety
     /// `address..address + len` must be memory at `place`, initialised, and neither freed nor written for as long as `'a`.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> Span<'a> {
-        Span { place, address, len, borrow: PhantomData }
+    pub unsafe fn from_raw(place: DeviceId, address: u64, len: usize) -> MemorySpan<'a> {
+        MemorySpan { place, address, len, borrow: PhantomData }
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DeviceId {
         self.place
     }
 
@@ -51,7 +51,7 @@ impl<'a> Span<'a> {
 
     /// The bytes, if they lie on the host.
     pub fn as_host(&self) -> Option<&'a [u8]> {
-        if self.place != Place::Host {
+        if self.place != DeviceId::Host {
             return None;
         }
         if self.len == 0 {
@@ -62,18 +62,23 @@ impl<'a> Span<'a> {
     }
 }
 
-impl<'a> SpanMut<'a> {
-    pub fn host(bytes: &'a mut [u8]) -> SpanMut<'a> {
-        SpanMut { place: Place::Host, address: bytes.as_mut_ptr() as u64, len: bytes.len(), borrow: PhantomData }
+impl<'a> MemorySpanMut<'a> {
+    pub fn host(bytes: &'a mut [u8]) -> MemorySpanMut<'a> {
+        MemorySpanMut {
+            place: DeviceId::Host,
+            address: bytes.as_mut_ptr() as u64,
+            len: bytes.len(),
+            borrow: PhantomData,
+        }
     }
 
     /// # Safety
     /// `address..address + len` must be memory at `place` that nothing else reads, writes or frees for as long as `'a`.
-    pub unsafe fn from_raw(place: Place, address: u64, len: usize) -> SpanMut<'a> {
-        SpanMut { place, address, len, borrow: PhantomData }
+    pub unsafe fn from_raw(place: DeviceId, address: u64, len: usize) -> MemorySpanMut<'a> {
+        MemorySpanMut { place, address, len, borrow: PhantomData }
     }
 
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> DeviceId {
         self.place
     }
 
@@ -91,7 +96,7 @@ impl<'a> SpanMut<'a> {
 
     /// The bytes, if they lie on the host.
     pub fn as_host_mut(&mut self) -> Option<&mut [u8]> {
-        if self.place != Place::Host {
+        if self.place != DeviceId::Host {
             return None;
         }
         if self.len == 0 {
@@ -102,13 +107,13 @@ impl<'a> SpanMut<'a> {
     }
 }
 
-impl fmt::Debug for Span<'_> {
+impl fmt::Debug for MemorySpan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Span({:?}, {:#x}, {})", self.place, self.address, self.len)
     }
 }
 
-impl fmt::Debug for SpanMut<'_> {
+impl fmt::Debug for MemorySpanMut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SpanMut({:?}, {:#x}, {})", self.place, self.address, self.len)
     }

@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    Accelerator, Accelerators, Device, DeviceError, Fence, Host, NoAccelerator, Place, RawRow, RawSet, Reading, Span,
-    SpanMut, formula,
+    Accelerator, Accelerators, Device, DeviceError, DeviceId, Fence, Host, MemorySpan, MemorySpanMut, NoAccelerator,
+    RawRow, RawSet, Reading, formula,
 };
 
 /// Some of them, of one size. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct StandIns(Arc<Vec<Arc<Counts>>>);
+pub struct StandIns(Arc<Vec<Arc<DeviceCounters>>>);
 
 /// The shared state of one stand-in.
 #[derive(Debug)]
-struct Counts {
+struct DeviceCounters {
     room: usize,
     used: AtomicUsize,
     waits: AtomicU64,
@@ -34,7 +34,7 @@ struct Counts {
 impl StandIns {
     pub fn new(count: u16, room: usize) -> StandIns {
         let one = || {
-            Arc::new(Counts {
+            Arc::new(DeviceCounters {
                 room,
                 used: AtomicUsize::new(0),
                 waits: AtomicU64::new(0),
@@ -135,7 +135,7 @@ impl Gate {
 
 impl Accelerators for StandIns {
     fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator> {
-        let of = |(ordinal, counts): (u16, &Arc<Counts>)| Accelerator {
+        let of = |(ordinal, counts): (u16, &Arc<DeviceCounters>)| Accelerator {
             ordinal,
             name: "stand-in".to_owned(),
             uuid: format!("GPU-stand-in-{ordinal}"),
@@ -145,7 +145,7 @@ impl Accelerators for StandIns {
     }
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
-        let place = Place::Cuda(ordinal);
+        let place = DeviceId::Cuda(ordinal);
         let missing = || DeviceError::Failed { place, what: "open", why: "there is no such stand-in".to_owned() };
         let counts = Arc::clone(self.0.get(usize::from(ordinal)).ok_or_else(missing)?);
         Ok(Arc::new(StandIn { ordinal, counts, work: Arc::default() }))
@@ -156,18 +156,18 @@ impl Accelerators for StandIns {
 ///
 /// # Safety
 /// The span must be of a stand-in's memory.
-pub unsafe fn read<'a>(span: &Span<'a>) -> Span<'a> {
+pub unsafe fn read<'a>(span: &MemorySpan<'a>) -> MemorySpan<'a> {
     // SAFETY: that is memory of the host, and lives as long.
-    unsafe { Span::from_raw(Place::Host, span.address(), span.len()) }
+    unsafe { MemorySpan::from_raw(DeviceId::Host, span.address(), span.len()) }
 }
 
 /// Memory of a stand-in as the host has it.
 ///
 /// # Safety
 /// The span must be of a stand-in's memory.
-pub unsafe fn write<'a>(span: &'a mut SpanMut<'_>) -> SpanMut<'a> {
+pub unsafe fn write<'a>(span: &'a mut MemorySpanMut<'_>) -> MemorySpanMut<'a> {
     // SAFETY: that is memory of the host, borrowed alone for as long.
-    unsafe { SpanMut::from_raw(Place::Host, span.address(), span.len()) }
+    unsafe { MemorySpanMut::from_raw(DeviceId::Host, span.address(), span.len()) }
 }
 
 /// Asks for work of a graph's, to be done behind everything that was asked for before.
@@ -176,7 +176,7 @@ pub unsafe fn write<'a>(span: &'a mut SpanMut<'_>) -> SpanMut<'a> {
 /// The stream must be that of a stand-in that is alive, and all memory that the work touches must stay and be left alone until it is done.
 pub unsafe fn ask(stream: u64, work: impl FnOnce() + Send + 'static) {
     // SAFETY: the caller's promise: streams are what `StandIn::stream` gave.
-    unsafe { &*(stream as *const Work) }.ask(work);
+    unsafe { &*(stream as *const WorkQueue) }.ask(work);
 }
 
 /// Does everything that was asked for.
@@ -185,27 +185,27 @@ pub unsafe fn ask(stream: u64, work: impl FnOnce() + Send + 'static) {
 /// As for [`ask`].
 pub unsafe fn catch_up(stream: u64) {
     // SAFETY: as above.
-    unsafe { &*(stream as *const Work) }.catch_up();
+    unsafe { &*(stream as *const WorkQueue) }.catch_up();
 }
 
 type Piece = Box<dyn FnOnce() + Send>;
 
 /// What was asked for and is not done, in its order.
 #[derive(Default)]
-struct Work {
-    asked: Mutex<Asked>,
+struct WorkQueue {
+    asked: Mutex<PieceQueue>,
     /// Held by the thread that does it.
     doing: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Asked {
+struct PieceQueue {
     /// How many pieces were done.
     done: u64,
     pieces: VecDeque<Piece>,
 }
 
-impl Work {
+impl WorkQueue {
     fn ask(&self, piece: impl FnOnce() + Send + 'static) {
         self.asked.lock().pieces.push_back(Box::new(piece));
     }
@@ -237,8 +237,8 @@ impl Work {
 
 struct StandIn {
     ordinal: u16,
-    counts: Arc<Counts>,
-    work: Arc<Work>,
+    counts: Arc<DeviceCounters>,
+    work: Arc<WorkQueue>,
 }
 
 impl std::fmt::Debug for StandIn {
@@ -259,8 +259,8 @@ impl StandIn {
 }
 
 impl Device for StandIn {
-    fn place(&self) -> Place {
-        Place::Cuda(self.ordinal)
+    fn place(&self) -> DeviceId {
+        DeviceId::Cuda(self.ordinal)
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
@@ -323,7 +323,7 @@ impl Device for StandIn {
     }
 
     fn staging(&self) -> Option<Arc<dyn Device>> {
-        Some(Arc::new(Staged(Arc::clone(&self.counts))))
+        Some(Arc::new(StagingMemory(Arc::clone(&self.counts))))
     }
 
     fn reading(&self) -> Option<Reading> {
@@ -339,11 +339,11 @@ impl Device for StandIn {
 
 /// Host memory that a stand-in writes to and reads from, counted.
 #[derive(Debug)]
-struct Staged(Arc<Counts>);
+struct StagingMemory(Arc<DeviceCounters>);
 
-impl Device for Staged {
-    fn place(&self) -> Place {
-        Place::Host
+impl Device for StagingMemory {
+    fn place(&self) -> DeviceId {
+        DeviceId::Host
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::queue::{DeferredStep, ModelStep, Shared};
+use super::queue::{DeferredStep, HostQueue, ModelStep};
 
 /// Clones belong to the same connection.
 #[derive(Clone)]
-pub struct ExecutorHandle(pub(super) Arc<Shared>);
+pub struct ExecutorHandle(pub(super) Arc<HostQueue>);
 
 impl ExecutorHandle {
     /// Runs the task within the connection, which drops it when it ends. Call this from a task of the connection only.

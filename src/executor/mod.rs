@@ -15,5 +15,5 @@ mod tasks;
 
 pub use answers::AnswerBatch;
 pub use handle::ExecutorHandle;
-pub use queue::{ModelStep, Task};
-pub use tasks::{ConnectionExecutor, Next};
+pub use queue::{ConnectionTask, ModelStep};
+pub use tasks::{AfterTurn, ConnectionExecutor};

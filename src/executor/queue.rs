@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use crate::sync::Mutex;
 
 /// A future that runs to its end.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A load whose instances have steps that a connection's thread may run.
 pub trait ModelStep: Debug + Send + Sync {
@@ -40,18 +40,18 @@ impl DeferredStep {
     }
 }
 
-pub(super) struct Shared {
-    pub(super) queue: Mutex<Queue>,
+pub(super) struct HostQueue {
+    pub(super) queue: Mutex<TaskQueue>,
     /// Where the host is a task.
     pub(super) runtime: Option<Handle>,
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct TaskQueue {
     /// Tasks that were woken, by number.
     pub(super) woken: Vec<u64>,
     /// Tasks that have not begun.
-    pub(super) spawned: Vec<Task>,
+    pub(super) spawned: Vec<ConnectionTask>,
     /// The host's own waker, while it rests.
     pub(super) resting: Option<Waker>,
     /// Whether the host polls its tasks just now, and will look here before it rests.
@@ -61,7 +61,7 @@ pub(super) struct Queue {
     pub(super) holds: u32,
 }
 
-impl Queue {
+impl TaskQueue {
     /// Whether there is a turn to be done.
     pub(super) fn has_tasks(&self) -> bool {
         !self.woken.is_empty() || !self.spawned.is_empty()

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 use super::handle::ExecutorHandle;
 use super::planted::{PlantedFault, is_planted};
-use super::queue::{DeferredStep, Queue, Shared, Task};
+use super::queue::{ConnectionTask, DeferredStep, HostQueue, TaskQueue};
 use crate::sync::{AtomicBool, Mutex};
 
 /// The number of the host among its tasks, which have higher ones.
@@ -23,23 +23,23 @@ const HOST: u64 = 0;
 
 /// The tasks of one connection, and the model step that is left to it.
 pub struct ConnectionExecutor {
-    running: BTreeMap<u64, Running>,
+    running: BTreeMap<u64, RunningTask>,
     begun: u64,
-    shared: Arc<Shared>,
+    shared: Arc<HostQueue>,
     host: (Waker, Arc<TaskWaker>),
     /// The tasks of this turn; kept for its memory.
     turn: Vec<u64>,
 }
 
-struct Running {
-    task: Task,
+struct RunningTask {
+    task: ConnectionTask,
     waker: Waker,
     state: Arc<TaskWaker>,
 }
 
 /// What the host does after a turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterTurn {
     /// There is another turn to be done.
     Turn,
     /// Nothing is to be done until the host is woken.
@@ -50,7 +50,7 @@ pub enum Next {
 struct TaskWaker {
     task: u64,
     woken: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<HostQueue>,
 }
 
 impl Wake for TaskWaker {
@@ -73,7 +73,7 @@ impl Wake for TaskWaker {
 }
 
 /// The waker of a task that is to be polled in the next turn anyhow.
-fn task_waker(task: u64, shared: &Arc<Shared>) -> (Waker, Arc<TaskWaker>) {
+fn task_waker(task: u64, shared: &Arc<HostQueue>) -> (Waker, Arc<TaskWaker>) {
     let state = Arc::new(TaskWaker { task, woken: AtomicBool::new(true), shared: Arc::clone(shared) });
     (Waker::from(Arc::clone(&state)), state)
 }
@@ -82,8 +82,8 @@ impl Default for ConnectionExecutor {
     /// For a host that is a task of the runtime that this thread belongs to, if it belongs to one.
     fn default() -> ConnectionExecutor {
         // The host is in the queue at first.
-        let queue = Queue { woken: vec![HOST], ..Queue::default() };
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), runtime: Handle::try_current().ok() });
+        let queue = TaskQueue { woken: vec![HOST], ..TaskQueue::default() };
+        let shared = Arc::new(HostQueue { queue: Mutex::new(queue), runtime: Handle::try_current().ok() });
         let host = task_waker(HOST, &shared);
         ConnectionExecutor { running: BTreeMap::new(), begun: HOST, shared, host, turn: Vec::new() }
     }
@@ -118,7 +118,7 @@ impl ConnectionExecutor {
                 host = true;
                 continue;
             }
-            let Some(Running { task: future, waker, state }) = self.running.get_mut(&task) else { continue };
+            let Some(RunningTask { task: future, waker, state }) = self.running.get_mut(&task) else { continue };
             // Before the poll: a wake-up during it wants another.
             state.woken.store(false, Ordering::Release);
             if future.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
@@ -128,32 +128,32 @@ impl ConnectionExecutor {
         host
     }
 
-    fn begin(&mut self, task: Task) {
+    fn begin(&mut self, task: ConnectionTask) {
         self.begun += 1;
         let (waker, state) = task_waker(self.begun, &self.shared);
-        self.running.insert(self.begun, Running { task, waker, state });
+        self.running.insert(self.begun, RunningTask { task, waker, state });
         self.turn.push(self.begun);
     }
 
     /// Says what to do after a turn. Runs the model step that was left to this thread, if no task was woken: then everything that came in is
     /// in the models' queues. If nothing is to be done, the host rests until `waker` is woken.
-    pub fn next(&mut self, waker: &Waker) -> Next {
+    pub fn next(&mut self, waker: &Waker) -> AfterTurn {
         let mut queue = self.shared.queue.lock();
         if queue.has_tasks() && !is_planted(PlantedFault::RestsWithoutLooking) {
-            return Next::Turn;
+            return AfterTurn::Turn;
         }
         if let Some(step) = queue.deferred.take() {
             drop(queue);
             if !is_planted(PlantedFault::ForgetsStep) {
                 step.run();
             }
-            return Next::Turn;
+            return AfterTurn::Turn;
         }
         queue.polling = false;
         if !queue.resting.as_ref().is_some_and(|resting| resting.will_wake(waker)) {
             queue.resting = Some(waker.clone());
         }
-        Next::Rest
+        AfterTurn::Rest
     }
 
     /// Leaves the thread to others before all is done. A model step that was left to it goes to the instance's own thread.
@@ -251,12 +251,12 @@ mod tests {
         let counted = || count.0.load(Ordering::Relaxed);
         noted.turn();
         noted.wake(1);
-        assert_eq!(noted.tasks.next(&host), Next::Turn, "a task was woken");
+        assert_eq!(noted.tasks.next(&host), AfterTurn::Turn, "a task was woken");
         assert_eq!((counted(), noted.turn()), (0, vec![1]));
-        assert_eq!(noted.tasks.next(&host), Next::Rest);
+        assert_eq!(noted.tasks.next(&host), AfterTurn::Rest);
         (0..3).for_each(|n| noted.wake(n));
         assert_eq!((counted(), noted.turn()), (1, vec![0, 1, 2]));
-        assert_eq!(noted.tasks.next(&host), Next::Rest);
+        assert_eq!(noted.tasks.next(&host), AfterTurn::Rest);
         noted.tasks.waker().wake_by_ref();
         assert_eq!(counted(), 2);
     }

@@ -20,11 +20,11 @@ use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
 use crate::error::Failure;
 use crate::executor::planted::{self, PlantedFault};
-use crate::executor::{ConnectionExecutor, ExecutorHandle, Next};
-use crate::scheduling::Rules;
+use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
+use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
-use crate::scheduling::report::{Attach, By, Plugins};
-use crate::scheduling::stand_in::{Does, Version};
+use crate::scheduling::report::{Attach, By, PluginControl};
+use crate::scheduling::stand_in::{Does, StandInVersion};
 use crate::telemetry::Metrics;
 
 /// Two slots for three clients, so that one of them waits; a batch has room for both.
@@ -49,7 +49,7 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         sequence: SequenceStep { id: Id::from(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
-        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
         headers: Vec::new(),
@@ -68,7 +68,7 @@ fn whole_inline(repository: &Repository, id: u64) {
     connection.turn();
     let handle = connection.handle();
     let sent = send_on(repository, id, Some(&handle));
-    while connection.next(Waker::noop()) == Next::Turn {
+    while connection.next(Waker::noop()) == AfterTurn::Turn {
         connection.turn();
     }
     check(id, sent);
@@ -124,8 +124,8 @@ fn whole_connection(repository: &Repository, ids: &[u64]) {
             let next = connection.next(cx.waker());
             match (left.load(Ordering::Acquire), next) {
                 (0, _) => return Poll::Ready(()),
-                (_, Next::Rest) => return Poll::Pending,
-                (_, Next::Turn) => {}
+                (_, AfterTurn::Rest) => return Poll::Pending,
+                (_, AfterTurn::Turn) => {}
             }
         }
     }));
@@ -162,7 +162,7 @@ fn folder(strategy: &str, instances: &str) -> TempDir {
 
 fn house(folder: &Path, operator: Option<fn(&Repository)>) {
     let accelerators = Arc::new(StandIns::new(1, 64 << 20));
-    let options = Options { reply_pool: 1 << 20, accelerators, ..Options::default() };
+    let options = RepositoryOptions { reply_pool: 1 << 20, accelerators, ..RepositoryOptions::default() };
     let backend = MockBackend::new().with_stand_ins();
     let repository = Repository::new(Arc::new(backend), options, Metrics::new(true)).unwrap();
     equip(&repository);
@@ -199,11 +199,11 @@ fn equip(repository: &Repository) {
             _ => (false, Does::Trap),
         };
         let hooks = Hooks { plan: true, observe: true, admit, columns: columns::ALL, ..Hooks::default() };
-        let version = Version::new(&String::from_utf8_lossy(bytes), hooks);
+        let version = StandInVersion::new(&String::from_utf8_lossy(bytes), hooks);
         version.does(does);
         Ok(version as Arc<dyn Source>)
     };
-    repository.run_plugins(Rules::default(), Box::new(make)).unwrap();
+    repository.run_plugins(PluginRules::default(), Box::new(make)).unwrap();
 }
 
 /// What an operator does while requests run. The maintenance thread's work is done here too, so no other thread holds these locks.
@@ -213,11 +213,11 @@ fn operate(repository: &Repository) {
         repository.registry().map(crate::scheduling::Registry::tend);
     };
     for (name, component) in [("p", "f"), ("q", "a")] {
-        Plugins::load(repository, name, component.into(), by).unwrap();
+        PluginControl::load(repository, name, component.into(), by).unwrap();
     }
     let attach = |plugin: &str| {
         let how = Attach { plugin: plugin.to_owned(), model: "sum".to_owned(), ..Attach::default() };
-        Plugins::attach(repository, &how, by).unwrap();
+        PluginControl::attach(repository, &how, by).unwrap();
     };
     attach("p");
     keep();
@@ -281,7 +281,8 @@ fn tried_connections(strategy: &str, scheduler: impl Scheduler + 'static) {
     let mut config = Config::new();
     config.stack_size = 1 << 20;
     let run = move || {
-        let repository = Repository::new(Arc::new(MockBackend::new()), Options::default(), Metrics::new(true)).unwrap();
+        let repository =
+            Repository::new(Arc::new(MockBackend::new()), RepositoryOptions::default(), Metrics::new(true)).unwrap();
         repository.load(&folder.path().join("sum"));
         let act = |ids: &'static [u64]| {
             let repository = repository.clone();

@@ -36,12 +36,12 @@ mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelStatus, Served, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{Control, MakeProcessor, Options, ProcessorHost, Repository};
+pub use repository::{MakeProcessor, ProcessorHost, Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
     EndedSequence, LiveSequence, Pending, RequestOrigin, SequenceOwner, TransferError, VersionStatistics,
 };
 
-pub use crate::tensor::rows::Texts;
-pub use crate::tensor::{Named, Tensor};
+pub use crate::tensor::rows::BytesElements;
+pub use crate::tensor::{NamedTensor, Tensor};

@@ -6,7 +6,7 @@ use super::tests::{Fixture, load, request};
 use super::*;
 use crate::error::{Failure, ProcessorFailure};
 use crate::processing::ProcessorComponent;
-use crate::processing::wat_fixture::{Guest, SERVING};
+use crate::processing::wat_fixture::{ProcessorWat, SERVING};
 
 use sequor_wasm::grants::Grants;
 
@@ -46,7 +46,7 @@ const POST: &str = "
     (i32.const 1024)";
 
 fn component(_: &str, _: &[u8]) -> Result<ProcessorComponent, String> {
-    let guest = Guest { pre: PRE, post: POST, ..Guest::default() };
+    let guest = ProcessorWat { pre: PRE, post: POST, ..ProcessorWat::default() };
     ProcessorComponent::new(&SERVING, "guest.wasm", &guest.component(), Grants::default(), None)
         .map_err(|e| e.to_string())
 }

@@ -42,7 +42,7 @@ impl Fixture {
         fs_err::create_dir_all(model.join("1")).unwrap();
         fs_err::write(model.join("config.pbtxt"), CONFIG).unwrap();
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
-        let options = Options { state_limit, reply_pool: 1 << 20, ..Options::default() };
+        let options = RepositoryOptions { state_limit, reply_pool: 1 << 20, ..RepositoryOptions::default() };
         let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
         Fixture { repository, folder }
     }
@@ -84,7 +84,7 @@ pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep
         sequence,
         priority: 0,
         timeout: None,
-        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
         headers: Vec::new(),

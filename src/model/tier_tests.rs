@@ -75,11 +75,11 @@ impl Rig {
         fs_err::write(model.join("config.pbtxt"), config).unwrap();
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
         let tier = Arc::<MemoryTier>::default();
-        let options = Options {
+        let options = RepositoryOptions {
             reply_pool: 1 << 20,
             accelerators: Arc::new(StandIns::new(1, 64 << 20)),
             tier: Some(tier.clone()),
-            ..Options::default()
+            ..RepositoryOptions::default()
         };
         let backend = Arc::new(MockBackend::new().with_stand_ins());
         let repository = Repository::new(backend, options, Metrics::new(true)).unwrap();

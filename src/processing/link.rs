@@ -12,7 +12,7 @@ use sequor_wasm::services::Services;
 use super::calls::{self, CallFacts, Given, GivenAction, GuestRefusal, LoadFacts, Passing};
 use super::files::ProcessorFile;
 use super::join::join;
-use super::manifest::Manifest;
+use super::manifest::ProcessorManifest;
 use super::ports::{PortTensors, TensorPort, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorOptions, ProcessorSource};
@@ -35,7 +35,7 @@ pub(super) struct ChainLink {
     pub(super) name: String,
     pub(super) outer: TensorSignature,
     inner: TensorSignature,
-    manifest: Manifest,
+    manifest: ProcessorManifest,
     on_failure: OnFailure,
     time: Duration,
     guests: GuestPool<WarmGuest>,
@@ -349,7 +349,7 @@ impl WarmGuest {
 }
 
 /// The tensors that the plug-in sees.
-fn shown<'a>(manifest: &Manifest, ports: &[TensorPort], tensors: &'a PortTensors) -> Vec<(u32, &'a Tensor)> {
+fn shown<'a>(manifest: &ProcessorManifest, ports: &[TensorPort], tensors: &'a PortTensors) -> Vec<(u32, &'a Tensor)> {
     let each = (0u32..).zip(ports).zip(tensors);
     each.filter(|((_, port), _)| manifest.sees(&port.name))
         .filter_map(|((n, _), tensor)| Some((n, tensor.as_ref()?)))
@@ -385,7 +385,11 @@ fn join_runs(runs: &[PortTensors], at: Option<usize>) -> Result<Option<Tensor>, 
 // === at load ===
 
 /// For each input of inner: the input of the processor that goes there as it is. The error says which input goes nowhere.
-fn passed(manifest: &Manifest, outer: &TensorSignature, inner: &TensorSignature) -> Result<Vec<Option<usize>>, String> {
+fn passed(
+    manifest: &ProcessorManifest,
+    outer: &TensorSignature,
+    inner: &TensorSignature,
+) -> Result<Vec<Option<usize>>, String> {
     for name in manifest.reads.iter().flatten() {
         if place(&outer.inputs, name).is_none() && place(&inner.outputs, name).is_none() {
             let known = outer.inputs.iter().chain(&inner.outputs).map(|port| port.name.as_str());
@@ -418,7 +422,7 @@ fn passed(manifest: &Manifest, outer: &TensorSignature, inner: &TensorSignature)
 }
 
 /// Every output that `post` does not give has one of the model behind it.
-fn check_outputs(manifest: &Manifest, outer: &TensorSignature, inner: &TensorSignature) -> Result<(), String> {
+fn check_outputs(manifest: &ProcessorManifest, outer: &TensorSignature, inner: &TensorSignature) -> Result<(), String> {
     if manifest.post {
         return Ok(());
     }

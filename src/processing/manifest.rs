@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sequor_wasm::manifest::{self, Declared, Fields, wrong};
-use sequor_wasm::settings::Settings;
+use sequor_wasm::settings::PluginSettings;
 use serde::Deserialize;
 
 use super::contract::WORLD;
@@ -21,7 +21,7 @@ const BY_VALUE: (u64, u64) = (1 << 20, 64 << 10);
 
 /// A checked `plugin.toml`, beyond the fields that all worlds have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Manifest {
+pub struct ProcessorManifest {
     /// Which functions are called.
     pub pre: bool,
     pub post: bool,
@@ -52,11 +52,11 @@ struct File {
     #[serde(default)]
     features: Vec<String>,
     #[serde(default)]
-    config: Settings,
+    config: PluginSettings,
 }
 
 /// Parses a `plugin.toml`. `path` is how faults name it.
-pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
+pub fn parse(path: &Path, text: &str) -> Result<Declared<ProcessorManifest>, Fault> {
     let File { name, version, world, contract, wants, reads, scratch, by_value, features, config } =
         manifest::parse(path, text, &FIELDS)?;
     let fields = Fields { name, version, world, contract, config };
@@ -69,7 +69,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
             return Err(wrong(path, text, &[field], what));
         }
     }
-    Ok(fields.declare(Manifest { pre, post, reads, scratch: scratch.0, by_value, features }))
+    Ok(fields.declare(ProcessorManifest { pre, post, reads, scratch: scratch.0, by_value, features }))
 }
 
 /// The functions that are called; both, if the file names none.
@@ -92,11 +92,11 @@ fn hooks(path: &Path, text: &str, wants: Option<&[String]>) -> Result<(bool, boo
 }
 
 /// The manifest of a component without a `plugin.toml`.
-pub(super) fn undeclared() -> Manifest {
-    Manifest { pre: true, post: true, reads: None, scratch: 0, by_value: BY_VALUE.1, features: Vec::new() }
+pub(super) fn undeclared() -> ProcessorManifest {
+    ProcessorManifest { pre: true, post: true, reads: None, scratch: 0, by_value: BY_VALUE.1, features: Vec::new() }
 }
 
-impl Manifest {
+impl ProcessorManifest {
     /// Whether it sees the input or output of this name.
     pub(super) fn sees(&self, name: &str) -> bool {
         self.reads.as_ref().is_none_or(|reads| reads.iter().any(|read| read == name))
@@ -117,7 +117,7 @@ scratch = "4KiB"
 by-value = "16KiB"
 "#;
 
-    fn read(text: &str) -> Result<Manifest, String> {
+    fn read(text: &str) -> Result<ProcessorManifest, String> {
         parse(Path::new("plugin.toml"), text).map(|declared| declared.manifest).map_err(|e| e.to_string())
     }
 

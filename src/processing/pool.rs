@@ -19,14 +19,14 @@ pub struct ProcessorPool {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     queued: Condvar,
     /// Maximum number of threads that one lane has at a time.
     per_lane: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     lanes: BTreeMap<u64, Lane>,
     /// Lanes with a task that may begin, each once, in the order of their turns.
     turns: VecDeque<u64>,
@@ -75,7 +75,7 @@ impl ProcessorPool {
     }
 }
 
-impl State {
+impl PoolState {
     /// Lets the next task of a lane begin in its turn, if there is one and the lane has not too many threads.
     fn give_turn(&mut self, id: u64, per_lane: usize) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };

@@ -3,7 +3,7 @@
 use sequor_core::{DataType, Dims};
 
 use crate::tensor::Tensor;
-use crate::tensor::rows::Texts;
+use crate::tensor::rows::BytesElements;
 
 /// Maximum number of inputs, and of outputs, of a signature.
 const PORTS: usize = 256;
@@ -88,7 +88,7 @@ pub(super) fn check_size(tensor: &Tensor) -> Result<(), String> {
             None => Err("has too many elements".to_owned()),
         };
     }
-    let mut texts = Texts(data);
+    let mut texts = BytesElements(data);
     let found = texts.by_ref().count() as u64;
     if texts.0.is_empty() && Some(found) == elements { Ok(()) } else { Err("must be BYTES elements".to_owned()) }
 }

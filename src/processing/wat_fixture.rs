@@ -8,7 +8,7 @@ use sequor_wasm::component::Component;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
-use sequor_wasm::services::Heard;
+use sequor_wasm::services::ServiceLog;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -24,7 +24,7 @@ pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Eng
 
 /// A guest: the bodies of its functions, and its plugin.toml beyond the first four fields. As it comes it passes everything on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Guest<'a> {
+pub(crate) struct ProcessorWat<'a> {
     /// Imports and functions of its own.
     pub(crate) extra: &'a str,
     pub(crate) configure: &'a str,
@@ -34,9 +34,9 @@ pub(crate) struct Guest<'a> {
     pub(crate) on_failure: OnFailure,
 }
 
-impl Default for Guest<'_> {
+impl Default for ProcessorWat<'_> {
     fn default() -> Self {
-        Guest {
+        ProcessorWat {
             extra: "",
             configure: ALIKE,
             pre: PASS,
@@ -106,10 +106,10 @@ const HELPERS: &str = "
         (global.set $heap (i32.const 8192))
         (i32.const 1024))";
 
-impl Guest<'_> {
+impl ProcessorWat<'_> {
     /// Addresses up to 1024 are its author's, up to 8192 for answers, from 16384 on for lists of runs. What it is given lies between and behind.
     fn module(&self) -> String {
-        let Guest { extra, configure, pre, post, .. } = self;
+        let ProcessorWat { extra, configure, pre, post, .. } = self;
         let name = "sequor:plugin/processor@0.1.0";
         let call = "(param i64 i64 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)";
         format!(
@@ -154,7 +154,7 @@ impl Guest<'_> {
                 on_failure: self.on_failure,
                 files: Vec::new(),
             },
-            services: Arc::new(Heard::default()),
+            services: Arc::new(ServiceLog::default()),
             metrics: metrics.processor("guest"),
         }
     }
@@ -185,13 +185,13 @@ pub(crate) fn model() -> TensorSignature {
     TensorSignature { inputs: vec![port("x", &[-1])], outputs: vec![port("y", &[-1])] }
 }
 
-pub(crate) fn try_chain(guests: &[Guest<'_>]) -> Result<Chain, (usize, String)> {
+pub(crate) fn try_chain(guests: &[ProcessorWat<'_>]) -> Result<Chain, (usize, String)> {
     let metrics = Metrics::new(false);
     let sources = guests.iter().map(|guest| guest.source(&metrics)).collect();
     Chain::new(sources, &LoadFacts::default(), model(), 2)
 }
 
-pub(crate) fn chain(guests: &[Guest<'_>]) -> Chain {
+pub(crate) fn chain(guests: &[ProcessorWat<'_>]) -> Chain {
     try_chain(guests).unwrap()
 }
 

@@ -13,7 +13,7 @@ use wasmtime::component::{HasSelf, Instance, InstancePre, Linker};
 
 use super::contract::sequor::plugin::tensors;
 use super::contract::{self, ProcessorPlugin, ProcessorPluginIndices};
-use super::manifest::{self, Manifest};
+use super::manifest::{self, ProcessorManifest};
 use super::tensors::HeldTensors;
 use crate::config::fault::Fault;
 
@@ -36,15 +36,15 @@ impl World for ProcessorWorld {
     // A tensor that is handed over by value may be large. A larger one goes into a buffer part by part.
     const LIMITS: WorldLimits = WorldLimits { bytes_at_once: 16 << 20, ..WorldLimits::DEFAULT };
 
-    type Manifest = Manifest;
+    type Manifest = ProcessorManifest;
     type Exports = ProcessorPluginIndices;
     type Bindings = ProcessorPlugin;
 
-    fn declare(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
+    fn declare(path: &Path, text: &str) -> Result<Declared<ProcessorManifest>, Fault> {
         manifest::parse(path, text)
     }
 
-    fn undeclared(_: &str) -> Manifest {
+    fn undeclared(_: &str) -> ProcessorManifest {
         manifest::undeclared()
     }
 

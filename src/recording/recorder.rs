@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use sequor_core::Id;
 
-use super::trace::{FORMAT, Hash, Head, Load, Request};
+use super::trace::{FORMAT, Hash, Head, Load, RecordedRequest};
 
 /// Requests that may wait to be written.
 const WAITING: usize = 16 * 1024;
@@ -26,12 +26,12 @@ const LINE: u64 = 512;
 
 /// Hands requests to the thread that writes. Clones are the same recording; with the last of them it is finished.
 #[derive(Debug, Clone)]
-pub struct Recorder(Arc<Shared>);
+pub struct Recorder(Arc<RecorderState>);
 
 #[derive(Debug)]
-struct Shared {
+struct RecorderState {
     /// `None` only while it is being dropped.
-    sender: Option<SyncSender<Told>>,
+    sender: Option<SyncSender<RecorderMessage>>,
     thread: Option<JoinHandle<()>>,
     dropped: Arc<AtomicU64>,
     /// Makes the hashes of ids: a reader of the file cannot try all ids to find one.
@@ -57,7 +57,7 @@ pub struct Through {
 }
 
 #[derive(Debug)]
-enum Told {
+enum RecorderMessage {
     Load(Load<'static>),
     Request(Option<Hash>, Through),
 }
@@ -76,12 +76,17 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("sequor-record".to_owned())
             .spawn(move || write_all(tape, &receiver, &lost))?;
-        Ok(Recorder(Arc::new(Shared { sender: Some(sender), thread: Some(thread), dropped, key: RandomState::new() })))
+        Ok(Recorder(Arc::new(RecorderState {
+            sender: Some(sender),
+            thread: Some(thread),
+            dropped,
+            key: RandomState::new(),
+        })))
     }
 
     /// A load is in service.
     pub fn load(&self, load: Load<'static>) {
-        self.tell(Told::Load(load));
+        self.tell(RecorderMessage::Load(load));
     }
 
     /// A request is through.
@@ -90,7 +95,7 @@ impl Recorder {
             Id::None => None,
             id => Some(Hash(self.0.key.hash_one(id))),
         };
-        self.tell(Told::Request(hash, through));
+        self.tell(RecorderMessage::Request(hash, through));
     }
 
     /// Requests that could not be recorded.
@@ -98,7 +103,7 @@ impl Recorder {
         self.0.dropped.load(Relaxed)
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: RecorderMessage) {
         let full = self.0.sender.as_ref().is_none_or(|sender| sender.try_send(told).is_err());
         if full {
             self.0.dropped.fetch_add(1, Relaxed);
@@ -106,7 +111,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Shared {
+impl Drop for RecorderState {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
@@ -117,7 +122,7 @@ impl Drop for Shared {
 
 // === the thread ===
 
-fn write_all(mut tape: Tape, receiver: &Receiver<Told>, dropped: &AtomicU64) {
+fn write_all(mut tape: Tape, receiver: &Receiver<RecorderMessage>, dropped: &AtomicU64) {
     let mut told_of = 0;
     loop {
         let told = match receiver.try_recv() {
@@ -197,7 +202,7 @@ impl Tape {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&self.line))
     }
 
-    fn write(&mut self, told: Told) {
+    fn write(&mut self, told: RecorderMessage) {
         if self.file.is_none() {
             return;
         }
@@ -207,13 +212,13 @@ impl Tape {
         }
     }
 
-    fn try_write(&mut self, told: Told) -> io::Result<()> {
+    fn try_write(&mut self, told: RecorderMessage) -> io::Result<()> {
         match told {
-            Told::Load(load) => {
+            RecorderMessage::Load(load) => {
                 self.put(&load)?;
                 self.loads.push(load);
             }
-            Told::Request(seq, through) => self.put(&line(seq, &through))?,
+            RecorderMessage::Request(seq, through) => self.put(&line(seq, &through))?,
         }
         if self.written + LINE >= self.most { self.turn() } else { Ok(()) }
     }
@@ -233,7 +238,7 @@ fn aside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
+fn line(seq: Option<Hash>, through: &Through) -> RecordedRequest<'_> {
     let Through {
         arrived_us,
         model,
@@ -249,7 +254,7 @@ fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
         batch,
         outcome,
     } = through;
-    Request {
+    RecordedRequest {
         t: *arrived_us,
         model: Cow::Borrowed(model),
         version: *version,
@@ -271,7 +276,7 @@ fn line(seq: Option<Hash>, through: &Through) -> Request<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::trace::{Line, read};
+    use crate::recording::trace::{TraceLine, read};
 
     fn through(n: u64) -> Through {
         Through {
@@ -315,13 +320,13 @@ mod tests {
         }
         drop(recorder);
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Line<'_>> = text.lines().map(|l| read(l).unwrap()).collect();
+        let lines: Vec<TraceLine<'_>> = text.lines().map(|l| read(l).unwrap()).collect();
         assert!(!text.contains("call"));
         let seqs: Vec<Option<Hash>> =
-            lines.iter().filter_map(|l| if let Line::Request(r) = l { Some(r.seq) } else { None }).collect();
+            lines.iter().filter_map(|l| if let TraceLine::Request(r) = l { Some(r.seq) } else { None }).collect();
         assert_eq!(
             (lines.len(), &lines[0], &lines[1]),
-            (6, &Line::Head(Head { sequor_trace: 1, zero_unix_us: 9 }), &Line::Load(load()))
+            (6, &TraceLine::Head(Head { sequor_trace: 1, zero_unix_us: 9 }), &TraceLine::Load(load()))
         );
         assert!(seqs[0] == seqs[2] && seqs[0] != seqs[1] && seqs[1].is_some() && seqs[3].is_none());
         assert_ne!(seqs[1], Some(Hash(7)));
@@ -334,22 +339,22 @@ mod tests {
         std::fs::write(&path, "of an earlier run\n").unwrap();
         let mut tape = Tape::begin(&path, 2000, 0).unwrap();
         assert_eq!(std::fs::read_to_string(aside(&path)).unwrap(), "of an earlier run\n");
-        tape.write(Told::Load(load()));
+        tape.write(RecorderMessage::Load(load()));
         for n in 0..100 {
-            tape.write(Told::Request(Some(Hash(n)), through(n)));
+            tape.write(RecorderMessage::Request(Some(Hash(n)), through(n)));
         }
         tape.flush();
         let (old, new) = (std::fs::read_to_string(aside(&path)).unwrap(), std::fs::read_to_string(&path).unwrap());
         assert!(old.len() + new.len() <= 4000, "{} {}", old.len(), new.len());
         for text in [&old, &new] {
             assert!(
-                matches!(read(text.lines().next().unwrap()), Ok(Line::Head(_)))
-                    && matches!(read(text.lines().nth(1).unwrap()), Ok(Line::Load(_)))
+                matches!(read(text.lines().next().unwrap()), Ok(TraceLine::Head(_)))
+                    && matches!(read(text.lines().nth(1).unwrap()), Ok(TraceLine::Load(_)))
             );
         }
         let times = |text: &str| {
             text.lines()
-                .filter_map(|l| if let Ok(Line::Request(r)) = read(l) { Some(r.t) } else { None })
+                .filter_map(|l| if let Ok(TraceLine::Request(r)) = read(l) { Some(r.t) } else { None })
                 .collect::<Vec<_>>()
         };
         let all: Vec<u64> = times(&old).into_iter().chain(times(&new)).collect();
@@ -359,7 +364,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
         let (sender, receiver) = sync_channel(1);
-        let shared = Shared { sender: Some(sender), thread: None, dropped: Arc::default(), key: RandomState::new() };
+        let shared =
+            RecorderState { sender: Some(sender), thread: None, dropped: Arc::default(), key: RandomState::new() };
         let recorder = Recorder(Arc::new(shared));
         for n in 0..3 {
             recorder.request(&Id::None, through(n));

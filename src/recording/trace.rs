@@ -12,10 +12,10 @@ pub const FORMAT: u32 = 1;
 
 /// A line, whichever it is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Line<'a> {
+pub enum TraceLine<'a> {
     Head(Head),
     Load(Load<'a>),
-    Request(Request<'a>),
+    Request(RecordedRequest<'a>),
 }
 
 /// The first line of a file.
@@ -46,7 +46,7 @@ pub struct Load<'a> {
 
 /// A request that was answered or refused. An absent key is 0, false or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request<'a> {
+pub struct RecordedRequest<'a> {
     /// Its arrival, in microseconds since the zero.
     pub t: u64,
     #[serde(borrow)]
@@ -115,27 +115,27 @@ impl<'de> Deserialize<'de> for Hash {
 }
 
 /// Reads a line.
-pub fn read(line: &str) -> Result<Line<'_>, String> {
+pub fn read(line: &str) -> Result<TraceLine<'_>, String> {
     // Nearly all lines are requests.
     let error = match serde_json::from_str(line) {
-        Ok(request) => return Ok(Line::Request(request)),
+        Ok(request) => return Ok(TraceLine::Request(request)),
         Err(error) => error,
     };
     if let Ok(head) = serde_json::from_str::<Head>(line) {
         return match head.sequor_trace {
-            FORMAT => Ok(Line::Head(head)),
+            FORMAT => Ok(TraceLine::Head(head)),
             other => Err(format!("the trace is of format {other}; this version reads format {FORMAT}")),
         };
     }
-    serde_json::from_str(line).map(Line::Load).map_err(|_| error.to_string())
+    serde_json::from_str(line).map(TraceLine::Load).map_err(|_| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request() -> Request<'static> {
-        Request {
+    fn request() -> RecordedRequest<'static> {
+        RecordedRequest {
             t: 12,
             model: "vad".into(),
             version: 1,
@@ -159,13 +159,13 @@ mod tests {
         let text = serde_json::to_string(&request()).unwrap();
         let expected = r#"{"t":12,"model":"vad","version":1,"seq":"00000000000000ab","start":true,"bytes":2304,"timeout_us":5000,"queue_us":31,"run_us":600,"batch":3,"outcome":"ok"}"#;
         assert_eq!(text, expected);
-        assert_eq!(read(&text), Ok(Line::Request(request())));
+        assert_eq!(read(&text), Ok(TraceLine::Request(request())));
     }
 
     #[test]
     fn heads_and_loads_are_told_apart_from_requests() {
         let head = Head { sequor_trace: FORMAT, zero_unix_us: 7 };
-        assert_eq!(read(&serde_json::to_string(&head).unwrap()), Ok(Line::Head(head)));
+        assert_eq!(read(&serde_json::to_string(&head).unwrap()), Ok(TraceLine::Head(head)));
         let load = Load {
             load: "vad".into(),
             version: 1,
@@ -176,7 +176,7 @@ mod tests {
             delay_us: 0,
             idle_us: None,
         };
-        assert_eq!(read(&serde_json::to_string(&load).unwrap()), Ok(Line::Load(load)));
+        assert_eq!(read(&serde_json::to_string(&load).unwrap()), Ok(TraceLine::Load(load)));
         assert!(read(r#"{"sequor_trace":9,"zero_unix_us":0}"#).unwrap_err().contains("format 9"));
         assert!(read(r#"{"t":1,"model":"x"}"#).unwrap_err().contains("missing field"));
         assert!(

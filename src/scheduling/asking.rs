@@ -18,7 +18,7 @@ const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 
 /// The answer for the core, and, of a shadow, what it would have decided.
 #[derive(Debug)]
-pub struct Answer {
+pub struct RoundAnswer {
     pub said: PolicyAnswer,
     pub shadow: Option<Shadow>,
 }
@@ -45,7 +45,7 @@ enum NoAnswer {
 
 impl Decider {
     /// Puts a question to the guest. Takes no longer than a call may, and waits for other calls no longer than that.
-    pub fn ask(&self, round: &mut Round) -> Answer {
+    pub fn ask(&self, round: &mut Round) -> RoundAnswer {
         let losses = self.take_news(round);
         let Some(guest) = self.current_guest(losses) else {
             return self.binding.no_answer(round, &NoAnswer::Absent);
@@ -59,7 +59,7 @@ impl Decider {
 
     /// Puts a question to the guest for a thread that has other work: it never waits for another call. `None`: the guest is being called. Nothing
     /// has happened then, and the question is as it was.
-    pub fn try_ask(&self, round: &mut Round) -> Option<Answer> {
+    pub fn try_ask(&self, round: &mut Round) -> Option<RoundAnswer> {
         let Some(guest) = self.guest.as_ref().filter(|guest| !guest.is_retired()) else {
             self.take_news(round);
             return Some(self.binding.no_answer(round, &NoAnswer::Absent));
@@ -153,7 +153,12 @@ impl SchedulerBinding {
     }
 
     /// The answer for the core; a failed call is a strike.
-    fn judge(&self, guest: &Arc<ActiveGuest>, round: &mut Round, answer: Result<PolicyAnswer, NoAnswer>) -> Answer {
+    fn judge(
+        &self,
+        guest: &Arc<ActiveGuest>,
+        round: &mut Round,
+        answer: Result<PolicyAnswer, NoAnswer>,
+    ) -> RoundAnswer {
         match answer {
             Ok(said) => self.accept_answer(guest, round, said),
             Err(why) => {
@@ -167,7 +172,7 @@ impl SchedulerBinding {
     }
 
     /// Holds an answer against what was shown.
-    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: PolicyAnswer) -> Answer {
+    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: PolicyAnswer) -> RoundAnswer {
         if let Err(fault) = round.check(&said) {
             let what = invalid_answer::sentence(round, &said, fault);
             let strike = Strike { fault, what };
@@ -175,9 +180,9 @@ impl SchedulerBinding {
             self.strike(Some(guest), &strike);
             return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
         }
-        let PolicyAnswer::Plan(Ok(decision)) = said else { return Answer { said, shadow: None } };
+        let PolicyAnswer::Plan(Ok(decision)) = said else { return RoundAnswer { said, shadow: None } };
         if !self.options.shadow {
-            return Answer { said, shadow: None };
+            return RoundAnswer { said, shadow: None };
         }
         let shadow = match decision {
             Decision::Default => Shadow::Default,
@@ -185,11 +190,11 @@ impl SchedulerBinding {
             Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
         };
         round.picks.clear();
-        Answer { said: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+        RoundAnswer { said: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
     }
 
     /// The answer in the guest's place: the built-in policy decides, in this very round.
-    fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> Answer {
+    fn no_answer(&self, round: &mut Round, why: &NoAnswer) -> RoundAnswer {
         round.picks.clear();
         let fault = match why {
             NoAnswer::Absent | NoAnswer::Busy => PolicyFault::Busy,
@@ -202,6 +207,6 @@ impl SchedulerBinding {
             PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Err(fault)),
             PolicyQuestion::Admit { .. } => PolicyAnswer::Admit(Err(fault)),
         };
-        Answer { said, shadow: None }
+        RoundAnswer { said, shadow: None }
     }
 }

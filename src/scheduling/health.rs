@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sequor_core::Time;
 
-use super::report::State;
+use super::report::BindingState;
 
 /// Strikes count together within this time.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_millis(100);
 // The arrows are those of `report::State`.
 #[derive(Debug)]
 pub struct Health {
-    at: At,
+    at: HealthState,
     /// Of a binding that is asked and not heeded.
     shadow: bool,
     strikes: VecDeque<Time>,
@@ -28,7 +28,7 @@ pub struct Health {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum HealthState {
     Serving,
     /// A new instance is due at this time.
     Recovering(Time),
@@ -49,15 +49,21 @@ impl Health {
     /// Nothing serves yet, and something may be made at once.
     pub fn new(shadow: bool, most: u32) -> Health {
         let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
-        Health { at: At::Recovering(Time::ZERO), shadow, strikes: VecDeque::new(), most, recycled: VecDeque::new() }
+        Health {
+            at: HealthState::Recovering(Time::ZERO),
+            shadow,
+            strikes: VecDeque::new(),
+            most,
+            recycled: VecDeque::new(),
+        }
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BindingState {
         match (self.at, self.shadow) {
-            (At::Serving, false) => State::Active,
-            (At::Serving, true) => State::Shadow,
-            (At::Recovering(_), _) => State::Recovering,
-            (At::Parked, _) => State::Parked,
+            (HealthState::Serving, false) => BindingState::Active,
+            (HealthState::Serving, true) => BindingState::Shadow,
+            (HealthState::Recovering(_), _) => BindingState::Recovering,
+            (HealthState::Parked, _) => BindingState::Parked,
         }
     }
 
@@ -71,8 +77,8 @@ impl Health {
     pub fn struck(&mut self, now: Time, lost: bool) -> Verdict {
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push_back(now);
-        if self.at == At::Parked || self.strikes.len() >= self.most {
-            self.at = At::Parked;
+        if self.at == HealthState::Parked || self.strikes.len() >= self.most {
+            self.at = HealthState::Parked;
             return Verdict::Parks;
         }
         if !lost {
@@ -80,41 +86,41 @@ impl Health {
         }
         let doubled = u32::try_from(self.strikes.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
         let due = now + FIRST * 2u32.pow(doubled);
-        self.at = At::Recovering(due);
+        self.at = HealthState::Recovering(due);
         Verdict::Recovers(due)
     }
 
     /// No strike, but a new guest is needed.
     pub fn renew(&mut self, now: Time) {
-        if self.at == At::Serving {
-            self.at = At::Recovering(now);
+        if self.at == HealthState::Serving {
+            self.at = HealthState::Recovering(now);
         }
     }
 
     /// When a new instance is due, if one is.
     pub fn due(&self) -> Option<Time> {
         match self.at {
-            At::Recovering(due) => Some(due),
-            At::Serving | At::Parked => None,
+            HealthState::Recovering(due) => Some(due),
+            HealthState::Serving | HealthState::Parked => None,
         }
     }
 
     /// An instance serves. False if it was parked meanwhile.
     pub fn serves(&mut self) -> bool {
-        let wanted = self.at != At::Parked;
+        let wanted = self.at != HealthState::Parked;
         if wanted {
-            self.at = At::Serving;
+            self.at = HealthState::Serving;
         }
         wanted
     }
 
     pub fn park(&mut self) {
-        self.at = At::Parked;
+        self.at = HealthState::Parked;
     }
 
     /// What was is forgiven.
     pub fn unpark(&mut self, now: Time) {
-        if self.at == At::Parked {
+        if self.at == HealthState::Parked {
             self.forgive(now, true);
         }
     }
@@ -123,8 +129,8 @@ impl Health {
     pub fn forgive(&mut self, now: Time, unparks: bool) {
         self.strikes.clear();
         self.recycled.clear();
-        if unparks && self.at == At::Parked {
-            self.at = At::Recovering(now);
+        if unparks && self.at == HealthState::Parked {
+            self.at = HealthState::Recovering(now);
         }
     }
 
@@ -155,18 +161,18 @@ mod tests {
     #[test]
     fn strikes_back_off_and_the_third_within_a_minute_parks() {
         let mut health = Health::new(false, 3);
-        assert_eq!(health.state(), State::Recovering);
+        assert_eq!(health.state(), BindingState::Recovering);
         health.serves();
-        assert_eq!(health.state(), State::Active);
+        assert_eq!(health.state(), BindingState::Active);
         let Verdict::Recovers(due) = health.struck(Time(S), true) else { panic!() };
-        assert_eq!((ms(due, Time(S)), health.state(), health.due()), (100, State::Recovering, Some(due)));
+        assert_eq!((ms(due, Time(S)), health.state(), health.due()), (100, BindingState::Recovering, Some(due)));
         health.serves();
         let Verdict::Recovers(due) = health.struck(Time(2 * S), true) else { panic!() };
         assert_eq!(ms(due, Time(2 * S)), 200);
         assert_eq!(health.struck(Time(3 * S), true), Verdict::Parks, "while it recovers, too");
-        assert_eq!((health.state(), health.due(), health.serves()), (State::Parked, None, false));
+        assert_eq!((health.state(), health.due(), health.serves()), (BindingState::Parked, None, false));
         health.unpark(Time(4 * S));
-        assert_eq!((health.state(), health.strikes(Time(4 * S))), (State::Recovering, 0));
+        assert_eq!((health.state(), health.strikes(Time(4 * S))), (BindingState::Recovering, 0));
     }
 
     #[test]
@@ -176,7 +182,7 @@ mod tests {
         for n in 0..10 {
             assert_eq!(health.struck(Time(n * 31 * S), false), Verdict::GoesOn, "{n}");
         }
-        assert_eq!((health.state(), health.strikes(Time(9 * 31 * S))), (State::Active, 2));
+        assert_eq!((health.state(), health.strikes(Time(9 * 31 * S))), (BindingState::Active, 2));
     }
 
     #[test]
@@ -185,11 +191,11 @@ mod tests {
         health.serves();
         health.struck(Time(0), true);
         health.serves();
-        assert_eq!(health.state(), State::Shadow);
+        assert_eq!(health.state(), BindingState::Shadow);
         health.renew(Time(5));
-        assert_eq!((health.state(), health.due()), (State::Recovering, Some(Time(5))));
+        assert_eq!((health.state(), health.due()), (BindingState::Recovering, Some(Time(5))));
         health.park();
         health.renew(Time(6));
-        assert_eq!(health.state(), State::Parked);
+        assert_eq!(health.state(), BindingState::Parked);
     }
 }

@@ -18,14 +18,14 @@ pub(super) struct Inbox {
     pieces: BTreeMap<u64, Vec<Observed>>,
     kept: usize,
     /// All readers: events before all of their places are dropped.
-    readers: BTreeMap<u64, Place>,
+    readers: BTreeMap<u64, InboxCursor>,
     next_reader: u64,
     /// How often something went missing for good.
     losses: u64,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct InboxCursor {
     /// The serial number it goes on from.
     next: u64,
     /// Whom it knows already, of a newcomer that is not through yet with what happened while it was told who lives.
@@ -68,7 +68,7 @@ impl Drop for Reader {
     }
 }
 
-impl Place {
+impl InboxCursor {
     /// Whether this, which comes next, is to be told.
     fn passes(&mut self, one: &Observed) -> bool {
         let serial = self.next;
@@ -101,7 +101,7 @@ impl Inbox {
     pub(super) fn enter(&mut self) -> (u64, u64) {
         let reader = self.next_reader;
         self.next_reader += 1;
-        self.readers.insert(reader, Place::default());
+        self.readers.insert(reader, InboxCursor::default());
         (reader, self.losses)
     }
 
@@ -113,7 +113,7 @@ impl Inbox {
     /// This one knows who lives, and is to be told what happens beyond that.
     pub(super) fn goes_on_from(&mut self, reader: u64, roster: Roster) {
         if let Some(place) = self.readers.get_mut(&reader) {
-            *place = Place { next: roster.first(), roster: Some(roster) };
+            *place = InboxCursor { next: roster.first(), roster: Some(roster) };
         }
     }
 

@@ -26,13 +26,13 @@ pub struct KeyInterner(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    by_key: HashMap<u64, Text>,
+    by_key: HashMap<u64, InternedText>,
     order: VecDeque<u64>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Text {
+struct InternedText {
     text: Box<str>,
     /// It was met since it was put at the end of the order.
     again: bool,
@@ -56,7 +56,7 @@ impl KeyInterner {
 impl Known {
     fn meet(&mut self, key: u64, text: &str) {
         match self.by_key.entry(key) {
-            Entry::Vacant(place) => place.insert(Text { text: text.into(), again: false }),
+            Entry::Vacant(place) => place.insert(InternedText { text: text.into(), again: false }),
             Entry::Occupied(place) => {
                 place.into_mut().again = true;
                 return;

@@ -17,7 +17,7 @@ pub fn load(loader: &Loader, name: &str, component: &[u8]) -> Result<Arc<dyn Sou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduling::wat_fixture::{Guest, Heard};
+    use crate::scheduling::wat_fixture::{SchedulerWat, ServiceLog};
     use sequor_wasm::grants::Grants;
     use sequor_wasm::limits::Limits;
 
@@ -31,9 +31,9 @@ mod tests {
         let cache = folder.path().join("code");
         for _ in 0..2 {
             let loader = at(&cache);
-            let source = load(&loader, "fair", &Guest::default().component()).unwrap();
+            let source = load(&loader, "fair", &SchedulerWat::default().component()).unwrap();
             assert_eq!((source.manifest().name.as_str(), source.sha256().len()), ("fair", 64));
-            assert!(source.start(Arc::new(Heard::default()), Limits::default()).is_ok());
+            assert!(source.start(Arc::new(ServiceLog::default()), Limits::default()).is_ok());
             let refused = load(&loader, "fair", b"nothing").unwrap_err();
             assert_eq!(refused, PluginError::Invalid("fair.wasm is no WebAssembly".to_owned()));
         }
@@ -41,12 +41,12 @@ mod tests {
         for version in ["0.1.0", "0.2.0"] {
             let manifest =
                 format!("name = \"fair\"\nversion = \"{version}\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n");
-            let guest = Guest { manifest: Some(&manifest), ..Guest::default() };
+            let guest = SchedulerWat { manifest: Some(&manifest), ..SchedulerWat::default() };
             assert_eq!(load(&loader, "fair", &guest.component()).unwrap().manifest().version, version);
         }
         assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1, "what it says of itself is no code");
         std::fs::write(folder.path().join("file"), "").unwrap();
         let loader = at(&folder.path().join("file"));
-        assert!(load(&loader, "fair", &Guest::default().component()).is_ok(), "without a cache it goes on");
+        assert!(load(&loader, "fair", &SchedulerWat::default().component()).is_ok(), "without a cache it goes on");
     }
 }

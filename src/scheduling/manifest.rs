@@ -6,7 +6,7 @@ use std::path::Path;
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
 use sequor_wasm::manifest::{self, Declared, Fields, wrong};
-use sequor_wasm::settings::Settings;
+use sequor_wasm::settings::PluginSettings;
 use serde::Deserialize;
 
 use super::columns::COLUMNS;
@@ -21,7 +21,7 @@ const FIELDS: [&str; 9] = ["name", "version", "world", "contract", "config", "wa
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct SchedulerFields {
     name: String,
     version: String,
     world: String,
@@ -33,12 +33,12 @@ struct File {
     #[serde(default)]
     window: u32,
     #[serde(default)]
-    config: Settings,
+    config: PluginSettings,
 }
 
 /// Parses a `plugin.toml`. `path` is how faults name it.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
-    let File { name, version, world, contract, wants, columns, features, window, config } =
+    let SchedulerFields { name, version, world, contract, wants, columns, features, window, config } =
         manifest::parse(path, text, &FIELDS)?;
     let fields = Fields { name, version, world, contract, config };
     fields.check(path, text, WORLD)?;

@@ -30,10 +30,10 @@ pub struct Functions {
     admit: Func,
 }
 
-type Plan<'a> = (Round<'a>, Table<'a>);
-type Admit<'a> = (Round<'a>, Table<'a>, &'a [u32], Table<'a>);
-type Planned = (Option<scheduler::Decision>,);
-type Admitted = (Vec<scheduler::Admission>,);
+type PlanArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>);
+type AdmitArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, &'a [u32], ColumnsArgument<'a>);
+type PlanResult = (Option<scheduler::Decision>,);
+type AdmitResult = (Vec<scheduler::Admission>,);
 
 impl Exports {
     pub(super) fn of(component: &wasmtime::component::Component) -> Result<Exports> {
@@ -48,8 +48,8 @@ impl Functions {
         let mut function = |name, index| instance.get_func(&mut *store, index).ok_or_else(|| missing(name));
         let functions = Functions { plan: function("plan", exports.plan)?, admit: function("admit", exports.admit)? };
         // What the calls below take for granted.
-        functions.plan.typed::<Plan<'static>, Planned>(&*store)?;
-        functions.admit.typed::<Admit<'static>, Admitted>(&*store)?;
+        functions.plan.typed::<PlanArguments<'static>, PlanResult>(&*store)?;
+        functions.admit.typed::<AdmitArguments<'static>, AdmitResult>(&*store)?;
         Ok(functions)
     }
 
@@ -60,8 +60,8 @@ impl Functions {
         see: &Columns,
     ) -> Result<Option<scheduler::Decision>> {
         // SAFETY: it was held against these types when it was made.
-        let plan = unsafe { TypedFunc::<Plan<'_>, Planned>::new_unchecked(self.plan) };
-        Ok(plan.call(store, (Round { instance, see }, Table(see)))?.0)
+        let plan = unsafe { TypedFunc::<PlanArguments<'_>, PlanResult>::new_unchecked(self.plan) };
+        Ok(plan.call(store, (RoundArgument { instance, see }, ColumnsArgument(see)))?.0)
     }
 
     pub(super) fn admit(
@@ -72,22 +72,24 @@ impl Functions {
         victims: &Columns,
     ) -> Result<Vec<scheduler::Admission>> {
         // SAFETY: it was held against these types when it was made.
-        let admit = unsafe { TypedFunc::<Admit<'_>, Admitted>::new_unchecked(self.admit) };
-        Ok(admit.call(store, (Round { instance: 0, see }, Table(see), room, Table(victims)))?.0)
+        let admit = unsafe { TypedFunc::<AdmitArguments<'_>, AdmitResult>::new_unchecked(self.admit) };
+        Ok(admit
+            .call(store, (RoundArgument { instance: 0, see }, ColumnsArgument(see), room, ColumnsArgument(victims)))?
+            .0)
     }
 }
 
 /// `round` of the contract.
-struct Round<'a> {
+struct RoundArgument<'a> {
     instance: u32,
     see: &'a Columns,
 }
 
 /// `columns` of the contract.
-struct Table<'a>(&'a Columns);
+struct ColumnsArgument<'a>(&'a Columns);
 
 // SAFETY: it is what the generated type is, in every respect.
-unsafe impl ComponentType for Round<'_> {
+unsafe impl ComponentType for RoundArgument<'_> {
     type Lower = <scheduler::Round as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <scheduler::Round as ComponentType>::ABI;
 
@@ -97,7 +99,7 @@ unsafe impl ComponentType for Round<'_> {
 }
 
 // SAFETY: it is what the generated type is, in every respect.
-unsafe impl ComponentType for Table<'_> {
+unsafe impl ComponentType for ColumnsArgument<'_> {
     type Lower = <scheduler::Columns<'static> as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <scheduler::Columns<'static> as ComponentType>::ABI;
 
@@ -107,7 +109,7 @@ unsafe impl ComponentType for Table<'_> {
 }
 
 // SAFETY: it is only ever written to memory, which is checked at every step, in the order and with the gaps that the canonical ABI has.
-unsafe impl Lower for Round<'_> {
+unsafe impl Lower for RoundArgument<'_> {
     fn linear_lower_to_flat<T>(
         &self,
         _: &mut LowerContext<'_, T>,
@@ -118,7 +120,7 @@ unsafe impl Lower for Round<'_> {
     }
 
     fn linear_lower_to_memory<T>(&self, cx: &mut LowerContext<'_, T>, _: InterfaceType, offset: usize) -> Result<()> {
-        let Round { instance, see } = self;
+        let RoundArgument { instance, see } = self;
         let mut record = Record::<{ <scheduler::Round as ComponentType>::SIZE32 }>::new();
         record.put(in_micros(see.now).to_le_bytes());
         for number in [*instance, see.max_batch, see.free_instances, see.live, see.backlog, see.not_shown] {
@@ -128,8 +130,8 @@ unsafe impl Lower for Round<'_> {
     }
 }
 
-// SAFETY: as of `Round`.
-unsafe impl Lower for Table<'_> {
+// SAFETY: as of `RoundArgument`.
+unsafe impl Lower for ColumnsArgument<'_> {
     fn linear_lower_to_flat<T>(
         &self,
         _: &mut LowerContext<'_, T>,

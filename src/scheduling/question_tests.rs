@@ -10,24 +10,26 @@ use sequor_wasm::limits::Limits;
 
 use super::contract::scheduler;
 use super::guest::Guest as _;
-use super::wat_fixture::{Guest, Heard};
+use super::wat_fixture::{SchedulerWat, ServiceLog};
 use super::world::{SchedulerComponent, SchedulerGuest};
 use crate::scheduling::wat_fixture::SERVING;
 
 /// A guest that leaves what it is given where it lies, and saves all of it.
 static KEEPS: LazyLock<SchedulerComponent> = LazyLock::new(|| {
-    let guest = Guest {
+    let guest = SchedulerWat {
         plan: "(i32.const 512)",
         save: "(i32.store (i32.const 1024) (i32.const 8192))
             (i32.store offset=4 (i32.const 1024) (i32.sub (global.get $heap) (i32.const 8192)))
             (i32.const 1024)",
-        ..Guest::default()
+        ..SchedulerWat::default()
     };
     SchedulerComponent::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
 });
 
 fn start() -> SchedulerGuest {
-    KEEPS.guest(Arc::new(Heard::default()), Limits { time: std::time::Duration::from_secs(1), memory: None }).unwrap()
+    KEEPS
+        .guest(Arc::new(ServiceLog::default()), Limits { time: std::time::Duration::from_secs(1), memory: None })
+        .unwrap()
 }
 
 /// A column of this length, or none.

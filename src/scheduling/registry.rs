@@ -17,10 +17,10 @@ use super::key_interner::KeyInterner;
 use super::maintenance::Maintenance;
 use super::model_files::ModelFiles;
 use super::port::SchedulerPort;
-use super::report::{By, PluginError, State, Summary};
+use super::report::{BindingState, By, PluginError, Summary};
 use super::scheduler_host::{Alarm as _, Clock};
 use super::startup::Ready;
-use super::status::Shared;
+use super::status::BindingServices;
 use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
@@ -30,7 +30,7 @@ pub(super) type SchedulerVersion = Version<dyn Source>;
 
 /// What the server says about all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rules {
+pub struct PluginRules {
     /// The folder of NAME.wasm; without one, plug-ins come over the wire alone.
     pub dir: Option<PathBuf>,
     /// Whether a model's file must name the hash of its plug-in.
@@ -47,11 +47,11 @@ pub struct Rules {
     pub components: Option<PathBuf>,
 }
 
-impl Default for Rules {
+impl Default for PluginRules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
         let (dir, rounds, components) = (None, None, None);
-        Rules { dir, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds, components }
+        PluginRules { dir, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds, components }
     }
 }
 
@@ -60,8 +60,8 @@ impl Default for Rules {
 pub struct Registry(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) rules: Rules,
-    shared: Shared,
+    pub(super) rules: PluginRules,
+    shared: BindingServices,
     metrics: Metrics,
     maintenance: Arc<Maintenance>,
     pub(super) versions: VersionRegistry<dyn Source, Arc<PluginMetrics>>,
@@ -85,7 +85,7 @@ impl Drop for Inner {
 }
 
 /// A plug-in that decides, with its metrics.
-type Plugin = VersionedPlugin<dyn Source, Arc<PluginMetrics>>;
+type RegisteredPlugin = VersionedPlugin<dyn Source, Arc<PluginMetrics>>;
 
 /// A registry that this does not keep alive.
 #[derive(Debug)]
@@ -100,14 +100,14 @@ impl WeakRegistry {
 impl Registry {
     /// Of no plug-ins yet. `keeps`: with a thread of its own that looks after bindings.
     pub fn new(
-        rules: Rules,
+        rules: PluginRules,
         loader: Box<MakeSource>,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
         keeps: bool,
     ) -> std::io::Result<Registry> {
         let maintenance = Arc::new(Maintenance::default());
-        let shared = Shared {
+        let shared = BindingServices {
             clock,
             alarm: maintenance.clone(),
             texts: Arc::new(KeyInterner::default()),
@@ -134,7 +134,7 @@ impl Registry {
         let _ = self.0.named.set(named);
     }
 
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &PluginRules {
         &self.0.rules
     }
 
@@ -181,7 +181,7 @@ impl Registry {
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        for at in self.of(name).iter().filter(|at| at.state() == State::Parked) {
+        for at in self.of(name).iter().filter(|at| at.state() == BindingState::Parked) {
             at.unpark()
                 .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
         }
@@ -277,7 +277,7 @@ impl Registry {
 
     // === inside ===
 
-    pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&Plugin) -> T) -> Result<T, PluginError> {
+    pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&RegisteredPlugin) -> T) -> Result<T, PluginError> {
         self.0.versions.with(name, look).ok_or_else(|| self.absent(name))
     }
 

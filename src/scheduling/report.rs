@@ -1,4 +1,4 @@
-//! The operations of operators on plug-ins ([`Plugins`]) and the data they return, in the format of no surface.
+//! The operations of operators on plug-ins ([`PluginControl`]) and the data they return, in the format of no surface.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub struct Summary {
 pub struct Attached {
     pub model: String,
     pub version: u64,
-    pub state: State,
+    pub state: BindingState,
     /// A table of the model's `sequor.toml` says so; else an operator did at run time.
     pub from_file: bool,
     pub calls: u64,
@@ -57,7 +57,7 @@ pub struct Attached {
 /// Whether it decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum BindingState {
     Active,
     /// It is asked, and what it says is only counted.
     Shadow,
@@ -100,7 +100,7 @@ pub struct Attach {
 pub struct By<'a>(pub &'a str);
 
 /// What operators do with plug-ins. Each change is one audit line: who, what, from which hash to which.
-pub trait Plugins: Send + Sync + fmt::Debug {
+pub trait PluginControl: Send + Sync + fmt::Debug {
     fn list(&self) -> Vec<Summary>;
 
     /// One plug-in.

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::scheduling::SchedulerComponent;
     use crate::scheduling::wat_fixture::SERVING;
-    use crate::scheduling::wat_fixture::{self, Heard};
+    use crate::scheduling::wat_fixture::{self, ServiceLog};
     use sequor_wasm::call_error::CallFault;
     use sequor_wasm::grants::Grants;
 
@@ -338,21 +338,21 @@ mod tests {
 
     #[test]
     fn put_again_it_is_answered_and_judged() {
-        let put = |guest: &wat_fixture::Guest<'_>, standing| {
+        let put = |guest: &wat_fixture::SchedulerWat<'_>, standing| {
             let bytes = guest.component();
             let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
-            let mut instance = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+            let mut instance = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
             file(&round(3, standing), None).put(&mut instance)
         };
         // The guest fires all three, and the third is of another shape.
-        let Again::Answered(answer, verdict) = put(&wat_fixture::Guest::default(), 3) else { panic!() };
+        let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![], code: 0 });
         let told = verdict.unwrap_err();
         assert_eq!((told.fault, told.what.contains("shape")), (PolicyFault::Shapes, true));
-        let fell = put(&wat_fixture::Guest { plan: "unreachable", ..wat_fixture::Guest::default() }, 3);
+        let fell = put(&wat_fixture::SchedulerWat { plan: "unreachable", ..wat_fixture::SchedulerWat::default() }, 3);
         assert!(matches!(fell, Again::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
-        let refuses = put(&wat_fixture::Guest { configure: refuses, ..wat_fixture::Guest::default() }, 3);
+        let refuses = put(&wat_fixture::SchedulerWat { configure: refuses, ..wat_fixture::SchedulerWat::default() }, 3);
         assert_eq!(refuses, Again::Unconfigured(String::new()));
     }
 }

@@ -83,7 +83,7 @@ pub(crate) enum Does {
 }
 
 #[derive(Debug)]
-pub(crate) struct Version {
+pub(crate) struct StandInVersion {
     pub(crate) script: Arc<Mutex<Script>>,
     manifest: Manifest,
     sha256: String,
@@ -92,14 +92,14 @@ pub(crate) struct Version {
 #[derive(Debug)]
 struct Puppet(Arc<Mutex<Script>>, u64);
 
-impl Version {
-    pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<Version> {
+impl StandInVersion {
+    pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<StandInVersion> {
         let manifest = Manifest { name: "puppet".to_owned(), version: "0.1.0".to_owned(), hooks, features: Vec::new() };
-        Arc::new(Version { script: Arc::default(), manifest, sha256: sha256.to_owned() })
+        Arc::new(StandInVersion { script: Arc::default(), manifest, sha256: sha256.to_owned() })
     }
 
-    pub(crate) fn needs(sha256: &str, hooks: Hooks, feature: &str) -> Arc<Version> {
-        let mut version = Arc::into_inner(Version::new(sha256, hooks)).unwrap();
+    pub(crate) fn needs(sha256: &str, hooks: Hooks, feature: &str) -> Arc<StandInVersion> {
+        let mut version = Arc::into_inner(StandInVersion::new(sha256, hooks)).unwrap();
         version.manifest.features.push(feature.to_owned());
         Arc::new(version)
     }
@@ -109,7 +109,7 @@ impl Version {
     }
 }
 
-impl Source for Version {
+impl Source for StandInVersion {
     fn manifest(&self) -> &Manifest {
         &self.manifest
     }

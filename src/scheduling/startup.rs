@@ -18,7 +18,7 @@ use super::guest_services::GuestServices;
 use super::invalid_answer;
 use super::load_policy::LoadPolicy;
 use super::port::Subscription;
-use super::report::State;
+use super::report::BindingState;
 use crate::telemetry::Hook;
 
 /// The hook that is given what another left.
@@ -218,7 +218,7 @@ impl SchedulerBinding {
     }
 
     pub(super) fn is_parked(&self) -> bool {
-        self.health.lock().state() == State::Parked
+        self.health.lock().state() == BindingState::Parked
     }
 
     /// Lets this guest decide, in place of the one before. Nothing happens if another plug-in decides by now, or if the binding is parked.

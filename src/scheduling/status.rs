@@ -16,13 +16,13 @@ use super::key_interner::KeyInterner;
 use super::meter::Meter;
 use super::port::SchedulerPort;
 use super::recent::Recent;
-use super::report::{Attached, State};
+use super::report::{Attached, BindingState};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::{InlineGate, PluginMetrics};
 
 /// What all bindings of a server share.
 #[derive(Debug, Clone)]
-pub struct Shared {
+pub struct BindingServices {
     pub clock: Arc<dyn Clock>,
     pub alarm: Arc<dyn Alarm>,
     pub texts: Arc<KeyInterner>,
@@ -33,7 +33,7 @@ pub struct Shared {
 impl SchedulerBinding {
     /// Decides nothing until it is opened.
     pub fn new(
-        shared: &Shared,
+        shared: &BindingServices,
         (journal, metrics, source): (Arc<Journal>, Arc<PluginMetrics>, Arc<dyn Source>),
         facts: ModelFacts,
         port: Arc<SchedulerPort<Decider>>,
@@ -91,7 +91,7 @@ impl SchedulerBinding {
         &self.options
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BindingState {
         self.health.lock().state()
     }
 

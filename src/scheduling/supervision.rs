@@ -10,7 +10,7 @@ use sequor_wasm::journal::Level;
 
 use super::binding::{Saved, SchedulerBinding};
 use super::guest::{Strike, fault_of};
-use super::report::State;
+use super::report::BindingState;
 use super::startup::{RESTORE, Ready, Unfit};
 use crate::telemetry::Hook;
 
@@ -50,7 +50,7 @@ impl SchedulerBinding {
             (health.state(), health.due())
         };
         match (state, due) {
-            (State::Parked, _) => {
+            (BindingState::Parked, _) => {
                 self.clear_hooks_if_parked();
                 None
             }

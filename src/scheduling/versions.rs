@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::binding::SchedulerBinding;
 use super::guest::Source;
 use super::registry::{Registry, SchedulerVersion, short};
-use super::report::{By, PluginError, State, Summary};
+use super::report::{BindingState, By, PluginError, Summary};
 use super::startup::{Parked, Successor, Unfit};
 
 impl Registry {
@@ -69,7 +69,7 @@ impl Registry {
         let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.extra)))?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
         let bindings = self.of(name);
-        let goes_on = if !bindings.is_empty() && bindings.iter().all(|at| at.state() == State::Parked) {
+        let goes_on = if !bindings.is_empty() && bindings.iter().all(|at| at.state() == BindingState::Parked) {
             format!("{} stays parked", short(before))
         } else {
             format!("{} goes on serving", short(before))

@@ -6,7 +6,7 @@ use sequor_wasm::engine::{Engine, Mode};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-pub(crate) use sequor_wasm::services::Heard;
+pub(crate) use sequor_wasm::services::ServiceLog;
 
 /// One engine for all tests: each has a thread of its own.
 pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Serving).unwrap()));
@@ -14,7 +14,7 @@ pub(crate) static SERVING: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Eng
 /// A guest in WebAssembly's text: the bodies of its functions. As it comes it fires the first `max-batch` candidates, takes all waiting sequences
 /// into instance 0 and saves nothing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Guest<'a> {
+pub(crate) struct SchedulerWat<'a> {
     /// Imports, globals, data and functions of its own.
     pub(crate) extra: &'a str,
     pub(crate) configure: &'a str,
@@ -30,9 +30,9 @@ pub(crate) struct Guest<'a> {
 /// The host's log, for `extra`; messages as `data` at an address below 512.
 pub(crate) const LOG: &str = "(import \"sequor:plugin/host@0.1.0\" \"log\" (func $log (param i32 i32 i32)))";
 
-impl Default for Guest<'_> {
+impl Default for SchedulerWat<'_> {
     fn default() -> Self {
-        Guest {
+        SchedulerWat {
             extra: "",
             configure: "(i32.const 512)",
             plan: FIRST,
@@ -82,10 +82,10 @@ fn leb128(mut n: usize) -> Vec<u8> {
     bytes
 }
 
-impl Guest<'_> {
+impl SchedulerWat<'_> {
     /// Its core module. Addresses up to 512 are its author's, 512 to 1024 zero, 1024 to 8192 for answers; above lies what it is given.
     fn module(&self) -> String {
-        let Guest { extra, configure, plan, admit, observe, save, restore, .. } = self;
+        let SchedulerWat { extra, configure, plan, admit, observe, save, restore, .. } = self;
         let name = "sequor:plugin/scheduler@0.1.0";
         format!(
             "(module {extra}

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The requests of one connection. Clones belong to the same connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Activity(Arc<Counts>);
+pub(super) struct Activity(Arc<RequestCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct RequestCounts {
     active: AtomicUsize,
     /// A request has begun since [`Activity::is_idle`] was last asked.
     used: AtomicBool,

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// What tells one content of a file from the next: when it was written, how long it is, which file it is.
-type Mark = Option<(SystemTime, u64, u64)>;
+type FileStamp = Option<(SystemTime, u64, u64)>;
 
 /// The marks of some files when they were last read.
 #[derive(Debug)]
 pub(super) struct Watched {
     paths: Vec<PathBuf>,
-    marks: Vec<Mark>,
+    marks: Vec<FileStamp>,
 }
 
 impl Watched {
@@ -22,14 +22,14 @@ impl Watched {
 
     /// Whether any of them has changed since the last look. A file that has gone is one that changed.
     pub(super) fn changed(&mut self) -> bool {
-        let marks: Vec<Mark> = self.paths.iter().map(|path| mark(path)).collect();
+        let marks: Vec<FileStamp> = self.paths.iter().map(|path| mark(path)).collect();
         let changed = marks != self.marks;
         self.marks = marks;
         changed
     }
 }
 
-fn mark(path: &Path) -> Mark {
+fn mark(path: &Path) -> FileStamp {
     use std::os::unix::fs::MetadataExt;
     let file = fs_err::metadata(path).ok()?;
     Some((file.modified().ok()?, file.len(), file.ino()))

@@ -25,7 +25,7 @@ use super::shutdown::Shutdown;
 use super::tls::{self, Tls};
 use crate::api::{Caller, ConnectionOrder};
 use crate::config::server::Connections;
-use crate::executor::{ConnectionExecutor, ExecutorHandle, Next};
+use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// Bytes a client may send ahead: in one stream, and in all of a connection.
@@ -48,7 +48,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
 
 /// What the connections of one listener are served with.
 #[derive(Debug, Clone)]
-pub(super) struct Serving {
+pub(super) struct ConnectionSetup {
     pub(super) dispatcher: Dispatcher,
     pub(super) keepalive: Duration,
     pub(super) tls: Option<Tls>,
@@ -74,7 +74,7 @@ fn builder(executor: ExecutorHandle, keepalive: Duration, options: &Connections)
 }
 
 /// Serves a connection until either side ends it.
-pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit, serving: Serving) {
+pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit, serving: ConnectionSetup) {
     let permit = Arc::new(permit);
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
@@ -101,11 +101,11 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
 }
 
 /// Answers the requests of a connection, with TLS or without.
-pub(super) async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: Serving)
+pub(super) async fn talk<S>(stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Serving { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
+    let ConnectionSetup { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
     let peer = caller.address;
     let begun = tokio::select! {
         begun = first_bytes::read(stream, &options) => begun,
@@ -160,7 +160,7 @@ where
                 return Poll::Ready(end);
             }
             // Models last: everything that came in is in their queues.
-            if tasks.next(cx.waker()) == Next::Rest {
+            if tasks.next(cx.waker()) == AfterTurn::Rest {
                 return Poll::Pending;
             }
         }
@@ -241,7 +241,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let shutdown = Shutdown { connections: TaskTracker::new(), closing, cut };
-        let serving = Serving {
+        let serving = ConnectionSetup {
             dispatcher: Dispatcher::new(
                 None,
                 app,

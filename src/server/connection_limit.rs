@@ -19,12 +19,12 @@ pub(super) struct ConnectionLimit(Arc<Limit>);
 struct Limit {
     max: usize,
     per_peer: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     shown: Gauge,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     total: usize,
     peers: HashMap<IpAddr, usize>,
 }
@@ -50,7 +50,7 @@ impl ConnectionLimit {
         if open.total >= *max {
             return Err(ConnectionClosed::Max);
         }
-        let Open { total, peers } = &mut *open;
+        let OpenConnections { total, peers } = &mut *open;
         let count = peers.entry(peer).or_default();
         if *count >= *per_peer {
             return Err(ConnectionClosed::PerPeer);

@@ -19,7 +19,7 @@ use tower::Service;
 
 use super::activity::{ActiveRequest, Activity};
 use super::connection_limit::ConnectionPermit;
-use super::request_body::{BodyLimits, Kind, RequestBody};
+use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
@@ -77,7 +77,9 @@ impl Dispatcher {
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
-            Err(status) => return self.respond(connection, Answer::Refused(ready(status.response(request.headers())))),
+            Err(status) => {
+                return self.respond(connection, PendingResponse::Refused(ready(status.response(request.headers()))));
+            }
         };
         let path = request.uri().path();
         let kind = kind(path, request.headers());
@@ -87,13 +89,14 @@ impl Dispatcher {
         };
         match (&self.infer, path) {
             (Some(service), INFER) => {
-                let request = request.map(receive(Kind::Message));
-                return self.respond(connection, Answer::Infer(Box::pin(service.clone().call(context, request))));
+                let request = request.map(receive(BodyKind::Message));
+                return self
+                    .respond(connection, PendingResponse::Infer(Box::pin(service.clone().call(context, request))));
             }
             (Some(service), STREAM_INFER) => {
-                let request = request.map(receive(Kind::Messages));
+                let request = request.map(receive(BodyKind::Messages));
                 let answer = service.clone().stream(context, connection.executor.clone(), request);
-                return self.respond(connection, Answer::Infer(Box::pin(answer)));
+                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}
         }
@@ -103,10 +106,10 @@ impl Dispatcher {
         let receive = receive(kind);
         request.extensions_mut().insert(context);
         let request = request.map(receive);
-        self.respond(connection, Answer::Router(Box::pin(self.router.clone().call(request))))
+        self.respond(connection, PendingResponse::Router(Box::pin(self.router.clone().call(request))))
     }
 
-    fn respond(&self, connection: &ConnectionHandle, answer: Answer) -> ResponseFuture {
+    fn respond(&self, connection: &ConnectionHandle, answer: PendingResponse) -> ResponseFuture {
         ResponseFuture { answer, request: Some(connection.activity.begin()) }
     }
 
@@ -132,22 +135,22 @@ impl ConnectionHandle {
 }
 
 /// How the body of a request on this path arrives.
-fn kind(path: &str, headers: &HeaderMap) -> Kind {
+fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
     match path {
-        _ if !is_grpc(headers) => Kind::Whole,
-        STREAM_INFER => Kind::Messages,
-        _ if path.starts_with(REFLECTION) => Kind::Messages,
-        _ => Kind::Message,
+        _ if !is_grpc(headers) => BodyKind::Whole,
+        STREAM_INFER => BodyKind::Messages,
+        _ if path.starts_with(REFLECTION) => BodyKind::Messages,
+        _ => BodyKind::Message,
     }
 }
 
 /// The response to a request.
 pub(crate) struct ResponseFuture {
-    answer: Answer,
+    answer: PendingResponse,
     request: Option<ActiveRequest>,
 }
 
-enum Answer {
+enum PendingResponse {
     Infer(Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>),
     Router(Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>),
     Refused(Ready<Response<Body>>),
@@ -158,9 +161,9 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = match &mut self.answer {
-            Answer::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(Content::Infer),
-            Answer::Router(answer) => std::task::ready!(answer.as_mut().poll(cx))?.map(Content::Router),
-            Answer::Refused(answer) => std::task::ready!(Pin::new(answer).poll(cx)).map(Content::Router),
+            PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(Content::Infer),
+            PendingResponse::Router(answer) => std::task::ready!(answer.as_mut().poll(cx))?.map(Content::Router),
+            PendingResponse::Refused(answer) => std::task::ready!(Pin::new(answer).poll(cx)).map(Content::Router),
         };
         let request = self.request.take();
         Poll::Ready(Ok(response.map(|content| ResponseBody { content, _request: request })))

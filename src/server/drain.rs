@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::shutdown::Shutdown;
 use super::systemd;
-use crate::api::{Api, Phase};
+use crate::api::{Api, ServerPhase};
 use crate::config::server::Drain;
 
 /// How often a server that waits for its sequences to end looks whether they have.
@@ -72,7 +72,7 @@ pub(super) async fn run(
     tracing::info!(?wish, "stopping");
     systemd::stopping();
     let hurried = wish == Stop::Now || wind_down(&api, options, limit, &mut stop).await;
-    api.set_phase(Phase::Closing);
+    api.set_phase(ServerPhase::Closing);
     shutdown.closing.cancel();
     shutdown.connections.close();
     let limit = if hurried { limit.min(Instant::now() + NOW) } else { limit };
@@ -105,13 +105,13 @@ async fn next(stop: &mut mpsc::Receiver<Stop>) -> Stop {
 
 /// Announces, then lets live sequences end. Whether it was hurried on.
 async fn wind_down(api: &Api, options: Drain, limit: Instant, stop: &mut mpsc::Receiver<Stop>) -> bool {
-    api.set_phase(Phase::Announcing);
+    api.set_phase(ServerPhase::Announcing);
     let announced = limit.min(Instant::now() + options.announce.0);
     tokio::select! {
         () = sleep_until(announced) => {}
         _ = next(stop) => return true,
     }
-    api.set_phase(Phase::Finishing);
+    api.set_phase(ServerPhase::Finishing);
     let finished = limit.min(Instant::now() + options.finish.0);
     tokio::select! {
         () = sleep_until(finished) => false,

@@ -21,7 +21,7 @@ const FRAME_HEAD: usize = 9;
 pub(super) async fn read<S: AsyncRead + Unpin>(
     mut stream: S,
     options: &Connections,
-) -> Result<Replay<S>, Option<ConnectionClosed>> {
+) -> Result<ReplayedStream<S>, Option<ConnectionClosed>> {
     let mut head = BytesMut::with_capacity(1024);
     let first = timeout(options.first_byte.0, stream.read_buf(&mut head)).await;
     if first.map_err(|_| ConnectionClosed::FirstByte)?.map_err(|_| None)? == 0 {
@@ -32,7 +32,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
         io::Result::Ok(())
     };
     timeout(options.head.0, rest).await.map_err(|_| ConnectionClosed::Head)?.map_err(|_| None)?;
-    Ok(Replay { head: head.freeze(), stream })
+    Ok(ReplayedStream { head: head.freeze(), stream })
 }
 
 /// Whether these bytes may become the beginning of an HTTP/2 connection, and are not yet.
@@ -43,12 +43,12 @@ fn is_preface(bytes: &[u8]) -> bool {
 
 /// A stream some of whose bytes were read already.
 #[derive(Debug)]
-pub(super) struct Replay<S> {
+pub(super) struct ReplayedStream<S> {
     head: Bytes,
     stream: S,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Replay<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReplayedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.head.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Replay<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Replay<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReplayedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

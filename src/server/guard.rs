@@ -7,12 +7,12 @@ use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue};
 
-use super::keys::Keys;
+use super::keys::ApiKeys;
 use crate::api::{Caller, Check, Code, RequestContext, RequestHead, Status};
 
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
-    pub(super) keys: Option<Keys>,
+    pub(super) keys: Option<ApiKeys>,
     /// Every caller that gets here has shown a certificate.
     pub(super) certificates: bool,
 }
@@ -131,7 +131,7 @@ mod tests {
     fn where_there_are_keys_one_is_needed() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs_err::write(file.path(), "anna:one").expect("written");
-        let guard = Guard { keys: Some(Keys::open(file.path()).expect("keys")), certificates: false };
+        let guard = Guard { keys: Some(ApiKeys::open(file.path()).expect("keys")), certificates: false };
         assert_eq!(refused(&guard, &[("host", "127.0.0.1")]), Some(401));
         assert_eq!(refused(&guard, &[("host", "127.0.0.1"), ("sequor-key", "two")]), Some(401));
         assert_eq!(refused(&guard, &[("host", "admin.example.org"), ("sequor-key", "one")]), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Serving, talk};
+use super::connection::{ConnectionSetup, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::{ServerOptions, clients};
@@ -16,7 +16,7 @@ use crate::telemetry::Metrics;
 
 /// Serves what clients call on streams that the caller has accepted. Clones are the same server.
 #[derive(Debug, Clone)]
-pub struct StreamServer(Serving);
+pub struct StreamServer(ConnectionSetup);
 
 impl StreamServer {
     /// TLS, drain and the operators' part of the options have no effect.
@@ -24,7 +24,7 @@ impl StreamServer {
         let ServerOptions { limits, shared_memory, connections, keepalive, allowed_origins, checks, .. } = options;
         let api = Api::new(repository, metrics, limits);
         let kserve = Kserve::new(&api, shared_memory);
-        StreamServer(Serving {
+        StreamServer(ConnectionSetup {
             dispatcher: clients((&api, &kserve), checks, allowed_origins, connections.body.0),
             keepalive,
             tls: None,

@@ -17,16 +17,16 @@ pub const KEY: &str = "sequor-key";
 
 /// The keys of one file. Clones are the same keys.
 #[derive(Clone)]
-pub struct Keys(Arc<Mutex<KeyStore>>);
+pub struct ApiKeys(Arc<Mutex<KeyStore>>);
 
 struct KeyStore {
     path: PathBuf,
     watched: Watched,
-    known: Vec<Known>,
+    known: Vec<KnownKey>,
 }
 
 /// A key, as it is compared: all digests are equally long.
-struct Known {
+struct KnownKey {
     name: String,
     digest: [u8; 32],
 }
@@ -41,11 +41,11 @@ pub enum KeysError {
     Empty { path: PathBuf },
 }
 
-impl Keys {
-    pub fn open(path: &Path) -> Result<Keys, KeysError> {
+impl ApiKeys {
+    pub fn open(path: &Path) -> Result<ApiKeys, KeysError> {
         let watched = Watched::new(vec![path.to_owned()]);
         let known = read(path)?;
-        Ok(Keys(Arc::new(Mutex::new(KeyStore { path: path.to_owned(), watched, known }))))
+        Ok(ApiKeys(Arc::new(Mutex::new(KeyStore { path: path.to_owned(), watched, known }))))
     }
 
     /// Whose key these headers carry.
@@ -55,7 +55,7 @@ impl Keys {
         held.renew();
         let digest: [u8; 32] = Sha256::digest(given).into();
         // All of them are looked at, whichever it is.
-        let same = |known: &Known| bool::from(known.digest.ct_eq(&digest));
+        let same = |known: &KnownKey| bool::from(known.digest.ct_eq(&digest));
         held.known.iter().fold(None, |who, known| if same(known) { Some(&known.name) } else { who }).cloned()
     }
 }
@@ -76,7 +76,7 @@ impl KeyStore {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Known>, KeysError> {
+fn read(path: &Path) -> Result<Vec<KnownKey>, KeysError> {
     let text = fs_err::read_to_string(path)?;
     let mut known = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Vec<Known>, KeysError> {
         if name.is_empty() || key.is_empty() {
             return Err(KeysError::Line { path: path.to_owned(), line });
         }
-        known.push(Known { name: name.to_owned(), digest: Sha256::digest(key).into() });
+        known.push(KnownKey { name: name.to_owned(), digest: Sha256::digest(key).into() });
     }
     if known.is_empty() { Err(KeysError::Empty { path: path.to_owned() }) } else { Ok(known) }
 }
@@ -102,7 +102,7 @@ fn given(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Keys are not for logs.
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").field("path", &self.0.lock().path).finish_non_exhaustive()
     }
@@ -120,7 +120,7 @@ mod tests {
     fn an_operator_is_known_by_the_name_of_its_key() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "# operators\nanna: s3cret:1\n\nbert:other\n").unwrap();
-        let keys = Keys::open(file.path()).unwrap();
+        let keys = ApiKeys::open(file.path()).unwrap();
         let who = |name, value: &str| keys.who(&headers(name, value));
         assert_eq!(who("authorization", "Bearer s3cret:1").as_deref(), Some("anna"));
         assert_eq!(who("authorization", "bearer other").as_deref(), Some("bert"));
@@ -143,7 +143,7 @@ mod tests {
     fn a_changed_file_is_read_again_and_a_bad_one_changes_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "anna:first").unwrap();
-        let keys = Keys::open(file.path()).unwrap();
+        let keys = ApiKeys::open(file.path()).unwrap();
         let who = |key: &str| keys.who(&headers("sequor-key", key));
         fs_err::write(file.path(), "anna:the second").unwrap();
         assert_eq!((who("first"), who("the second").as_deref()), (None, Some("anna")));
@@ -156,11 +156,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let said = |text: &str| {
             fs_err::write(file.path(), text).unwrap();
-            Keys::open(file.path()).unwrap_err().to_string().replace(&file.path().display().to_string(), "FILE")
+            ApiKeys::open(file.path()).unwrap_err().to_string().replace(&file.path().display().to_string(), "FILE")
         };
         assert_eq!(said("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
         assert_eq!(said("a:\n"), "FILE:1: not a line of the form name:key");
         assert_eq!(said("# none\n"), "FILE holds no key: no operator could be admitted");
-        assert!(Keys::open(Path::new("/nothing")).is_err());
+        assert!(ApiKeys::open(Path::new("/nothing")).is_err());
     }
 }

@@ -44,7 +44,7 @@ use tokio::task::JoinHandle;
 
 pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
-pub use keys::Keys;
+pub use keys::ApiKeys;
 pub use listeners::{Addresses, BindError, Listeners};
 pub use tls::{Tls, TlsFiles};
 
@@ -55,10 +55,10 @@ use crate::api::kserve::infer::InferService;
 use crate::api::peers::Peers;
 use crate::api::{self, Api, Check};
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{Connections, Drain, Grpc, Limits};
+use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
 use crate::telemetry::{Metrics, metrics};
-use connection::Serving;
+use connection::ConnectionSetup;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
 use guard::Guard;
 use origin::OriginCheck;
@@ -67,7 +67,7 @@ use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    pub limits: Limits,
+    pub limits: ServerLimits,
     pub connections: Connections,
     /// Which system shared memory clients may register.
     pub shared_memory: SharedMemory,
@@ -87,13 +87,13 @@ pub struct ServerOptions {
 #[derive(Debug, Clone, Default)]
 pub struct AdminOptions {
     /// Without keys, every caller that reaches the listener may do everything.
-    pub keys: Option<Keys>,
-    pub serves: admin::Options,
+    pub keys: Option<ApiKeys>,
+    pub serves: admin::AdminSetup,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        let (limits, drain) = (Limits::default(), Drain::default());
+        let (limits, drain) = (ServerLimits::default(), Drain::default());
         let keepalive = Grpc::default().keepalive.0;
         ServerOptions {
             limits,
@@ -111,13 +111,13 @@ impl Default for ServerOptions {
 
 /// A server that serves.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     /// Where it does, with the ports that the system chose.
     pub addresses: Addresses,
     drained: JoinHandle<Drained>,
 }
 
-impl Running {
+impl RunningServer {
     /// Waits until the server has gone out.
     pub async fn join(self) -> Drained {
         self.drained.await.unwrap_or(Drained::Cut)
@@ -131,7 +131,7 @@ pub fn start(
     repository: Repository,
     metrics: Metrics,
     stop: mpsc::Receiver<Stop>,
-) -> Running {
+) -> RunningServer {
     let addresses = listeners.addresses();
     let api = Api::new(repository, metrics, options.limits);
     let kserve = Kserve::new(&api, options.shared_memory);
@@ -148,7 +148,7 @@ pub fn start(
     let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
     let reserved = || limit(connections.reserved, connections.reserved);
     let dispatcher = clients((&api, &kserve), checks, allowed_origins, connections.body.0);
-    let plain = Serving {
+    let plain = ConnectionSetup {
         dispatcher: scrapes,
         keepalive,
         tls: None,
@@ -157,8 +157,9 @@ pub fn start(
         limit: reserved(),
         metrics: api.metrics().clone(),
     };
-    let public = Serving { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
-    let operators = Serving { dispatcher: for_operators, limit: reserved(), ..public.clone() };
+    let public =
+        ConnectionSetup { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
+    let operators = ConnectionSetup { dispatcher: for_operators, limit: reserved(), ..public.clone() };
     let Listeners { http, grpc, metrics, admin } = listeners;
     for (listener, serving) in [(http, public.clone()), (grpc, public), (metrics, plain), (admin, operators)] {
         if let Some(listener) = listener {
@@ -166,7 +167,7 @@ pub fn start(
         }
     }
     let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
-    Running { addresses, drained }
+    RunningServer { addresses, drained }
 }
 
 /// What clients call, with the checks of every listener and that of web pages.
@@ -219,7 +220,7 @@ fn metrics_app(api: Api) -> Router {
     Router::new().route("/metrics", get(scrape))
 }
 
-async fn accept(listener: TcpListener, serving: Serving) {
+async fn accept(listener: TcpListener, serving: ConnectionSetup) {
     let shutdown = serving.shutdown.clone();
     loop {
         let accepted = tokio::select! {
@@ -237,7 +238,7 @@ async fn accept(listener: TcpListener, serving: Serving) {
 }
 
 /// Counts the connection; `None` if there are too many, and then it is closed.
-fn admit(serving: &Serving, peer: SocketAddr) -> Option<ConnectionPermit> {
+fn admit(serving: &ConnectionSetup, peer: SocketAddr) -> Option<ConnectionPermit> {
     let admitted = serving.limit.admit(peer).inspect_err(|reason| {
         tracing::debug!(%peer, limit = reason.name(), "connection closed: too many are open");
         serving.metrics.connection_closed(*reason);

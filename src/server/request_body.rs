@@ -2,11 +2,11 @@
 //!
 //! A whole body, or a whole message of a gRPC call, counts no longer here: the surface that reads it counts what it keeps.
 
-use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
@@ -17,8 +17,6 @@ use crate::api::queued::{QueuedBytes, QueuedBytesPermit};
 use crate::api::{BodyError, Code, Status};
 use crate::config::units::Span;
 use crate::error::ExceededLimit;
-
-type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What holds for the bodies of a listener.
 #[derive(Debug, Clone)]
@@ -31,7 +29,7 @@ pub(super) struct BodyLimits {
 
 /// Where a body may rest without being given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     /// One message, which is awaited from the first byte to the last.
     Whole,
     /// One gRPC message.
@@ -44,7 +42,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct RequestBody<B = Incoming> {
     inner: B,
-    kind: Kind,
+    kind: BodyKind,
     framing: Framing,
     limits: BodyLimits,
     peer: Peer,
@@ -53,15 +51,15 @@ pub(super) struct RequestBody<B = Incoming> {
 }
 
 impl<B> RequestBody<B> {
-    pub(super) fn new(inner: B, kind: Kind, limits: BodyLimits, peer: Peer) -> RequestBody<B> {
+    pub(super) fn new(inner: B, kind: BodyKind, limits: BodyLimits, peer: Peer) -> RequestBody<B> {
         RequestBody { inner, kind, framing: Framing::default(), limits, peer, permit: None, stalled: None }
     }
 
     /// Counts bytes that have arrived. `ended` is whether they are the last.
     fn count(&mut self, data: &[u8], ended: bool) -> Result<(), ExceededLimit> {
         let unfinished = match self.kind {
-            Kind::Whole => self.framing.add(data.len()),
-            Kind::Message | Kind::Messages => self.framing.advance(data),
+            BodyKind::Whole => self.framing.add(data.len()),
+            BodyKind::Message | BodyKind::Messages => self.framing.advance(data),
         };
         match &self.limits.queued {
             Some(queued) if unfinished > 0 && !ended => {
@@ -76,7 +74,7 @@ impl<B> RequestBody<B> {
 
     /// Waits no longer than the client may rest here.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        if self.kind == Kind::Messages && self.framing.unfinished == 0 {
+        if self.kind == BodyKind::Messages && self.framing.unfinished == 0 {
             self.stalled = None;
             return Poll::Pending;
         }
@@ -197,7 +195,7 @@ mod tests {
     type Sender = tokio::sync::mpsc::Sender<Result<Frame<Bytes>, BoxError>>;
 
     fn body(
-        kind: Kind,
+        kind: BodyKind,
         limit: u64,
     ) -> (Sender, Gauge, RequestBody<impl HttpBody<Data = Bytes, Error = BoxError> + Unpin>) {
         let (sender, frames) = tokio::sync::mpsc::channel(8);
@@ -217,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_whole_is_counted_and_refused_beyond_the_limit() {
-        let (sender, shown, mut whole) = body(Kind::Whole, 100);
+        let (sender, shown, mut whole) = body(BodyKind::Whole, 100);
         for count in [40, 80] {
             send(&sender, &[1; 40]).await;
             whole.frame().await.unwrap().unwrap();
@@ -227,7 +225,7 @@ mod tests {
         assert_eq!(code(&mut whole).await, Some(tonic::Code::Unavailable));
         drop(whole);
         assert_eq!(shown.get(), 0);
-        let (sender, shown, mut messages) = body(Kind::Messages, 100);
+        let (sender, shown, mut messages) = body(BodyKind::Messages, 100);
         send(&sender, &[&message(90)[..], &message(40)[..10]].concat()).await;
         messages.frame().await.unwrap().unwrap();
         assert_eq!(shown.get(), 10);
@@ -238,12 +236,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_stops_is_given_up_and_a_stream_may_rest_between_messages() {
-        for kind in [Kind::Whole, Kind::Message] {
+        for kind in [BodyKind::Whole, BodyKind::Message] {
             let (sender, _, mut body) = body(kind, 100);
             assert_eq!(code(&mut body).await, Some(tonic::Code::Cancelled), "{kind:?}");
             drop(sender);
         }
-        let (sender, _, mut messages) = body(Kind::Messages, 100);
+        let (sender, _, mut messages) = body(BodyKind::Messages, 100);
         let longer = tokio::time::timeout(STALL * 3, messages.frame());
         assert!(longer.await.is_err());
         send(&sender, &message(9)[..7]).await;

@@ -21,7 +21,7 @@ use super::*;
 use crate::config::units::{Size, Span};
 
 struct Server {
-    running: Running,
+    running: RunningServer,
     stop: mpsc::Sender<Stop>,
 }
 
@@ -140,7 +140,7 @@ async fn what_is_not_served_says_its_name() {
 
 #[tokio::test]
 async fn a_request_that_is_too_large_is_not_read() {
-    let limits = Limits { request: Size(100), ..Limits::default() };
+    let limits = ServerLimits { request: Size(100), ..ServerLimits::default() };
     let server = serve_with(ServerOptions { limits, ..ServerOptions::default() });
     let request = proto::ModelInferRequest { model_name: "x".repeat(200), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");

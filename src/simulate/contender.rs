@@ -17,10 +17,10 @@ pub enum BuiltIn {
 /// One of those that are compared.
 pub struct Contender {
     pub name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PolicyKind,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum PolicyKind {
     BuiltIn(BuiltIn),
     /// Makes a fresh policy for each run; the rounds it gives up are `oldest`'s.
     External(Box<dyn Fn() -> Box<dyn SimPolicy>>),
@@ -41,22 +41,22 @@ impl Contender {
                 ));
             }
         };
-        Ok(Contender { name: name.to_owned(), kind: Kind::BuiltIn(built_in) })
+        Ok(Contender { name: name.to_owned(), kind: PolicyKind::BuiltIn(built_in) })
     }
 
     /// A policy of one's own.
     pub fn external(name: &str, make: impl Fn() -> Box<dyn SimPolicy> + 'static) -> Contender {
-        Contender { name: name.to_owned(), kind: Kind::External(Box::new(make)) }
+        Contender { name: name.to_owned(), kind: PolicyKind::External(Box::new(make)) }
     }
 
     pub fn plugin(name: &str, plug: Plug) -> Contender {
-        Contender { name: name.to_owned(), kind: Kind::Plugin(plug) }
+        Contender { name: name.to_owned(), kind: PolicyKind::Plugin(plug) }
     }
 
     pub(crate) fn built_in(&self) -> BuiltIn {
         match self.kind {
-            Kind::BuiltIn(built_in) => built_in,
-            Kind::External(_) | Kind::Plugin(_) => BuiltIn::Oldest,
+            PolicyKind::BuiltIn(built_in) => built_in,
+            PolicyKind::External(_) | PolicyKind::Plugin(_) => BuiltIn::Oldest,
         }
     }
 
@@ -66,9 +66,9 @@ impl Contender {
         texts: impl Iterator<Item = &'a str>,
     ) -> Option<Box<dyn SimPolicy>> {
         match &self.kind {
-            Kind::BuiltIn(_) => None,
-            Kind::External(make) => Some(make()),
-            Kind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, texts))),
+            PolicyKind::BuiltIn(_) => None,
+            PolicyKind::External(make) => Some(make()),
+            PolicyKind::Plugin(plug) => Some(Box::new(Plugged::new(plug, facts, texts))),
         }
     }
 }

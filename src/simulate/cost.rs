@@ -6,8 +6,8 @@ use std::time::Duration;
 use sequor_core::Time;
 use serde::Deserialize;
 
-use super::Problem;
-use super::moments::{Moments, Seen};
+use super::SimulateError;
+use super::moments::{Moments, RecordedBatch};
 use super::random::Random;
 use crate::config::toml_file;
 use crate::config::{Fault, fault};
@@ -21,7 +21,7 @@ pub struct Costs {
     jitter: f64,
     /// Of a recorded day.
     moments: Moments,
-    plan: Plan,
+    plan: PolicyCost,
     /// Where the table comes from, for the report.
     pub origin: String,
 }
@@ -37,7 +37,7 @@ pub struct Point {
 /// What a round of an external policy takes. Built-in policies decide in no time.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Plan {
+pub struct PolicyCost {
     pub micros: f64,
     /// For each candidate shown.
     pub nanos_each: f64,
@@ -45,17 +45,17 @@ pub struct Plan {
     pub instructions_a_micro: f64,
 }
 
-impl Default for Plan {
+impl Default for PolicyCost {
     /// Between 64 and 1,024 candidates the guests `edf` and `fair-share` ran 9,200 and 8,200 in a microsecond (`cargo bench --bench plugin`).
     fn default() -> Self {
-        Plan { micros: 0.0, nanos_each: 0.0, instructions_a_micro: 8000.0 }
+        PolicyCost { micros: 0.0, nanos_each: 0.0, instructions_a_micro: 8000.0 }
     }
 }
 
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct CostFile {
     /// The day of the measurement.
     measured: Option<String>,
     /// What it was measured on.
@@ -63,17 +63,17 @@ struct File {
     #[serde(default)]
     jitter: f64,
     #[serde(default)]
-    plan: Plan,
+    plan: PolicyCost,
     #[serde(default)]
     point: Vec<Point>,
 }
 
 impl Costs {
     /// Reads a table.
-    pub fn read(path: &Path, text: &str) -> Result<Costs, Problem> {
-        let file: File = toml_file::read(path, text)?;
+    pub fn read(path: &Path, text: &str) -> Result<Costs, SimulateError> {
+        let file: CostFile = toml_file::read(path, text)?;
         let wrong = |keys: &[&str], what: &str| {
-            Problem::Fault(Fault {
+            SimulateError::Fault(Fault {
                 at: toml_file::place(text, keys).at(path),
                 code: fault::code::VALUE,
                 what: what.to_owned(),
@@ -114,17 +114,17 @@ impl Costs {
     }
 
     /// The median time of each batch size that was seen, if anything was, and how slow the machine was at each moment.
-    pub fn observed(mut seen: Vec<Seen>) -> Option<Costs> {
+    pub fn observed(mut seen: Vec<RecordedBatch>) -> Option<Costs> {
         seen.retain(|run| run.batch > 0 && run.micros > 0);
         seen.sort_unstable();
         let (mut points, mut moments) = (Vec::new(), Vec::with_capacity(seen.len()));
         for same in seen.chunk_by(|a, b| a.batch == b.batch) {
-            let Some(Seen { batch, micros, .. }) = same.get(same.len() / 2).copied() else { continue };
+            let Some(RecordedBatch { batch, micros, .. }) = same.get(same.len() / 2).copied() else { continue };
             points.push(Point { batch, micros: micros as f64 });
             moments.extend(same.iter().map(|run| (run.at, run.micros as f64 / micros as f64)));
         }
         let origin = format!("costs of the trace, {}", count(points.len()));
-        let costs = Costs { points, jitter: 0.0, moments: Moments::new(moments), plan: Plan::default(), origin };
+        let costs = Costs { points, jitter: 0.0, moments: Moments::new(moments), plan: PolicyCost::default(), origin };
         (!costs.points.is_empty()).then_some(costs)
     }
 
@@ -136,7 +136,7 @@ impl Costs {
 
     /// The same, with another time for an external policy's rounds.
     #[must_use]
-    pub fn with_plan(self, plan: Plan) -> Costs {
+    pub fn with_plan(self, plan: PolicyCost) -> Costs {
         Costs { plan, ..self }
     }
 
@@ -156,7 +156,7 @@ impl Costs {
 
     /// How long a policy ponders over so many candidates; `instructions` are what it has taken, where they are counted.
     pub fn plan(&self, candidates: u32, instructions: Option<u64>) -> Duration {
-        let Plan { micros, nanos_each, instructions_a_micro } = self.plan;
+        let PolicyCost { micros, nanos_each, instructions_a_micro } = self.plan;
         let own = instructions.unwrap_or(0) as f64 / instructions_a_micro;
         Duration::from_nanos(((micros + own) * 1e3 + nanos_each * f64::from(candidates)).round() as u64)
     }
@@ -183,7 +183,7 @@ impl Default for Costs {
     fn default() -> Self {
         let points = [(1, 900.0), (8, 1400.0), (64, 4900.0)].map(|(batch, micros)| Point { batch, micros });
         let origin = "built-in cost table (1 row 0.9 ms, 64 rows 4.9 ms; --cost FILE gives your own)".to_owned();
-        Costs { points: points.to_vec(), jitter: 0.0, moments: Moments::default(), plan: Plan::default(), origin }
+        Costs { points: points.to_vec(), jitter: 0.0, moments: Moments::default(), plan: PolicyCost::default(), origin }
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_was_observed_makes_a_table_of_medians_and_of_slow_moments() {
-        let run = |(batch, micros, at)| Seen { batch, micros, at: Time(at) };
+        let run = |(batch, micros, at)| RecordedBatch { batch, micros, at: Time(at) };
         let seen = [(4, 30, 0), (1, 9, 10), (1, 11, 20), (4, 50, 30), (1, 10, 40), (0, 3, 50)];
         let costs = Costs::observed(seen.map(run).to_vec()).unwrap();
         let point = |batch, micros| Point { batch, micros };

@@ -13,7 +13,7 @@ use sequor_core::{
 use super::decider::SimPolicy;
 use super::random::Random;
 use super::serving::{Expire, Serving};
-use super::tally::Tally;
+use super::tally::SimTally;
 use super::workload::tenants;
 use super::{Arrival, Costs, Workload};
 
@@ -32,10 +32,10 @@ const LOAD: Load = Load::FIRST;
 const COSTS: u64 = u64::MAX;
 
 /// Runs until everything that arrives has been answered or refused, or nothing can happen any more.
-pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn SimPolicy + '_)>) -> Tally {
+pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn SimPolicy + '_)>) -> SimTally {
     let mut spec = setup.spec.clone();
     spec.external = policy.as_ref().map(|p| p.hooks());
-    let mut driver = Driver::new(setup, policy, spec);
+    let mut driver = SimLoop::new(setup, policy, spec);
     while let Some(at) = driver.next_time() {
         driver.now = at;
         driver.happen();
@@ -49,7 +49,7 @@ pub fn run(setup: &Setup<'_>, policy: Option<&mut (dyn SimPolicy + '_)>) -> Tall
     driver.tally
 }
 
-struct Driver<'a, 'p> {
+struct SimLoop<'a, 'p> {
     setup: &'a Setup<'a>,
     policy: Option<&'a mut (dyn SimPolicy + 'p)>,
     core: Core,
@@ -58,7 +58,7 @@ struct Driver<'a, 'p> {
     arrived: usize,
     /// Requests on their way, by their place in the workload.
     open: Slab<Req, u32>,
-    agenda: BinaryHeap<Reverse<(Time, u64, Task)>>,
+    agenda: BinaryHeap<Reverse<(Time, u64, SimEvent)>>,
     serial: u64,
     pullers: Vec<Puller>,
     /// Until then the policy ponders: one round at a time.
@@ -68,12 +68,12 @@ struct Driver<'a, 'p> {
     out: Vec<Effect>,
     random: Random,
     tenant_keys: Vec<u64>,
-    tally: Tally,
+    tally: SimTally,
 }
 
 /// What comes due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Task {
+enum SimEvent {
     /// The instance's batch has run.
     Ran(u16),
     /// The policy has answered the instance's question.
@@ -101,13 +101,13 @@ enum Doing {
     Asking(Box<Round>, PolicyAnswer),
 }
 
-impl<'a, 'p> Driver<'a, 'p> {
-    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn SimPolicy + 'p)>, spec: LoadSpec) -> Driver<'a, 'p> {
+impl<'a, 'p> SimLoop<'a, 'p> {
+    fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn SimPolicy + 'p)>, spec: LoadSpec) -> SimLoop<'a, 'p> {
         let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
         let mut core = Core::new();
         let mut out = Vec::new();
         core.apply(Time::ZERO, Event::Loaded(LOAD, spec), &mut out);
-        Driver {
+        SimLoop {
             setup,
             policy,
             core,
@@ -123,7 +123,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             out,
             random: Random::new(setup.seed, COSTS),
             tenant_keys: setup.workload.tenants.iter().map(|name| tenants::key(name)).collect(),
-            tally: Tally::new(setup.workload, slots),
+            tally: SimTally::new(setup.workload, slots),
         }
     }
 
@@ -144,11 +144,11 @@ impl<'a, 'p> Driver<'a, 'p> {
         self.next_arrival().is_none() && self.open.is_empty()
     }
 
-    fn put(&mut self, after: Duration, task: Task) {
+    fn put(&mut self, after: Duration, task: SimEvent) {
         self.put_at(self.now + after, task);
     }
 
-    fn put_at(&mut self, at: Time, task: Task) {
+    fn put_at(&mut self, at: Time, task: SimEvent) {
         self.serial += 1;
         self.agenda.push(Reverse((at, self.serial, task)));
     }
@@ -172,26 +172,26 @@ impl<'a, 'p> Driver<'a, 'p> {
         }
     }
 
-    fn do_task(&mut self, task: Task) {
+    fn do_task(&mut self, task: SimEvent) {
         match task {
-            Task::Ran(n) => {
+            SimEvent::Ran(n) => {
                 let Doing::Running(batch) = self.take_doing(n) else { return };
                 let rows = batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 0 }).collect();
                 self.apply(Event::Ran { batch: batch.id, rows });
                 self.wake(n);
             }
-            Task::Said(n) => {
+            SimEvent::Said(n) => {
                 let Doing::Asking(round, said) = self.take_doing(n) else { return };
                 let next = self.core.answer(self.now, round, said, &mut self.out);
                 self.settle();
                 self.follow(n, next);
             }
-            Task::Admitted => {
+            SimEvent::Admitted => {
                 let Some((round, said)) = self.consulted.take() else { return };
                 self.core.answer(self.now, round, said, &mut self.out);
                 self.settle();
             }
-            Task::Look(n, naps) => {
+            SimEvent::Look(n, naps) => {
                 if self.pullers.get(usize::from(n)).is_some_and(|puller| puller.naps == naps) {
                     self.wake(n);
                 }
@@ -325,7 +325,7 @@ impl<'a, 'p> Driver<'a, 'p> {
             Next::Ask(round) => self.ask(n, round),
             Next::Sleep(Some(until)) => {
                 let naps = self.pullers.get(usize::from(n)).map_or(0, |puller| puller.naps);
-                self.put_at(until, Task::Look(n, naps));
+                self.put_at(until, SimEvent::Look(n, naps));
             }
             Next::Sleep(None) | Next::Gone => {}
         }
@@ -342,7 +342,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         let time = self.setup.costs.run(batch.rows.len(), self.now, &mut self.random);
         self.tally.batch(real, batch.rows.len(), time);
         self.set_doing(n, Doing::Running(batch));
-        self.put(time, Task::Ran(n));
+        self.put(time, SimEvent::Ran(n));
     }
 
     // === the external policy ===
@@ -354,7 +354,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         let said = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.ponder(round.see.len);
         self.set_doing(n, Doing::Asking(round, said));
-        self.put_at(until, Task::Said(n));
+        self.put_at(until, SimEvent::Said(n));
     }
 
     /// Enough events have gathered that the policy hears of them without a question.
@@ -377,7 +377,7 @@ impl<'a, 'p> Driver<'a, 'p> {
         };
         let until = self.ponder(round.see.len);
         self.consulted = Some((round, PolicyAnswer::Admit(answer)));
-        self.put_at(until, Task::Admitted);
+        self.put_at(until, SimEvent::Admitted);
     }
 
     fn faulted(&mut self, fault: PolicyFault) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::config::Fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum SimulateError {
     /// A file says something wrong, at its line.
     #[error("{0}")]
     Fault(Fault),
@@ -16,8 +16,8 @@ pub enum Problem {
     Given(String),
 }
 
-impl From<Fault> for Problem {
+impl From<Fault> for SimulateError {
     fn from(fault: Fault) -> Self {
-        Problem::Fault(fault)
+        SimulateError::Fault(fault)
     }
 }

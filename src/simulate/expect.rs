@@ -102,13 +102,13 @@ impl<'de> Deserialize<'de> for Share {
 mod tests {
     use std::path::Path;
 
-    use crate::simulate::file::File;
+    use crate::simulate::file::WorkloadFile;
     use crate::simulate::{Contender, Costs, Experiment};
 
     fn held(expect: &str) -> Vec<String> {
         let text =
             format!("for = \"1s\"\n[[poisson]]\nrate = \"2000/s\"\nsequences = 50\ndeadline = \"1ms\"\n{expect}");
-        let file = File::read(Path::new("case.toml"), &text).unwrap();
+        let file = WorkloadFile::read(Path::new("case.toml"), &text).unwrap();
         let experiment = Experiment {
             workload: file.workload(1).unwrap(),
             serving: file.serve.clone().settle().unwrap(),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused_with_its_place() {
-        let read = |text: &str| File::read(Path::new("case.toml"), text).unwrap_err().to_string();
+        let read = |text: &str| WorkloadFile::read(Path::new("case.toml"), text).unwrap_err().to_string();
         assert!(read("[expect]\nmissed = \"1\"\n").contains("case.toml:2"), "{}", read("[expect]\nmissed = \"1\"\n"));
         assert!(read("[expect]\nmised = \"1 %\"\n").contains("mised"));
     }

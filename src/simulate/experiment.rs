@@ -5,7 +5,7 @@ use super::cost::Costs;
 use super::decider::SimPolicy;
 use super::driver::{self, Setup};
 use super::outcome::Outcome;
-use super::report::Report;
+use super::report::SimulationReport;
 use super::serving::Serving;
 use super::workload::Workload;
 
@@ -20,11 +20,11 @@ pub struct Experiment {
 
 impl Experiment {
     /// Runs them all, one after the other.
-    pub fn run(&self) -> Report {
+    pub fn run(&self) -> SimulationReport {
         let runs = self.serving.instances.iter().flat_map(|n| self.contenders.iter().map(|c| (*n, c)));
         let outcomes = runs.map(|(instances, contender)| self.one(instances, contender)).collect();
         let Experiment { workload, serving, costs, seed, .. } = self;
-        Report::new(workload, serving, costs, *seed, outcomes)
+        SimulationReport::new(workload, serving, costs, *seed, outcomes)
     }
 
     fn one(&self, instances: u16, contender: &Contender) -> Outcome {

@@ -6,23 +6,23 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::expect::Expect;
-use super::serving::Wishes;
+use super::serving::ServingOptions;
 use super::workload::bursts::Bursts;
 use super::workload::flow::{self, Flow};
 use super::workload::poisson::Poisson;
 use super::workload::talkers::Talkers;
-use super::{Problem, Workload};
+use super::{SimulateError, Workload};
 use crate::config::units::Span;
 use crate::config::{Fault, fault, toml_file};
 
 /// The file. Several flows arrive together.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct File {
+pub struct WorkloadFile {
     pub seed: Option<u64>,
     #[serde(rename = "for")]
     pub span: Option<Span>,
-    pub serve: Wishes,
+    pub serve: ServingOptions,
     pub poisson: Vec<Poisson>,
     pub bursts: Vec<Bursts>,
     pub talkers: Vec<Talkers>,
@@ -32,12 +32,12 @@ pub struct File {
     pub expect: Expect,
 }
 
-impl File {
+impl WorkloadFile {
     /// Reads the file and holds every flow against its rules.
-    pub fn read(path: &Path, text: &str) -> Result<File, Problem> {
-        let file: File = toml_file::read(path, text)?;
+    pub fn read(path: &Path, text: &str) -> Result<WorkloadFile, SimulateError> {
+        let file: WorkloadFile = toml_file::read(path, text)?;
         if file.flows().is_empty() {
-            return Err(Problem::File {
+            return Err(SimulateError::File {
                 path: path.to_owned(),
                 what: "nothing arrives: name a flow, as [[poisson]]".to_owned(),
             });
@@ -55,13 +55,13 @@ impl File {
     }
 
     /// Holds flows that no file names (flags) against their rules.
-    pub fn check(&self) -> Result<(), Problem> {
+    pub fn check(&self) -> Result<(), SimulateError> {
         let faults = self.flows().into_iter().map(|(_, flow)| flow.check());
-        faults.collect::<Result<(), _>>().map_err(|(_, what)| Problem::Given(what))
+        faults.collect::<Result<(), _>>().map_err(|(_, what)| SimulateError::Given(what))
     }
 
     /// The workload, as this seed gives it.
-    pub fn workload(&self, seed: u64) -> Result<Workload, Problem> {
+    pub fn workload(&self, seed: u64) -> Result<Workload, SimulateError> {
         flow::make(&self.flows(), self.span.unwrap_or(Span(Duration::from_secs(60))), seed)
     }
 

@@ -39,9 +39,9 @@ pub mod workload;
 
 pub use contender::Contender;
 pub use cost::Costs;
-pub use error::Problem;
+pub use error::SimulateError;
 pub use experiment::Experiment;
 pub use plugged::Plug;
-pub use report::Report;
-pub use serving::{Serving, Wishes};
+pub use report::SimulationReport;
+pub use serving::{Serving, ServingOptions};
 pub use workload::{Arrival, Workload};

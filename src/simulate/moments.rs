@@ -5,7 +5,7 @@ use sequor_core::Time;
 
 /// A run of that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seen {
+pub struct RecordedBatch {
     /// Its rows.
     pub batch: u32,
     pub micros: u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Workload;
-use super::tally::{NOT_TAKEN, Tally};
+use super::tally::{NOT_TAKEN, SimTally};
 
 /// One contender on one number of instances.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,7 +15,7 @@ pub struct Outcome {
     pub requests: u64,
     pub answered: u64,
     pub batches: Batches,
-    pub slots: Slots,
+    pub slots: SlotUse,
     /// From arrival until its batch was taken.
     pub wait: Quantiles,
     /// From arrival to answer.
@@ -53,7 +53,7 @@ pub struct Batches {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Slots {
+pub struct SlotUse {
     pub all: u32,
     pub mean_used: f64,
     pub share: f64,
@@ -105,7 +105,7 @@ impl Outcome {
         instances: u16,
         told: Option<Vec<String>>,
         workload: &Workload,
-        mut tally: Tally,
+        mut tally: SimTally,
     ) -> Outcome {
         let requests = workload.arrivals.len() as u64;
         let (answered, rejected) = (tally.answers.len() as u64, tally.refused.values().sum());
@@ -178,7 +178,7 @@ fn ratio(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
-fn batches(tally: &Tally) -> Batches {
+fn batches(tally: &SimTally) -> Batches {
     let count = tally.sizes.iter().sum();
     let sizes: BTreeMap<u32, u64> = (0u32..).zip(tally.sizes.iter().copied()).filter(|(_, n)| *n > 0).collect();
     let requests: u64 = sizes.iter().map(|(size, n)| u64::from(*size) * n).sum();
@@ -186,7 +186,7 @@ fn batches(tally: &Tally) -> Batches {
     Batches { count, mean: ratio(requests, count), most, rows_per_request: ratio(tally.rows, requests), sizes }
 }
 
-fn rounds(tally: &Tally) -> Rounds {
+fn rounds(tally: &SimTally) -> Rounds {
     Rounds {
         questions: tally.questions,
         mean_us: ratio(super::tally::nanos(tally.pondered), tally.questions) / 1e3,
@@ -197,9 +197,9 @@ fn rounds(tally: &Tally) -> Rounds {
     }
 }
 
-fn slots(tally: &Tally) -> Slots {
+fn slots(tally: &SimTally) -> SlotUse {
     let (all, mean_used) = (tally.slots.most, tally.slots.mean());
-    Slots {
+    SlotUse {
         all,
         mean_used,
         share: if all == 0 { 0.0 } else { mean_used / f64::from(all) },

@@ -5,9 +5,9 @@ use sequor_wasm::limits::Limits;
 use super::serving::Serving;
 use super::tests::{flat, made, run};
 use super::{Contender, Costs, Plug};
-use crate::scheduling::wat_fixture::Guest;
+use crate::scheduling::wat_fixture::SchedulerWat;
 
-fn plug(guest: &Guest<'_>) -> Plug {
+fn plug(guest: &SchedulerWat<'_>) -> Plug {
     Plug::new("x.wasm", &guest.component(), "{}", Limits::default(), None).unwrap()
 }
 
@@ -15,18 +15,18 @@ const SMALL: &str = "for = \"2s\"\n[[poisson]]\nrate = \"400/s\"\nsequences = 20
 
 #[test]
 fn a_plug_in_that_does_as_the_built_in_fares_as_it_does_and_later() {
-    let guest = Guest { admit: FIRST_COME, ..Guest::default() };
+    let guest = SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() };
     let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&guest))];
     let at = |plan| {
         let costs = flat().with_plan(plan);
         run(made(SMALL, 1), Serving::default(), costs, contenders())
     };
     // Where instructions take next to no time, the two cannot be told apart.
-    let quick = at(super::cost::Plan { instructions_a_micro: 1e9, ..super::cost::Plan::default() });
+    let quick = at(super::cost::PolicyCost { instructions_a_micro: 1e9, ..super::cost::PolicyCost::default() });
     let [oldest, plugin] = &quick.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.batches.count), (oldest.answered, oldest.batches.count));
     assert_eq!(plugin.rounds.map(|r| (r.fallbacks, r.faults)), Some((0, 0)));
-    let slow = at(super::cost::Plan { instructions_a_micro: 1.0, ..super::cost::Plan::default() });
+    let slow = at(super::cost::PolicyCost { instructions_a_micro: 1.0, ..super::cost::PolicyCost::default() });
     let [oldest, plugin] = &slow.runs[..] else { panic!("two runs") };
     assert!(plugin.wait.p50_us > oldest.wait.p50_us, "its instructions take time: {}", slow.table());
     let rounds = plugin.rounds.unwrap();
@@ -45,8 +45,10 @@ fn a_plug_in_sees_tenants_as_keys() {
         (i32.const 512)"
     );
     let text = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\ntenant = \"loud\"\n";
-    let contenders =
-        vec![Contender::plugin("x.wasm", plug(&Guest { plan: &keys, admit: FIRST_COME, ..Guest::default() }))];
+    let contenders = vec![Contender::plugin(
+        "x.wasm",
+        plug(&SchedulerWat { plan: &keys, admit: FIRST_COME, ..SchedulerWat::default() }),
+    )];
     let report = run(made(text, 1), Serving::default(), flat(), contenders);
     assert_eq!(report.runs[0].told, Vec::<String>::new());
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
@@ -65,7 +67,8 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
         (i32.const 512)"
     );
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\nfeatures = [\"length\", \"zone\"]\n";
-    let plug = plug(&Guest { plan: &looks, admit: FIRST_COME, manifest: Some(manifest), ..Guest::default() });
+    let plug =
+        plug(&SchedulerWat { plan: &looks, admit: FIRST_COME, manifest: Some(manifest), ..SchedulerWat::default() });
     let flow = "for = \"1s\"\n[[poisson]]\nrate = \"100/s\"\nsequences = 5\n";
     let workload = made(&format!("{flow}features = {{ length = 320, zone = \"eu\" }}\n"), 1);
     plug.try_out(&workload.facts(Serving::default().facts(1))).unwrap();
@@ -90,9 +93,10 @@ const FIRST_COME: &str = "
 
 #[test]
 fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
-    let falls = Guest { plan: "unreachable", admit: FIRST_COME, ..Guest::default() };
+    let falls = SchedulerWat { plan: "unreachable", admit: FIRST_COME, ..SchedulerWat::default() };
     let contenders = || vec![Contender::named("oldest").unwrap(), Contender::plugin("x.wasm", plug(&falls))];
-    let costs = flat().with_plan(super::cost::Plan { instructions_a_micro: 1e12, ..super::cost::Plan::default() });
+    let costs =
+        flat().with_plan(super::cost::PolicyCost { instructions_a_micro: 1e12, ..super::cost::PolicyCost::default() });
     let report = run(made(SMALL, 1), Serving::default(), costs, contenders());
     let [oldest, plugin] = &report.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.wait), (oldest.answered, oldest.wait));
@@ -107,7 +111,8 @@ fn a_plug_in_that_falls_again_and_again_is_parked_and_nobody_is_lost() {
 #[test]
 fn a_plug_in_gives_the_same_bytes_for_the_same_seed() {
     let report = || {
-        let contenders = vec![Contender::plugin("x.wasm", plug(&Guest { admit: FIRST_COME, ..Guest::default() }))];
+        let contenders =
+            vec![Contender::plugin("x.wasm", plug(&SchedulerWat { admit: FIRST_COME, ..SchedulerWat::default() }))];
         run(made(SMALL, 3), Serving { slots: 4, ..Serving::default() }, Costs::default(), contenders)
     };
     let (a, b) = (report(), report());
@@ -121,7 +126,7 @@ fn a_plug_in_is_compiled_once() {
     let cache = sequor_wasm::cache::Cache::new(folder.path()).unwrap();
     let kept = || std::fs::read_dir(folder.path()).unwrap().count();
     for _ in 0..2 {
-        Plug::new("x.wasm", &Guest::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
+        Plug::new("x.wasm", &SchedulerWat::default().component(), "{}", Limits::default(), Some(&cache)).unwrap();
         assert_eq!(kept(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sequor_core::{Expiry, LoadLimits, LoadSpec, Rows, Stages, Strategy};
+use sequor_core::{Expiry, LoadLimits, LoadSpec, RowLayout, Stages, Strategy};
 use serde::Deserialize;
 
 use super::contender::BuiltIn;
@@ -12,7 +12,7 @@ use crate::scheduling::guest::ModelFacts;
 /// What flags, a file or a trace say of the serving; what they do not say is left to the next.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wishes {
+pub struct ServingOptions {
     /// Each number is tried.
     pub instances: Option<Vec<u16>>,
     /// Of one instance; `direct` has as many as rows.
@@ -68,11 +68,11 @@ impl Default for Serving {
     }
 }
 
-impl Wishes {
+impl ServingOptions {
     /// These, and where they say nothing, those.
     #[must_use]
-    pub fn or(self, other: Wishes) -> Wishes {
-        Wishes {
+    pub fn or(self, other: ServingOptions) -> ServingOptions {
+        ServingOptions {
             instances: self.instances.or(other.instances),
             slots: self.slots.or(other.slots),
             max_batch: self.max_batch.or(other.max_batch),
@@ -129,7 +129,7 @@ impl Serving {
             }
             // A delay has a meaning in `direct` only beside a share of slots: all of them.
             BuiltIn::Direct => Strategy::Direct {
-                rows: Rows::Fixed,
+                rows: RowLayout::Fixed,
                 delay: self.delay,
                 min_use: if self.delay.is_zero() { 0.0 } else { 1.0 },
             },

@@ -12,7 +12,7 @@ use crate::telemetry::refusal_reason;
 pub(super) const NOT_TAKEN: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct SimTally {
     /// Nanoseconds from its arrival until its batch was taken, for each request of the workload.
     pub(super) waits: Vec<u64>,
     /// Nanoseconds from its arrival until its answer, for each request answered.
@@ -32,16 +32,16 @@ pub struct Tally {
     pub(super) questions: u64,
     pub(super) pondered: Duration,
     pub(super) pondered_most: Duration,
-    pub(super) slots: Level,
+    pub(super) slots: LevelOverTime,
     /// When the last thing happened.
     pub(super) ended: Time,
 }
 
-impl Tally {
-    pub(super) fn new(workload: &Workload, slots: u32) -> Tally {
+impl SimTally {
+    pub(super) fn new(workload: &Workload, slots: u32) -> SimTally {
         let n = workload.arrivals.len();
-        let slots = Level::new(slots, workload.span);
-        Tally { waits: vec![NOT_TAKEN; n], answers: Vec::with_capacity(n), slots, ..Tally::default() }
+        let slots = LevelOverTime::new(slots, workload.span);
+        SimTally { waits: vec![NOT_TAKEN; n], answers: Vec::with_capacity(n), slots, ..SimTally::default() }
     }
 
     pub(super) fn taken(&mut self, workload: &Workload, n: u32, now: Time) {
@@ -90,7 +90,7 @@ pub(super) fn nanos(span: Duration) -> u64 {
 
 /// A number that goes up and down, averaged over time: as a whole, and in so many equal parts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Level {
+pub(super) struct LevelOverTime {
     pub(super) most: u32,
     span: Duration,
     since: u64,
@@ -102,9 +102,9 @@ pub(super) struct Level {
 /// Parts of a span; as many as a plot shows.
 const PARTS: usize = 120;
 
-impl Level {
-    fn new(most: u32, span: Duration) -> Level {
-        Level { most, span, since: 0, level: 0, parts: vec![0; PARTS] }
+impl LevelOverTime {
+    fn new(most: u32, span: Duration) -> LevelOverTime {
+        LevelOverTime { most, span, since: 0, level: 0, parts: vec![0; PARTS] }
     }
 
     /// It is `level` from now on.
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_level_is_averaged_over_time() {
-        let mut level = Level::new(10, Duration::from_nanos(1200));
+        let mut level = LevelOverTime::new(10, Duration::from_nanos(1200));
         level.set(Time(0), 4);
         level.set(Time(600), 8);
         level.set(Time(900), 8);

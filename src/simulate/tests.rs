@@ -7,9 +7,9 @@ use sequor_core::policy::columns;
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault, Time};
 
 use super::decider::SimPolicy;
-use super::file::File;
+use super::file::WorkloadFile;
 use super::serving::{Expire, Serving};
-use super::{Arrival, Contender, Costs, Experiment, Report, Workload};
+use super::{Arrival, Contender, Costs, Experiment, SimulationReport, Workload};
 
 const MS: u64 = 1_000_000;
 
@@ -42,12 +42,12 @@ pub(super) fn flat() -> Costs {
     costs("[[point]]\nbatch = 1\nmicros = 2000\n")
 }
 
-pub(super) fn run(workload: Workload, serving: Serving, costs: Costs, contenders: Vec<Contender>) -> Report {
+pub(super) fn run(workload: Workload, serving: Serving, costs: Costs, contenders: Vec<Contender>) -> SimulationReport {
     Experiment { workload, serving, costs, contenders, seed: 1 }.run()
 }
 
 pub(super) fn made(text: &str, seed: u64) -> Workload {
-    File::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
+    WorkloadFile::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
 }
 
 pub(super) fn named(names: &[&str]) -> Vec<Contender> {
@@ -150,7 +150,7 @@ tenant = "batch"
 
 #[test]
 fn the_earliest_deadline_first_misses_fewer_than_the_oldest_first() {
-    let file = File::read(Path::new("mixed.toml"), MIXED).unwrap();
+    let file = WorkloadFile::read(Path::new("mixed.toml"), MIXED).unwrap();
     let serving = file.serve.clone().settle().unwrap();
     let report = run(file.workload(1).unwrap(), serving, Costs::default(), named(&["oldest", "edf"]));
     let missed: Vec<f64> = report.runs.iter().filter_map(|r| r.deadlines).map(|d| d.share).collect();
@@ -210,7 +210,7 @@ fn an_external_policy_decides_and_its_pondering_takes_time() {
     // Admission 1 ms, a plan 1 ms, a run 2 ms: at 2 the newest of the first three (the last in order) is chosen, at 4 they have run.
     let arrivals: Vec<Arrival> =
         [(0, 0), (0, 1), (1, 2)].into_iter().map(|(at, s)| arrival(at, s, true, true)).collect();
-    let costs = flat().with_plan(super::cost::Plan { micros: 1000.0, ..super::cost::Plan::default() });
+    let costs = flat().with_plan(super::cost::PolicyCost { micros: 1000.0, ..super::cost::PolicyCost::default() });
     let contenders = vec![Contender::external("newest", || Box::new(Newest))];
     let report = run(workload(arrivals), Serving::default(), costs, contenders);
     let out = &report.runs[0];
@@ -264,7 +264,7 @@ steps = 40
 tenant = "t1"
 "#;
 
-fn crowd(seed: u64) -> Report {
+fn crowd(seed: u64) -> SimulationReport {
     let serving = Serving { instances: vec![1, 2], slots: 64, max_batch: 32, ..Serving::default() };
     let experiment = Experiment {
         workload: made(CROWD, seed),

@@ -5,17 +5,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::{Buffer, BufferSlice, Device, DeviceError, Place};
+use crate::device::{Buffer, BufferSlice, Device, DeviceError, DeviceId};
 
 use super::chunk_cache::{ChunkCache, ChunkMemory};
 use super::spec::Layout;
 
 /// A chunk aims at this many bytes, so that a few sequences do not take the memory of many. An accelerator hands memory out in pieces of
 /// megabytes, and stands still when some is given back.
-fn chunk_size(place: Place) -> usize {
+fn chunk_size(place: DeviceId) -> usize {
     match place {
-        Place::Host => 1 << 20,
-        Place::Cuda(_) => 16 << 20,
+        DeviceId::Host => 1 << 20,
+        DeviceId::Cuda(_) => 16 << 20,
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all states of all models may hold. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<Inner>);
+pub struct Budget(Arc<BudgetCounter>);
 
 #[derive(Debug)]
-struct Inner {
+struct BudgetCounter {
     used: AtomicU64,
     limit: u64,
 }
@@ -25,7 +25,7 @@ pub struct NoRoom {
 
 impl Budget {
     pub fn new(limit: u64) -> Budget {
-        Budget(Arc::new(Inner { used: AtomicU64::new(0), limit }))
+        Budget(Arc::new(BudgetCounter { used: AtomicU64::new(0), limit }))
     }
 
     pub fn used(&self) -> u64 {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sequor_core::Time;
 
-use crate::device::{Buffer, Device, DeviceError, Place};
+use crate::device::{Buffer, Device, DeviceError, DeviceId};
 
 use super::budget::Budget;
 
@@ -21,9 +21,9 @@ pub(super) const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Freed memory of all stores. Clones share it.
 #[derive(Clone)]
-pub struct ChunkCache(Arc<Shared>);
+pub struct ChunkCache(Arc<ChunkCacheState>);
 
-struct Shared {
+struct ChunkCacheState {
     budget: Budget,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// In the order in which they were freed.
@@ -50,14 +50,14 @@ struct KeptChunk {
 /// Memory is used again only in the order of work that it was used in. The host has one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DeviceKey {
-    place: Place,
+    place: DeviceId,
     address: usize,
 }
 
 impl DeviceKey {
     fn new(device: &Arc<dyn Device>) -> DeviceKey {
         let place = device.place();
-        let address = if place == Place::Host { 0 } else { Arc::as_ptr(device).cast::<()>().addr() };
+        let address = if place == DeviceId::Host { 0 } else { Arc::as_ptr(device).cast::<()>().addr() };
         DeviceKey { place, address }
     }
 }
@@ -65,7 +65,7 @@ impl DeviceKey {
 impl ChunkCache {
     pub fn new(budget: Budget, clock: impl Fn() -> Time + Send + Sync + 'static) -> ChunkCache {
         let (clock, kept) = (Box::new(clock), Mutex::default());
-        ChunkCache(Arc::new(Shared { budget, clock, kept, bytes: AtomicU64::new(0) }))
+        ChunkCache(Arc::new(ChunkCacheState { budget, clock, kept, bytes: AtomicU64::new(0) }))
     }
 
     /// Bytes that are kept.
@@ -113,7 +113,7 @@ impl ChunkCache {
 
     /// Releases memory, oldest first, until what is kept and what is in use are within the limit. Call it without a lock: it may take long.
     pub fn trim(&self) {
-        let Shared { budget, .. } = &*self.0;
+        let ChunkCacheState { budget, .. } = &*self.0;
         let room = || budget.limit().saturating_sub(budget.used());
         if self.bytes() <= room() {
             return;

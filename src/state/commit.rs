@@ -10,7 +10,7 @@ use super::host_variable::{self, HostVariable};
 use super::left::Left;
 use super::run::{Bound, Fresh};
 use super::state_copy::StateCopy;
-use super::store::{Kind, Store, view_of};
+use super::store::{StateStorage, Store, view_of};
 
 impl Store {
     /// Checks what a run has produced, without taking any of it: one entry a state, `None` where the run wrote where it was told.
@@ -18,8 +18,8 @@ impl Store {
         let rows = bound.rows.len() as u64;
         for (state, produced) in self.states.iter().zip(fresh) {
             match (&state.kind, produced) {
-                (Kind::Fixed { .. }, None) => {}
-                (Kind::DeviceVariable(..) | Kind::HostVariable { .. }, None) => {
+                (StateStorage::Fixed { .. }, None) => {}
+                (StateStorage::DeviceVariable(..) | StateStorage::HostVariable { .. }, None) => {
                     return Err(StateError::Missing { state: state.spec.output.clone() });
                 }
                 (_, Some(produced)) if state.spec.row_of(&produced.shape, rows).is_some() => {}
@@ -83,13 +83,13 @@ impl Store {
             let torn = || StateError::Torn { state: state.spec.output.clone() };
             let row = |shape: &Shape| state.spec.row_of(shape, count as u64).ok_or_else(torn);
             out.push(match (&mut state.kind, produced) {
-                (Kind::DeviceVariable(growing, _), Some(Fresh { shape, data })) => {
+                (StateStorage::DeviceVariable(growing, _), Some(Fresh { shape, data })) => {
                     Left::Growth(growing.grow(&state.spec, row(&shape)?, data, taken)?)
                 }
-                (Kind::HostVariable { .. }, Some(Fresh { shape, data })) if count == 1 => {
+                (StateStorage::HostVariable { .. }, Some(Fresh { shape, data })) if count == 1 => {
                     Left::HostVariable(vec![HostVariable { shape: row(&shape)?, data }])
                 }
-                (Kind::HostVariable { .. }, Some(Fresh { shape, data })) => {
+                (StateStorage::HostVariable { .. }, Some(Fresh { shape, data })) => {
                     Left::HostVariable(host_variable::split(&state.spec, &row(&shape)?, count, &data)?)
                 }
                 _ => Left::Nothing,
@@ -104,7 +104,7 @@ impl Store {
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for (state, left) in self.states.iter().zip(left) {
             match (&state.kind, left) {
-                (Kind::Fixed { index, layout, taken: buffer, .. }, _) if !flips => {
+                (StateStorage::Fixed { index, layout, taken: buffer, .. }, _) if !flips => {
                     moves.set(layout.scatter(count))?;
                     for (n, slot) in taken {
                         if let Some(to) = arena.slice(*index, *slot, view_of(slots, *slot).side) {
@@ -112,7 +112,7 @@ impl Store {
                         }
                     }
                 }
-                (Kind::DeviceVariable(growing, _), Left::Growth(growth)) => {
+                (StateStorage::DeviceVariable(growing, _), Left::Growth(growth)) => {
                     growing.scatter(growth, count, taken, &mut moves)?;
                 }
                 _ => {}
@@ -128,8 +128,8 @@ impl Store {
     fn settle(&mut self, left: Vec<Left>, taken: &[(usize, u32)]) {
         for (state, left) in self.states.iter_mut().zip(left) {
             match (&mut state.kind, left) {
-                (Kind::DeviceVariable(growing, _), Left::Growth(growth)) => growing.settle(growth, taken),
-                (Kind::HostVariable { slots, .. }, Left::HostVariable(rows)) => {
+                (StateStorage::DeviceVariable(growing, _), Left::Growth(growth)) => growing.settle(growth, taken),
+                (StateStorage::HostVariable { slots, .. }, Left::HostVariable(rows)) => {
                     let mut rows: Vec<Option<HostVariable>> = rows.into_iter().map(Some).collect();
                     for (n, slot) in taken {
                         if let (Some(place), Some(row)) = (slots.get_mut(*slot as usize), rows.get_mut(*n)) {

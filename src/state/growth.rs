@@ -6,20 +6,20 @@ use super::error::StateError;
 use super::host_variable;
 use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
-use super::store::{Kind, Store};
+use super::store::{StateStorage, Store};
 
 impl Store {
     /// Whether the size of a state changes from step to step.
     pub fn grows(&self) -> bool {
-        self.states.iter().any(|state| !matches!(state.kind, Kind::Fixed { .. }))
+        self.states.iter().any(|state| !matches!(state.kind, StateStorage::Fixed { .. }))
     }
 
     /// Bytes of these states in a slot.
     pub fn growing_bytes(&self, slot: u32) -> u64 {
         let bytes = self.states.iter().map(|state| match &state.kind {
-            Kind::Fixed { .. } => 0,
-            Kind::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
-            Kind::HostVariable { slots, .. } => {
+            StateStorage::Fixed { .. } => 0,
+            StateStorage::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
+            StateStorage::HostVariable { slots, .. } => {
                 slots.get(slot as usize).and_then(Option::as_ref).map_or(0, |loose| loose.data.len())
             }
         });
@@ -30,7 +30,9 @@ impl Store {
     pub fn growing_bytes_after(&self, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<u64>, StateError> {
         let mut after = vec![0; bound.rows.len()];
         for (state, produced) in self.states.iter().zip(fresh) {
-            let (false, Some(produced)) = (matches!(state.kind, Kind::Fixed { .. }), produced) else { continue };
+            let (false, Some(produced)) = (matches!(state.kind, StateStorage::Fixed { .. }), produced) else {
+                continue;
+            };
             let sizes = row_sizes(&state.spec, produced, bound.rows.len())?;
             for (sum, size) in after.iter_mut().zip(sizes) {
                 *sum += size as u64;

@@ -36,6 +36,6 @@ pub use chunk_cache::ChunkCache;
 pub use error::StateError;
 pub use run::{Bound, Fresh, StateOut};
 pub use snapshot::{SnapshotError, check as check_snapshot};
-pub use spec::{Initial, StateSpec};
+pub use spec::{InitialValue, StateSpec};
 pub use state_copy::StateCopy;
 pub use store::Store;

@@ -2,14 +2,14 @@
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, BufferSlice, DeviceError, Moves, Owned, Span, SpanMut};
+use crate::device::{Buffer, BufferSlice, DeviceError, MemorySpan, MemorySpanMut, Moves, Owned};
 use crate::tensor::rows;
 
 use super::bind_plan::{BindPlan, SlotView, choose};
 use super::error::StateError;
 use super::host_variable::{self, HostVariable};
 use super::spec::Layout;
-use super::store::{Kind, State, Store, view_of};
+use super::store::{StateStorage, Store, StoredState, view_of};
 
 /// How a batch was bound; to be handed back to [`Store::commit`].
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Bound {
 pub enum StateOut<'a> {
     Into {
         shape: &'a Shape,
-        data: SpanMut<'a>,
+        data: MemorySpanMut<'a>,
     },
     /// The backend allocates.
     New,
@@ -62,7 +62,7 @@ impl Store {
         let cleared = stale_padding(rows, first, side, slots, &self.stale);
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for state in &self.states {
-            let Kind::Fixed { index, layout, first: initial, .. } = &state.kind else { continue };
+            let StateStorage::Fixed { index, layout, first: initial, .. } = &state.kind else { continue };
             moves.set(layout.as_kept())?;
             for slot in carry {
                 let from = arena.slice(*index, *slot, 1 - side);
@@ -109,7 +109,7 @@ impl Store {
         let (arena, slots) = (&self.arena, &self.slots);
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
         for state in &self.states {
-            let Kind::Fixed { index, layout, first, given, .. } = &state.kind else { continue };
+            let StateStorage::Fixed { index, layout, first, given, .. } = &state.kind else { continue };
             moves.set(layout.gather(count))?;
             for (n, row) in rows.iter().enumerate() {
                 let from = row.and_then(|slot| match view_of(slots, slot) {
@@ -130,14 +130,14 @@ impl Store {
         let count = rows.len() as u64;
         for state in &mut self.states {
             match &mut state.kind {
-                Kind::Fixed { shape, row, .. } => *shape = state.spec.batched(row, count),
-                Kind::DeviceVariable(growing, shape) => {
+                StateStorage::Fixed { shape, row, .. } => *shape = state.spec.batched(row, count),
+                StateStorage::DeviceVariable(growing, shape) => {
                     if !growing.ready(&state.spec, rows)? {
                         return Err(StateError::Mixed { state: state.spec.input.clone() });
                     }
                     *shape = growing.input(&state.spec, rows).0;
                 }
-                Kind::HostVariable { slots, given, shape } => {
+                StateStorage::HostVariable { slots, given, shape } => {
                     let of = |slot: &u32| slots.get(*slot as usize).and_then(Option::as_ref);
                     let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| row.as_ref().and_then(of)).collect();
                     let Some(first) = batch.iter().flatten().next() else { continue };
@@ -160,16 +160,16 @@ impl Store {
     ///
     /// # Safety
     /// The span must not be used after the store was changed again.
-    pub unsafe fn input(&self, bound: &Bound, state: usize) -> Result<(&Shape, Span<'_>), StateError> {
-        let Some(State { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
+    pub unsafe fn input(&self, bound: &Bound, state: usize) -> Result<(&Shape, MemorySpan<'_>), StateError> {
+        let Some(StoredState { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         match kind {
-            Kind::HostVariable { given, shape, .. } => Ok((shape, given.span())),
-            Kind::DeviceVariable(growing, shape) => {
+            StateStorage::HostVariable { given, shape, .. } => Ok((shape, given.span())),
+            StateStorage::DeviceVariable(growing, shape) => {
                 let (_, size, buffer) = growing.input(spec, &bound.rows);
                 // SAFETY: as below.
                 Ok((shape, unsafe { buffer.read(0..size) }?))
             }
-            Kind::Fixed { index, layout, given, shape, .. } => {
+            StateStorage::Fixed { index, layout, given, shape, .. } => {
                 let size = layout.row() * bound.rows.len();
                 let (buffer, at) = match bound.plan {
                     BindPlan::InPlace { first, side, .. } => self.arena.row(*index, first, side),
@@ -187,8 +187,8 @@ impl Store {
     /// # Safety
     /// As for [`Store::input`].
     pub unsafe fn output(&self, bound: &Bound, state: usize) -> Result<StateOut<'_>, StateError> {
-        let Some(State { kind, .. }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
-        let Kind::Fixed { shape, .. } = kind else { return Ok(StateOut::New) };
+        let Some(StoredState { kind, .. }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
+        let StateStorage::Fixed { shape, .. } = kind else { return Ok(StateOut::New) };
         let (buffer, at, size) = self.target(bound, state)?;
         // SAFETY: the run writes here and reads elsewhere: the other side, or another buffer.
         Ok(StateOut::Into { shape, data: unsafe { buffer.write(at..at + size) }? })
@@ -196,9 +196,9 @@ impl Store {
 
     /// The part of a buffer where a run writes a state of a fixed size.
     fn target(&self, bound: &Bound, state: usize) -> Result<(&Buffer, usize, usize), StateError> {
-        let Some(State { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
+        let Some(StoredState { kind, spec }) = self.states.get(state) else { return Err(StateError::NoSlot(0)) };
         let missing = || StateError::Missing { state: spec.output.clone() };
-        let Kind::Fixed { index, layout, taken, .. } = kind else { return Err(missing()) };
+        let StateStorage::Fixed { index, layout, taken, .. } = kind else { return Err(missing()) };
         let size = layout.row() * bound.rows.len();
         let (buffer, at) = match bound.plan {
             BindPlan::InPlace { first, side, .. } if self.terms.sides > 1 => self.arena.row(*index, first, 1 - side),
@@ -214,7 +214,9 @@ impl Store {
     /// What a run has written for a state, before it is committed: the batch's shape and bytes, rows first, for any axis.
     /// `None` where the backend allocated.
     pub fn written(&self, bound: &Bound, state: usize) -> Result<Option<(Shape, Vec<u8>)>, StateError> {
-        let Some(State { kind: Kind::Fixed { row, .. }, spec }) = self.states.get(state) else { return Ok(None) };
+        let Some(StoredState { kind: StateStorage::Fixed { row, .. }, spec }) = self.states.get(state) else {
+            return Ok(None);
+        };
         let (buffer, at, size) = self.target(bound, state)?;
         let bytes = buffer.get(at..at + size)?;
         let count = bound.rows.len();
@@ -229,7 +231,9 @@ impl Store {
 
     /// The shape and bytes of what [`Store::lay_out`] lays out, if the state is of a fixed size.
     pub fn laid_out(&self, bound: &Bound, state: usize) -> Option<(Shape, usize)> {
-        let State { kind: Kind::Fixed { row, layout, .. }, spec } = self.states.get(state)? else { return None };
+        let StoredState { kind: StateStorage::Fixed { row, layout, .. }, spec } = self.states.get(state)? else {
+            return None;
+        };
         let count = bound.rows.len();
         let shape = if spec.batch_axis.is_some() { row.with(0, count as u64) } else { row.clone() };
         Some((shape, layout.row() * count))
@@ -270,8 +274,8 @@ impl Store {
 
     fn layout_of(&self, state: usize) -> Option<Layout> {
         match self.states.get(state)?.kind {
-            Kind::Fixed { layout, .. } => Some(layout),
-            Kind::DeviceVariable(..) | Kind::HostVariable { .. } => None,
+            StateStorage::Fixed { layout, .. } => Some(layout),
+            StateStorage::DeviceVariable(..) | StateStorage::HostVariable { .. } => None,
         }
     }
 
@@ -294,9 +298,13 @@ fn stale_padding(rows: &[Option<u32>], first: u32, side: u8, slots: &[SlotView],
     padding.filter(is_stale).collect()
 }
 
-fn gather_growing<'a>(states: &'a [State], rows: &[Option<u32>], moves: &mut Moves<'a>) -> Result<(), DeviceError> {
+fn gather_growing<'a>(
+    states: &'a [StoredState],
+    rows: &[Option<u32>],
+    moves: &mut Moves<'a>,
+) -> Result<(), DeviceError> {
     for state in states {
-        if let Kind::DeviceVariable(growing, _) = &state.kind {
+        if let StateStorage::DeviceVariable(growing, _) = &state.kind {
             growing.gather(&state.spec, rows, moves)?;
         }
     }

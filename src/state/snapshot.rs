@@ -11,7 +11,7 @@ use super::bind_plan::BindPlan;
 use super::error::StateError;
 use super::run::{Bound, Fresh};
 use super::spec::StateSpec;
-use super::store::{Kind, Store};
+use super::store::{StateStorage, Store};
 
 /// Why a snapshot is not made or not taken.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +50,9 @@ impl Store {
         let mut values = Vec::with_capacity(self.states.len());
         for state in &self.states {
             values.push(match &state.kind {
-                Kind::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
-                Kind::DeviceVariable(growing, _) => growing.get(&state.spec, slot)?,
-                Kind::HostVariable { slots, given, .. } => {
+                StateStorage::Fixed { row, layout, given, .. } => (row.clone(), given.get(0..layout.row())?),
+                StateStorage::DeviceVariable(growing, _) => growing.get(&state.spec, slot)?,
+                StateStorage::HostVariable { slots, given, .. } => {
                     let held = slots.get(slot as usize).and_then(|s| s.as_ref());
                     (held.map(|l| l.shape.clone()).unwrap_or_default(), given.as_ref().to_vec())
                 }
@@ -69,15 +69,15 @@ impl Store {
         for (state, (shape, bytes)) in self.states.iter_mut().zip(values) {
             let mut held = None;
             fresh.push(match &mut state.kind {
-                Kind::Fixed { taken, .. } => {
+                StateStorage::Fixed { taken, .. } => {
                     taken.put(&bytes)?;
                     None
                 }
-                Kind::DeviceVariable(growing, _) => {
+                StateStorage::DeviceVariable(growing, _) => {
                     held = Some((shape, growing.holding(&bytes)?));
                     None
                 }
-                Kind::HostVariable { .. } => {
+                StateStorage::HostVariable { .. } => {
                     Some(Fresh { shape: state.spec.batched(&shape, 1), data: Owned::from_vec(bytes) })
                 }
             });
@@ -85,7 +85,7 @@ impl Store {
         }
         self.commit(&bound, fresh, &[true])?;
         for (state, held) in self.states.iter_mut().zip(grown) {
-            if let (Kind::DeviceVariable(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
+            if let (StateStorage::DeviceVariable(growing, _), Some((shape, memory))) = (&mut state.kind, held) {
                 growing.put(slot, shape, memory);
             }
         }

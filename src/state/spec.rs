@@ -19,14 +19,14 @@ pub struct StateSpec {
     pub batch_axis: Option<usize>,
     /// The type it is kept in: `dtype`, or FP16 or BF16 for an FP32 state.
     pub storage: DataType,
-    pub initial: Initial,
+    pub initial: InitialValue,
     /// Keep one copy, at any cost (`use_same_buffer_for_input_output`).
     pub same_buffer: bool,
 }
 
 /// What a state is at START.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Initial {
+pub struct InitialValue {
     /// Without the batch dimension.
     pub shape: Shape,
     /// In the state's own type, BYTES in wire form; `None` is zeros, or empty texts.

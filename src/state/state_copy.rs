@@ -14,7 +14,7 @@ use super::left::Left;
 use super::run::Bound;
 use super::snapshot::{SnapshotError, file};
 use super::spec::StateSpec;
-use super::store::{Kind, Store};
+use super::store::{StateStorage, Store};
 
 /// The states of one sequence as of one commit. Read it after the device has passed a fence behind the commit.
 #[derive(Debug)]
@@ -111,13 +111,13 @@ impl Store {
     }
 
     /// Memory for the copy of one state. States on the host that can change in size are shared, for nothing writes them in place.
-    fn memory_for(&self, kind: &Kind, left: &Left, n: usize) -> Result<CopiedState, StateError> {
+    fn memory_for(&self, kind: &StateStorage, left: &Left, n: usize) -> Result<CopiedState, StateError> {
         let device = |shape: &Shape, len: usize| -> Result<CopiedState, StateError> {
             let memory = CopiedMemory::Device(Buffer::new(&self.device, len)?, len);
             Ok(CopiedState { shape: shape.clone(), memory })
         };
         match (kind, left) {
-            (Kind::Fixed { row, layout, .. }, _) => device(row, layout.row()),
+            (StateStorage::Fixed { row, layout, .. }, _) => device(row, layout.row()),
             (_, Left::Growth(growth)) => device(growth.row(), growth.row_bytes()),
             (_, Left::HostVariable(rows)) => {
                 let row = rows.get(n).cloned();

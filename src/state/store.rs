@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sequor_core::Shape;
 
-use crate::device::{Buffer, BufferSlice, Device, DeviceError, Moves, Owned, Place, Scratch, StridedLayout};
+use crate::device::{Buffer, BufferSlice, Device, DeviceError, DeviceId, Moves, Owned, Scratch, StridedLayout};
 
 use super::arena::Arena;
 use super::bind_plan::{BindConstraints, SlotView};
@@ -21,7 +21,7 @@ const LARGE: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Store {
     pub(super) device: Arc<dyn Device>,
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<StoredState>,
     pub(super) arena: Arena,
     pub(super) slots: Vec<SlotView>,
     /// By slot, the sides on which it holds what an earlier sequence left there; bit 0 is side 0.
@@ -35,13 +35,13 @@ pub struct Store {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct StoredState {
     pub(super) spec: StateSpec,
-    pub(super) kind: Kind,
+    pub(super) kind: StateStorage,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum StateStorage {
     /// In the arena, under this number. The buffers take the rows of a batch that cannot be bound.
     Fixed {
         index: usize,
@@ -81,18 +81,26 @@ impl Store {
                     layouts.push(layout);
                     let first = first_row(device, &spec, layout)?;
                     let (given, taken) = (Buffer::new(device, 0)?, Buffer::new(device, 0)?);
-                    Kind::Fixed { index: layouts.len() - 1, layout, first, given, taken, shape: Shape::default(), row }
+                    StateStorage::Fixed {
+                        index: layouts.len() - 1,
+                        layout,
+                        first,
+                        given,
+                        taken,
+                        shape: Shape::default(),
+                        row,
+                    }
                 }
-                _ if device.place() != Place::Host && device_variable::is_possible(&spec) => {
-                    Kind::DeviceVariable(DeviceVariable::new(device, &spec, slots)?, Shape::default())
+                _ if device.place() != DeviceId::Host && device_variable::is_possible(&spec) => {
+                    StateStorage::DeviceVariable(DeviceVariable::new(device, &spec, slots)?, Shape::default())
                 }
-                _ => Kind::HostVariable {
+                _ => StateStorage::HostVariable {
                     slots: vec![None; slots as usize],
                     given: Owned::from_vec(Vec::new()),
                     shape: Shape::default(),
                 },
             };
-            states.push(State { spec, kind });
+            states.push(StoredState { spec, kind });
         }
         let leading = layouts.iter().all(|l| l.outer == 1);
         let as_kept = layouts.iter().all(|l| l.inner == l.kept);
@@ -108,7 +116,7 @@ impl Store {
 
     /// Whether an accelerator has room for a first sequence: else a model would load there and serve no request.
     fn try_room(&mut self) -> Result<(), DeviceError> {
-        if self.device.place() == Place::Host || self.slots.is_empty() {
+        if self.device.place() == DeviceId::Host || self.slots.is_empty() {
             return Ok(());
         }
         self.arena.occupy(0)?;
@@ -127,10 +135,10 @@ impl Store {
 
     /// Bytes allocated for slots.
     pub fn allocated(&self) -> u64 {
-        let loose = |state: &State| match &state.kind {
-            Kind::HostVariable { slots, .. } => slots.iter().flatten().map(|l| l.data.len()).sum(),
-            Kind::DeviceVariable(growing, _) => growing.allocated(),
-            Kind::Fixed { .. } => 0,
+        let loose = |state: &StoredState| match &state.kind {
+            StateStorage::HostVariable { slots, .. } => slots.iter().flatten().map(|l| l.data.len()).sum(),
+            StateStorage::DeviceVariable(growing, _) => growing.allocated(),
+            StateStorage::Fixed { .. } => 0,
         };
         (self.arena.allocated() + self.states.iter().map(loose).sum::<usize>()) as u64
     }
@@ -151,9 +159,9 @@ impl Store {
         }
         for state in &mut self.states {
             match &mut state.kind {
-                Kind::Fixed { .. } => {}
-                Kind::DeviceVariable(growing, _) => growing.init(slot, &state.spec),
-                Kind::HostVariable { slots, .. } => {
+                StateStorage::Fixed { .. } => {}
+                StateStorage::DeviceVariable(growing, _) => growing.init(slot, &state.spec),
+                StateStorage::HostVariable { slots, .. } => {
                     if let Some(place) = slots.get_mut(slot as usize) {
                         *place = Some(HostVariable::initial(&state.spec));
                     }
@@ -172,9 +180,9 @@ impl Store {
         }
         for state in &mut self.states {
             match &mut state.kind {
-                Kind::Fixed { .. } => {}
-                Kind::DeviceVariable(growing, _) => growing.free(slot),
-                Kind::HostVariable { slots, .. } => {
+                StateStorage::Fixed { .. } => {}
+                StateStorage::DeviceVariable(growing, _) => growing.free(slot),
+                StateStorage::HostVariable { slots, .. } => {
                     if let Some(place) = slots.get_mut(slot as usize) {
                         *place = None;
                     }
@@ -198,11 +206,11 @@ impl Store {
 
     /// Without sequences, memory for batches is released like that of slots. An accelerator keeps it: releasing stops its work.
     fn keep_batch_buffers(&mut self) -> Result<(), DeviceError> {
-        if self.device.place() != Place::Host {
+        if self.device.place() != DeviceId::Host {
             return Ok(());
         }
         for state in &mut self.states {
-            let Kind::Fixed { given, taken, .. } = &mut state.kind else { continue };
+            let StateStorage::Fixed { given, taken, .. } = &mut state.kind else { continue };
             for buffer in [given, taken].into_iter().filter(|buffer| buffer.len() >= LARGE) {
                 let touched = buffer.len() as u64;
                 let buffers = vec![std::mem::replace(buffer, Buffer::new(&self.device, 0)?)];
@@ -215,7 +223,7 @@ impl Store {
     /// Makes the buffers that a run writes, and if it `gathers` also those that it reads, large enough for `count` rows.
     pub(super) fn ensure_batch_buffers(&mut self, count: usize, gathers: bool) -> Result<(), DeviceError> {
         for state in &mut self.states {
-            let Kind::Fixed { layout, given, taken, .. } = &mut state.kind else { continue };
+            let StateStorage::Fixed { layout, given, taken, .. } = &mut state.kind else { continue };
             let len = layout.row().saturating_mul(count);
             for buffer in gathers.then_some(given).into_iter().chain([taken]).filter(|buffer| buffer.len() < len) {
                 let memory = self.cache.allocate(&self.device, &[len.next_power_of_two()])?;
@@ -232,9 +240,9 @@ impl Store {
     /// Class of the shapes of a slot's states that can change; equal classes batch together.
     pub fn shape_class(&self, slot: u32) -> u64 {
         let shapes = self.states.iter().filter_map(|state| match &state.kind {
-            Kind::HostVariable { slots, .. } => slots.get(slot as usize)?.as_ref().map(|l| &l.shape),
-            Kind::DeviceVariable(growing, _) => growing.shape(slot),
-            Kind::Fixed { .. } => None,
+            StateStorage::HostVariable { slots, .. } => slots.get(slot as usize)?.as_ref().map(|l| &l.shape),
+            StateStorage::DeviceVariable(growing, _) => growing.shape(slot),
+            StateStorage::Fixed { .. } => None,
         });
         shapes.fold(0, |class, shape| shape.class(class))
     }
@@ -247,10 +255,10 @@ impl Store {
 
     /// Bytes a slot's states have now.
     pub fn bytes(&self, slot: u32) -> u64 {
-        let of = |state: &State| match &state.kind {
-            Kind::Fixed { layout, .. } => layout.kept_row(),
-            Kind::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
-            Kind::HostVariable { slots, .. } => {
+        let of = |state: &StoredState| match &state.kind {
+            StateStorage::Fixed { layout, .. } => layout.kept_row(),
+            StateStorage::DeviceVariable(growing, _) => growing.bytes(&state.spec, slot),
+            StateStorage::HostVariable { slots, .. } => {
                 slots.get(slot as usize).and_then(|s| s.as_ref()).map_or(0, |l| l.data.len())
             }
         };
@@ -280,7 +288,7 @@ pub(super) fn view_of(slots: &[SlotView], slot: u32) -> SlotView {
 impl Drop for Store {
     fn drop(&mut self) {
         // What this store freed on an accelerator was used in this instance's order of work, which ends with it.
-        if self.device.place() != Place::Host {
+        if self.device.place() != DeviceId::Host {
             self.cache.release_device(&self.device);
         }
     }

@@ -8,11 +8,13 @@ use proptest::prelude::*;
 use sequor_core::{DataType, Dims, Shape, Time};
 
 use crate::device::stand_in::{self, StandIns};
-use crate::device::{Accelerators, Buffer, Device, DeviceError, Fence, Host, Owned, Place, RawRow, RawSet, Span};
+use crate::device::{
+    Accelerators, Buffer, Device, DeviceError, DeviceId, Fence, Host, MemorySpan, Owned, RawRow, RawSet,
+};
 use crate::tensor::rows;
 
 use super::budget::Budget;
-use super::{ChunkCache, Fresh, Initial, StateCopy, StateOut, StateSpec, Store};
+use super::{ChunkCache, Fresh, InitialValue, StateCopy, StateOut, StateSpec, Store};
 
 fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
     let dims = Dims::from_wire(dims);
@@ -24,7 +26,7 @@ fn spec(name: &str, dtype: DataType, dims: &[i64], axis: usize) -> StateSpec {
         dims,
         batch_axis: Some(axis),
         storage: dtype,
-        initial: Initial { shape, data: None },
+        initial: InitialValue { shape, data: None },
         same_buffer: false,
     }
 }
@@ -50,7 +52,7 @@ fn initial(specs: &[StateSpec]) -> Values {
 fn step(spec: &StateSpec, (shape, bytes): &(Shape, Vec<u8>), salt: u8) -> (Shape, Vec<u8>) {
     if spec.dtype == DataType::Bytes {
         let mut out = Vec::new();
-        for text in rows::Texts(bytes) {
+        for text in rows::BytesElements(bytes) {
             rows::push_text(&mut out, &[text, &[salt, 0]].concat());
         }
         return (shape.clone(), out);
@@ -74,18 +76,18 @@ fn device(away: bool) -> Arc<dyn Device> {
 }
 
 /// What a backend on that device would see.
-fn bytes_of<'a>(span: &Span<'a>) -> &'a [u8] {
+fn bytes_of<'a>(span: &MemorySpan<'a>) -> &'a [u8] {
     match span.place() {
-        Place::Host => span.as_host().unwrap(),
+        DeviceId::Host => span.as_host().unwrap(),
         // SAFETY: no other accelerators are here.
-        Place::Cuda(_) => unsafe { stand_in::read(span) }.as_host().unwrap(),
+        DeviceId::Cuda(_) => unsafe { stand_in::read(span) }.as_host().unwrap(),
     }
 }
 
 /// What a backend on that device would make.
 fn owned(device: &Arc<dyn Device>, spec: &StateSpec, bytes: Vec<u8>) -> Owned {
     match device.place() {
-        Place::Cuda(_) if spec.dtype != DataType::Bytes => Owned::of(Buffer::holding(device, &bytes).unwrap()),
+        DeviceId::Cuda(_) if spec.dtype != DataType::Bytes => Owned::of(Buffer::holding(device, &bytes).unwrap()),
         _ => Owned::from_vec(bytes),
     }
 }
@@ -138,8 +140,8 @@ fn run_and_copy(
             StateOut::Into { shape, mut data } => {
                 assert_eq!(shape, &next[0].0.with(axis, count as u64));
                 match data.place() {
-                    Place::Host => data.as_host_mut().unwrap().copy_from_slice(&joined),
-                    Place::Cuda(_) => {
+                    DeviceId::Host => data.as_host_mut().unwrap().copy_from_slice(&joined),
+                    DeviceId::Cuda(_) => {
                         // SAFETY: as above.
                         unsafe { stand_in::write(&mut data) }.as_host_mut().unwrap().copy_from_slice(&joined);
                     }
@@ -176,13 +178,13 @@ fn act(slots: u32) -> impl Strategy<Value = Act> {
 /// An FP32 state on axis 1 that is kept as halves.
 fn kept(storage: DataType, first: Option<[f32; 3]>) -> StateSpec {
     let data = first.map(|values| Arc::from(values.map(f32::to_le_bytes).concat()));
-    let initial = Initial { shape: Shape::of(&[1, 3]), data };
+    let initial = InitialValue { shape: Shape::of(&[1, 3]), data };
     StateSpec { storage, initial, ..spec(storage.name(), DataType::Fp32, &[1, 3], 1) }
 }
 
 fn kinds() -> Vec<Vec<StateSpec>> {
     let halves = StateSpec { storage: DataType::Fp16, ..spec("h", DataType::Fp32, &[3], 0) };
-    let filled = Initial { shape: Shape::of(&[2, 3]), data: Some(Arc::from([7u8; 12].as_slice())) };
+    let filled = InitialValue { shape: Shape::of(&[2, 3]), data: Some(Arc::from([7u8; 12].as_slice())) };
     vec![
         vec![spec("a", DataType::Int32, &[2], 0)],
         vec![spec("a", DataType::Fp32, &[2, 3], 1), spec("b", DataType::Int64, &[1], 0)],
@@ -268,7 +270,7 @@ proptest! {
     fn growing_states_are_run_alone_or_with_equals(
         away in any::<bool>(), filled in any::<bool>(), acts in proptest::collection::vec((0u32..3, any::<u8>()), 1..40),
     ) {
-        let first = Initial { shape: Shape::of(&[3]), data: Some(Arc::from([1u8, 2, 3, 4, 5, 6].as_slice())) };
+        let first = InitialValue { shape: Shape::of(&[3]), data: Some(Arc::from([1u8, 2, 3, 4, 5, 6].as_slice())) };
         let growing = spec("g", DataType::Int16, &[-1], 0);
         let growing = if filled { StateSpec { initial: first, ..growing } } else { growing };
         let specs = vec![growing, spec("f", DataType::Int16, &[2], 0)];
@@ -328,8 +330,8 @@ fn direct_copies_about_one_row_for_each_ready_row_and_none_when_all_are_ready() 
 struct Counted(AtomicU64);
 
 impl Device for Counted {
-    fn place(&self) -> Place {
-        Place::Host
+    fn place(&self) -> DeviceId {
+        DeviceId::Host
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kinds::{Gauge, Level};
+use super::kinds::{FloatGauge, Gauge};
 use super::names::{Families, Family, Labels};
 
 /// Metrics of one GPU that is in use.
@@ -35,7 +35,7 @@ impl GpuMetrics {
         };
         bytes(&triton.gpu_total, reading.total_bytes);
         bytes(&triton.gpu_used, reading.used_bytes);
-        let level = |family: &Family<Level>, level: Option<f64>| {
+        let level = |family: &Family<FloatGauge>, level: Option<f64>| {
             if let Some(level) = level {
                 family.get_or_create_owned(&self.labels).set(level);
             }

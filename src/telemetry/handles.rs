@@ -11,7 +11,7 @@ use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
 
 /// Where a request's time goes. `total` is from arrival to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     Queue,
     Pre,
     StateIn,
@@ -21,19 +21,26 @@ pub enum Phase {
     Total,
 }
 
-impl Phase {
-    pub const ALL: [Phase; 7] =
-        [Phase::Queue, Phase::Pre, Phase::StateIn, Phase::Run, Phase::StateOut, Phase::Post, Phase::Total];
+impl RequestPhase {
+    pub const ALL: [RequestPhase; 7] = [
+        RequestPhase::Queue,
+        RequestPhase::Pre,
+        RequestPhase::StateIn,
+        RequestPhase::Run,
+        RequestPhase::StateOut,
+        RequestPhase::Post,
+        RequestPhase::Total,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
-            Phase::Queue => "queue",
-            Phase::Pre => "pre",
-            Phase::StateIn => "state_in",
-            Phase::Run => "run",
-            Phase::StateOut => "state_out",
-            Phase::Post => "post",
-            Phase::Total => "total",
+            RequestPhase::Queue => "queue",
+            RequestPhase::Pre => "pre",
+            RequestPhase::StateIn => "state_in",
+            RequestPhase::Run => "run",
+            RequestPhase::StateOut => "state_out",
+            RequestPhase::Post => "post",
+            RequestPhase::Total => "total",
         }
     }
 }
@@ -146,7 +153,7 @@ pub struct ModelMetrics {
     pub(super) output_time: Micros,
     pub(super) pending: Gauge,
     pub(super) load_seconds: [Seconds; 2],
-    pub(super) phases: [Histogram; Phase::ALL.len()],
+    pub(super) phases: [Histogram; RequestPhase::ALL.len()],
     pub(super) batch_size: Histogram,
     pub(super) steps: [Counter; StepPath::ALL.len()],
     pub(super) padding_rows: Counter,
@@ -186,9 +193,9 @@ impl ModelMetrics {
         self.input_time.add(state_in.saturating_mul(requests));
         self.infer_time.add(run.saturating_mul(requests));
         self.output_time.add(state_out.saturating_mul(requests));
-        self.phase_nanos(Phase::StateIn, state_in, requests);
-        self.phase_nanos(Phase::Run, run, requests);
-        self.phase_nanos(Phase::StateOut, state_out, requests);
+        self.phase_nanos(RequestPhase::StateIn, state_in, requests);
+        self.phase_nanos(RequestPhase::Run, run, requests);
+        self.phase_nanos(RequestPhase::StateOut, state_out, requests);
         let mut batches = self.batches.lock();
         let cost = batches.entry(times.executed).or_default();
         cost.count += 1;
@@ -215,8 +222,8 @@ impl ModelMetrics {
         self.success.add(1);
         self.queue_time.add(queue);
         self.request_time.add(total);
-        self.phase_nanos(Phase::Queue, queue, 1);
-        self.phase_nanos(Phase::Total, total, 1);
+        self.phase_nanos(RequestPhase::Queue, queue, 1);
+        self.phase_nanos(RequestPhase::Total, total, 1);
     }
 
     /// A request that had been queued was answered with an error.
@@ -228,11 +235,11 @@ impl ModelMetrics {
     }
 
     /// A phase that only some models have.
-    pub fn phase(&self, phase: Phase, span: Duration) {
+    pub fn phase(&self, phase: RequestPhase, span: Duration) {
         self.phase_nanos(phase, nanos(span), 1);
     }
 
-    fn phase_nanos(&self, phase: Phase, nanos: u64, times: u64) {
+    fn phase_nanos(&self, phase: RequestPhase, nanos: u64, times: u64) {
         if let Some(histogram) = self.phases.get(phase as usize) {
             histogram.observe(nanos, times);
         }
@@ -292,7 +299,7 @@ impl ModelMetrics {
     }
 
     /// The bound within which this part of the requests went through a phase, in seconds.
-    pub fn quantile(&self, phase: Phase, part: f64) -> Option<f64> {
+    pub fn quantile(&self, phase: RequestPhase, part: f64) -> Option<f64> {
         self.phases.get(phase as usize)?.quantile(part)
     }
 
@@ -304,7 +311,7 @@ impl ModelMetrics {
     pub fn statistics(&self) -> Statistics {
         let success = self.success.get();
         let failed = self.failure.iter().map(Counter::get).sum();
-        let run = self.phases.get(Phase::Run as usize).map_or(0, Histogram::count);
+        let run = self.phases.get(RequestPhase::Run as usize).map_or(0, Histogram::count);
         Statistics {
             last_inference: u64::try_from(self.last_inference.get()).unwrap_or(0),
             inference_count: self.inferences.get(),

@@ -131,15 +131,15 @@ impl TypedMetric for Gauge {
 
 /// A number that is set. Clones go together.
 #[derive(Debug, Clone, Default)]
-pub struct Level(Arc<AtomicU64>);
+pub struct FloatGauge(Arc<AtomicU64>);
 
-impl Level {
+impl FloatGauge {
     pub fn set(&self, level: f64) {
         self.0.store(level.to_bits(), Relaxed);
     }
 }
 
-impl EncodeMetric for Level {
+impl EncodeMetric for FloatGauge {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         encoder.encode_gauge(&f64::from_bits(self.0.load(Relaxed)))
     }
@@ -149,7 +149,7 @@ impl EncodeMetric for Level {
     }
 }
 
-impl TypedMetric for Level {
+impl TypedMetric for FloatGauge {
     const TYPE: MetricType = MetricType::Gauge;
 }
 

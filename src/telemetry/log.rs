@@ -13,12 +13,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
+use crate::config::server::file::LogFormat;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -46,9 +41,9 @@ pub const AUDIT: &str = "sequor::audit";
 type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
 
 /// The process has one log.
-static LOG: Mutex<Option<Log>> = Mutex::new(None);
+static LOG: Mutex<Option<ProcessLog>> = Mutex::new(None);
 
-struct Log {
+struct ProcessLog {
     levels: Levels,
     /// What the operator set up.
     operators: String,
@@ -76,7 +71,7 @@ pub fn set_levels(levels: Levels) -> Result<(), LogError> {
     }
 }
 
-impl Log {
+impl ProcessLog {
     fn set(&mut self, levels: Levels) -> Result<(), LogError> {
         self.handle.reload(chosen(filter(&levels.directives(), None)?, levels, filter(&self.operators, None)?))?;
         self.levels = levels;
@@ -114,7 +109,7 @@ impl Levels {
     }
 }
 
-fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> (impl Subscriber + Send + Sync, Log)
+fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> (impl Subscriber + Send + Sync, ProcessLog)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -130,7 +125,7 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    (Registry::default().with(lines.with_filter(filter)), Log { levels, operators, handle })
+    (Registry::default().with(lines.with_filter(filter)), ProcessLog { levels, operators, handle })
 }
 
 /// These levels of the filter, and the audit lines of the operator's own filter.

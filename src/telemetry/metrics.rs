@@ -36,10 +36,10 @@ impl Surface {
 
 /// All metrics of one server. Cheap to clone; all clones are the same metrics.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Shared>);
+pub struct Metrics(Arc<MetricsState>);
 
 #[derive(Debug)]
-struct Shared {
+struct MetricsState {
     registry: Registry,
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
@@ -55,7 +55,7 @@ impl Metrics {
         let families = Arc::new(Families::register(&mut registry, triton_names));
         let (models, plugins) = (Mutex::default(), Mutex::default());
         let succeeded = [RwLock::default(), RwLock::default()];
-        Metrics(Arc::new(Shared { registry, families, models, plugins, succeeded }))
+        Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded }))
     }
 
     /// What to count one model version with. The same version gives the same counters again, so that they never go back on a reload.

@@ -24,7 +24,7 @@ pub mod plugins;
 pub use connection_closed::ConnectionClosed;
 pub use gpu::{GpuMetrics, GpuReading};
 pub use handles::{
-    BatchCost, BatchTimes, FailureReason, ModelMetrics, Phase, Statistics, StepPath, Timed, ended_reason,
+    BatchCost, BatchTimes, FailureReason, ModelMetrics, RequestPhase, Statistics, StepPath, Timed, ended_reason,
     refusal_reason,
 };
 pub use inline_gate::InlineGate;

@@ -11,8 +11,8 @@ use prometheus_client::registry::Registry;
 use sequor_core::EndReason;
 
 use super::connection_closed::ConnectionClosed;
-use super::handles::{FailureReason, ModelMetrics, Phase, StepPath, ended_reason};
-use super::kinds::{Amount, Counter, Gauge, Histogram, Level, Micros, Seconds};
+use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
+use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, PluginMetrics};
 
@@ -36,7 +36,7 @@ pub(super) struct Families {
     state_bytes: Family<Gauge>,
     pub(super) gpu_state_bytes: Family<Gauge>,
     load_seconds: Family<Seconds>,
-    pub(super) plugins: Plugins,
+    pub(super) plugins: PluginFamilies,
     pub(super) in_flight: Gauge,
     pub(super) queued: Gauge,
     pub(super) connections: Gauge,
@@ -45,7 +45,7 @@ pub(super) struct Families {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Plugins {
+pub(super) struct PluginFamilies {
     calls: Family<Histogram>,
     strikes: Family<Counter>,
     fallbacks: Family<Counter>,
@@ -68,10 +68,10 @@ pub(super) struct PeerFamilies {
 pub(super) struct Triton {
     pub(super) gpu_total: Family<Gauge>,
     pub(super) gpu_used: Family<Gauge>,
-    pub(super) gpu_utilization: Family<Level>,
-    pub(super) gpu_power: Family<Level>,
-    pub(super) gpu_power_limit: Family<Level>,
-    pub(super) gpu_energy: Family<Level>,
+    pub(super) gpu_utilization: Family<FloatGauge>,
+    pub(super) gpu_power: Family<FloatGauge>,
+    pub(super) gpu_power_limit: Family<FloatGauge>,
+    pub(super) gpu_energy: Family<FloatGauge>,
     success: Family<Counter>,
     failure: Family<Counter>,
     count: Family<Counter>,
@@ -143,7 +143,7 @@ impl PeerFamilies {
 impl Triton {
     fn register(r: &mut Registry) -> Triton {
         let counter = Counter::default;
-        let (gauge, level) = (Gauge::default as fn() -> Gauge, Level::default as fn() -> Level);
+        let (gauge, level) = (Gauge::default as fn() -> Gauge, FloatGauge::default as fn() -> FloatGauge);
         Triton {
             gpu_total: family(r, "nv_gpu_memory_total_bytes", "Memory of a GPU that models run on", gauge),
             gpu_used: family(r, "nv_gpu_memory_used_bytes", "Used memory of a GPU, by all processes", gauge),
@@ -209,7 +209,7 @@ impl Families {
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
             gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
-            plugins: Plugins::register(r),
+            plugins: PluginFamilies::register(r),
             in_flight: gauge_alone(r, "sequor_requests_in_flight", "Inference requests received and not answered yet"),
             queued: gauge_alone(
                 r,
@@ -238,7 +238,7 @@ impl Families {
             output_time: t.output.get_or_create_owned(&labels),
             pending: t.pending.get_or_create_owned(&labels),
             load_seconds: [&t.load_seconds, &self.load_seconds].map(|f| f.get_or_create_owned(&labels)),
-            phases: Phase::ALL.map(|p| self.request_seconds.get_or_create_owned(&with("phase", p.name()))),
+            phases: RequestPhase::ALL.map(|p| self.request_seconds.get_or_create_owned(&with("phase", p.name()))),
             batch_size: self.batch_size.get_or_create_owned(&labels),
             steps: StepPath::ALL.map(|p| self.steps.get_or_create_owned(&with("path", p.name()))),
             padding_rows: self.padding_rows.get_or_create_owned(&labels),
@@ -258,10 +258,10 @@ impl Families {
     }
 }
 
-impl Plugins {
-    fn register(r: &mut Registry) -> Plugins {
+impl PluginFamilies {
+    fn register(r: &mut Registry) -> PluginFamilies {
         let (counter, gauge) = (Counter::default as fn() -> Counter, Gauge::default as fn() -> Gauge);
-        Plugins {
+        PluginFamilies {
             calls: family(r, "sequor_plugin_call_seconds", "Time of calls to plug-ins, by hook", Histogram::calls),
             strikes: family(
                 r,

@@ -16,7 +16,7 @@ pub struct Tensor {
 
 /// A tensor under its name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Named {
+pub struct NamedTensor {
     pub name: String,
     pub tensor: Tensor,
 }

@@ -17,7 +17,7 @@ pub fn join(dtype: DataType, row: &Shape, axis: usize, rows: &[&[u8]]) -> Vec<u8
             }
         }
         None => {
-            let elements: Vec<Vec<&[u8]>> = rows.iter().map(|data| Texts(data).collect()).collect();
+            let elements: Vec<Vec<&[u8]>> = rows.iter().map(|data| BytesElements(data).collect()).collect();
             for o in 0..outer {
                 for texts in &elements {
                     let inner = texts.len() / outer.max(1);
@@ -47,7 +47,7 @@ pub fn split(dtype: DataType, row: &Shape, axis: usize, count: usize, data: &[u8
             }
         }
         None => {
-            let texts: Vec<&[u8]> = Texts(data).collect();
+            let texts: Vec<&[u8]> = BytesElements(data).collect();
             if texts.len() != elements.checked_mul(count)? {
                 return None;
             }
@@ -75,9 +75,9 @@ pub fn push_text(out: &mut Vec<u8>, text: &[u8]) {
 
 /// The elements of BYTES data in wire form, for as long as they parse.
 #[derive(Debug, Clone)]
-pub struct Texts<'a>(pub &'a [u8]);
+pub struct BytesElements<'a>(pub &'a [u8]);
 
-impl<'a> Iterator for Texts<'a> {
+impl<'a> Iterator for BytesElements<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -90,7 +90,7 @@ impl<'a> Iterator for Texts<'a> {
 
 /// The bytes of the first `count` elements of BYTES data in wire form, or why there are not so many.
 pub fn texts_len(data: &[u8], count: usize) -> Result<usize, TextsFault> {
-    let (mut texts, mut n) = (Texts(data), 0);
+    let (mut texts, mut n) = (BytesElements(data), 0);
     while n < count {
         let at = data.len() - texts.0.len();
         if texts.next().is_none() {

@@ -8,7 +8,7 @@ use std::thread::{self, ThreadId};
 use parking_lot::Mutex;
 use sequor::backend::mock::MockBackend;
 use sequor::backend::{Backend, BackendError, Graph, LoadOptions};
-use sequor::model::{Options, Repository};
+use sequor::model::{Repository, RepositoryOptions};
 use sequor::telemetry::Metrics;
 
 const MODELS: usize = 500;
@@ -50,7 +50,8 @@ fn five_hundred_models_are_loaded_by_as_many_threads_as_there_are_cores() {
         fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
     }
     let backend = Arc::<Counting>::default();
-    let repository = Repository::new(Arc::<Counting>::clone(&backend), Options::default(), Metrics::new(true)).unwrap();
+    let repository =
+        Repository::new(Arc::<Counting>::clone(&backend), RepositoryOptions::default(), Metrics::new(true)).unwrap();
     repository.load_all(directory.path()).unwrap();
     assert_eq!(repository.statuses().len(), MODELS);
     assert!(repository.complete(), "{:?}", repository.statuses().first());

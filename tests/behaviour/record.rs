@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor::backend::LoadOptions;
 use sequor::backend::mock::MockBackend;
-use sequor::model::{InferRequest, Named, Options, Repository, SequenceStep, Tensor};
+use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, SequenceStep, Tensor};
 use sequor::simulate::workload::replay::Replay;
-use sequor::simulate::{Contender, Experiment, Wishes, Workload};
+use sequor::simulate::{Contender, Experiment, ServingOptions, Workload};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dialect, Id, Shape};
 
@@ -30,7 +30,7 @@ fn repository(folder: &Path, trace: &Path) -> Repository {
     std::fs::write(model.join("config.pbtxt"), CONFIG).unwrap();
     std::fs::write(model.join("1/model.onnx"), "accumulate FP32 cost=300").unwrap();
     let load = LoadOptions { threads: 1, spinning: false };
-    let options = Options { load, ..Options::default() };
+    let options = RepositoryOptions { load, ..RepositoryOptions::default() };
     let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
     repository.record(trace, 1 << 20).unwrap();
     assert!(repository.record(trace, 1 << 20).is_err(), "one recording at a time");
@@ -49,7 +49,7 @@ fn request(id: Id, step: u32, steps: u32) -> InferRequest {
         sequence: SequenceStep { id, start: step == 0, end: step + 1 == steps, step: None, idle: None },
         priority: 0,
         timeout: Some(Duration::from_secs(5)),
-        inputs: vec![Named { name: "INPUT".to_owned(), tensor }],
+        inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),
         headers: Vec::new(),
@@ -96,7 +96,7 @@ async fn what_was_served_is_recorded_and_can_be_replayed() {
     assert!(workload.arrivals.iter().all(|a| a.bytes == 4 && a.within == Some(Duration::from_secs(5))));
     let live = workload.live.clone().unwrap();
     assert_eq!((live.strategy.as_deref(), live.waits.len()), (Some("oldest"), 30));
-    let serving = Wishes::default().or(live.wishes).settle().unwrap();
+    let serving = ServingOptions::default().or(live.wishes).settle().unwrap();
     assert_eq!((serving.slots, serving.max_batch, serving.instances.clone()), (8, 4, vec![1]));
     let costs = live.costs.unwrap();
     let contenders = vec![Contender::named("oldest").unwrap()];

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prost::Message as _;
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::config::server::settings::SharedMemory;
 use sequor::config::units::Size;
 use sequor::server::{ServerOptions, StreamServer, local};
@@ -59,7 +59,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn new(limits: Limits) -> Pipes {
+    fn new(limits: ServerLimits) -> Pipes {
         let house = House::new();
         let options = ServerOptions { limits, shared_memory: SharedMemory::Off, ..ServerOptions::default() };
         let server = StreamServer::new(options, house.repository.clone(), house.metrics.clone());
@@ -67,7 +67,7 @@ impl Pipes {
     }
 
     fn bounded() -> Pipes {
-        Pipes::new(Limits { request: Size(REQUEST as u64), queued: Size(QUEUED), ..Limits::default() })
+        Pipes::new(ServerLimits { request: Size(REQUEST as u64), queued: Size(QUEUED), ..ServerLimits::default() })
     }
 
     /// What a client says that talks to the server over this stream.
@@ -451,7 +451,7 @@ fn over_websockets() {
 #[test]
 fn a_missing_bound_exceeds_the_ceiling() {
     if is_alone("a_missing_bound_exceeds_the_ceiling") {
-        let limits = Limits { inputs: usize::MAX, ..Limits::default() };
+        let limits = ServerLimits { inputs: usize::MAX, ..ServerLimits::default() };
         let (bounded, mut unbounded) = (Pipes::bounded(), Pipes::new(limits));
         for (what, seeds) in [("HTTP/1.1", http1_seeds(&bounded)), ("HTTP/2", http2_seeds(&bounded))] {
             let most = |pipes: &Pipes| seeds.iter().map(|seed| pipes.converse(&seed.concat(), true)).max().unwrap();

@@ -22,13 +22,13 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use sequor::api::kserve::Kserve;
 use sequor::api::kserve::infer::InferService;
-use sequor::api::{Api, Caller, ConnectionOrder, Limits, RequestContext};
+use sequor::api::{Api, Caller, ConnectionOrder, RequestContext, ServerLimits};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
 use sequor::config::model::{Port, Signature, json};
 use sequor::config::server::settings::SharedMemory;
 use sequor::config::units::Size;
-use sequor::model::{Options, Repository};
+use sequor::model::{Repository, RepositoryOptions};
 use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dims};
 use sequor_proto::ModelInferRequest;
@@ -206,10 +206,15 @@ impl House {
             fs::write(folder.path().join(name).join("1/model.onnx"), program).unwrap();
         }
         let metrics = Metrics::new(true);
-        let repository = Repository::new(Arc::new(MockBackend::new()), Options::default(), metrics.clone()).unwrap();
+        let repository =
+            Repository::new(Arc::new(MockBackend::new()), RepositoryOptions::default(), metrics.clone()).unwrap();
         repository.load_all(folder.path()).unwrap();
         assert!(repository.ready(), "{:?}", repository.statuses());
-        let api = Api::new(repository.clone(), metrics.clone(), Limits { request: Size(1 << 20), ..Limits::default() });
+        let api = Api::new(
+            repository.clone(),
+            metrics.clone(),
+            ServerLimits { request: Size(1 << 20), ..ServerLimits::default() },
+        );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let kserve = Kserve::new(&api, SharedMemory::On);
         let (app, infer) = (sequor::server::app(&api, &kserve), InferService::new(&kserve));

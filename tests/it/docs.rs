@@ -6,7 +6,7 @@ use std::fs;
 
 use sequor::config::server::file::keys;
 use sequor::config::server::key::Key;
-use sequor::config::server::triton::{FLAGS, Fate, How};
+use sequor::config::server::triton::{FLAGS, Fate, FlagConversion};
 use sequor::scheduling::word;
 use sequor::telemetry::metrics::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
@@ -71,14 +71,16 @@ fn meaning(fate: &Fate) -> (&'static str, String) {
         Fate::Own => ("served", String::new()),
         Fate::Sets { key, how } => {
             let how = match how {
-                How::AsIs => String::new(),
-                How::Unit(unit) => format!(", its number in {unit}"),
-                How::Not => ", turned around".to_owned(),
-                How::OnOff => ", true as `on` and false as `off`".to_owned(),
-                How::Off => " = false".to_owned(),
-                How::Verbosity => " = \"debug\" from 1 on".to_owned(),
-                How::Quiet(level) => format!(" = \"{level}\" if it is false"),
-                How::DefaultBatch => " for the setting `default-max-batch-size`; no effect for any other".to_owned(),
+                FlagConversion::AsIs => String::new(),
+                FlagConversion::Unit(unit) => format!(", its number in {unit}"),
+                FlagConversion::Not => ", turned around".to_owned(),
+                FlagConversion::OnOff => ", true as `on` and false as `off`".to_owned(),
+                FlagConversion::Off => " = false".to_owned(),
+                FlagConversion::Verbosity => " = \"debug\" from 1 on".to_owned(),
+                FlagConversion::Quiet(level) => format!(" = \"{level}\" if it is false"),
+                FlagConversion::DefaultBatch => {
+                    " for the setting `default-max-batch-size`; no effect for any other".to_owned()
+                }
             };
             ("served", format!("`{key}`{how}"))
         }

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use sequor::device::Accelerators;
-use sequor::device::cuda::Driver;
+use sequor::device::cuda::CudaDriver;
 
 use crate::server::{Call, SEQUOR, copy, get, models, runtime};
 
@@ -54,7 +54,7 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
         "ONNX Runtime {} has no provider for NVIDIA GPUs ({PROVIDER} is not beside it); to get one: sequor runtime install --gpu",
         library.display()
     );
-    let missing = match Driver.usable() {
+    let missing = match CudaDriver.usable() {
         Ok(_) => provider,
         Err(driver) => format!("{driver}; {provider}"),
     };
@@ -69,7 +69,7 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
 fn with_a_provider_the_driver_is_still_missed() {
     let (stdout, _) = serve("kind: KIND_GPU", true);
     let said = line(&stdout, "accumulator_int32");
-    let missing = match Driver.usable() {
+    let missing = match CudaDriver.usable() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
         Err(driver) => format!("KIND_GPU cannot be served: {driver}; or use KIND_CPU or KIND_AUTO"),
     };
@@ -80,7 +80,7 @@ fn with_a_provider_the_driver_is_still_missed() {
 #[test]
 fn kind_auto_serves_on_the_cpu_and_says_why() {
     let (stdout, _) = serve("kind: KIND_AUTO", true);
-    let why = match Driver.usable() {
+    let why = match CudaDriver.usable() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
         Err(driver) => driver.to_string(),
     };

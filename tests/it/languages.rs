@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sequor::simulate::file::File;
+use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
 use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::limits::Limits;
@@ -62,7 +62,7 @@ fn decides_alike(twin: &str, config: &str) {
         Contender::plugin(name, plug)
     };
     for slots in SLOTS {
-        let file = File::read(Path::new("x.toml"), &load(slots)).unwrap();
+        let file = WorkloadFile::read(Path::new("x.toml"), &load(slots)).unwrap();
         let experiment = Experiment {
             workload: file.workload(7).unwrap(),
             serving: file.serve.settle().unwrap(),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sequor::simulate::file::File;
+use sequor::simulate::file::WorkloadFile;
 use sequor::simulate::outcome::{Outcome, Tenant};
 use sequor::simulate::{Contender, Costs, Experiment, Plug};
 use sequor_wasm::limits::Limits;
@@ -18,7 +18,7 @@ const LOUD: &str = include_str!("../../benches/value/loud.toml");
 
 /// How these requests fare under `oldest` and under a guest.
 fn fares(workload: &str, plugin: &str) -> [Outcome; 2] {
-    let file = File::read(Path::new("x.toml"), workload).unwrap();
+    let file = WorkloadFile::read(Path::new("x.toml"), workload).unwrap();
     let plug = Plug::new(&format!("{plugin}.wasm"), &guest(plugin), "{}", Limits::default(), None).unwrap();
     let experiment = Experiment {
         workload: file.workload(1).unwrap(),

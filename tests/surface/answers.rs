@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferRequestedOutputTensor;
@@ -20,7 +20,7 @@ fn ovms_house() -> House {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "made", crate::house::SUM, 1, "accumulate INT32");
     fs_err::write(folder.path().join("made/sequor.toml"), "schema = 1\n[sequence]\nrules = \"ovms\"\n").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     house.repository.load_all(house.folder.path()).unwrap();
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());
     house

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::config::server::Connections;
 use sequor::config::units::{Size, Span};
 use sequor::server::ServerOptions;
@@ -109,7 +109,7 @@ async fn connections_are_bounded_and_operators_have_their_own() {
 
 #[tokio::test]
 async fn bodies_that_have_not_arrived_count() {
-    let limits = Limits { queued: Size(1 << 20), ..Limits::default() };
+    let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
     let house = House::served(ServerOptions { limits, ..ServerOptions::default() });
     assert_eq!(step(&house, 1, true).await, 1);
     let head = "POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";

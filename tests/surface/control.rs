@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
 use sequor::config::server::file::ControlMode;
-use sequor::model::Control;
+use sequor::model::RepositoryControl;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::{
     ModelRepositoryParameter, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest,
@@ -20,8 +20,8 @@ const ALL: &str = "version_policy { all { } }";
 /// A server of an empty repository, whose models are named by `mode`.
 fn house(mode: ControlMode) -> House {
     let folder = tempfile::tempdir().unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
-    house.repository.govern(Control { mode, directories: vec![house.folder.path().to_owned()] });
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
+    house.repository.govern(RepositoryControl { mode, directories: vec![house.folder.path().to_owned()] });
     house
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferRequestedOutputTensor;
@@ -27,7 +27,7 @@ fn scores_house() -> House {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "scores", SCORES, 1, "identity FP32 dims=3");
     fs_err::write(folder.path().join("scores/labels.txt"), "cat\ndog\nbird\n").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     house.repository.load_all(house.folder.path()).unwrap();
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());
     house
@@ -137,7 +137,7 @@ async fn a_body_of_bytes_alone_is_the_only_input() {
 
 #[tokio::test]
 async fn probes_and_marks() {
-    let house = House::with(Limits::default(), &[]);
+    let house = House::with(ServerLimits::default(), &[]);
     for path in ["/livez", "/healthz", "/readyz"] {
         assert_eq!(house.http(&format!("GET {path}"), &[], b"").await.status, 200, "{path}");
     }

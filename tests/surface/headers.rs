@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use parking_lot::Mutex;
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
-use sequor::scheduling::Rules;
+use sequor::scheduling::PluginRules;
 use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
 use sequor_proto::ModelInferRequest;
@@ -82,12 +82,12 @@ fn house() -> (House, Seen) {
     let plugins = folder.path().join("plugins");
     fs_err::create_dir(&plugins).unwrap();
     fs_err::write(plugins.join("looks.wasm"), "looks").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), Limits::default(), folder);
+    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     let seen = Seen::default();
     let hooks = Hooks { plan: true, columns: sequor_core::policy::columns::ALL, ..Hooks::default() };
     let manifest = Manifest { name: "looks".into(), version: "1".into(), hooks, features: vec!["zone".into()] };
     let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen)));
-    let rules = Rules { dir: Some(plugins), ..Rules::default() };
+    let rules = PluginRules { dir: Some(plugins), ..PluginRules::default() };
     house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
     house.repository.load(&house.folder.path().join("zoned"));
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::mock::MockBackend;
 use sequor::backend::{Backend, LoadOptions};
 use sequor::config::model::draft;
 use sequor::config::server::Drain;
 use sequor::config::units::Span;
-use sequor::model::{Options, Repository};
-use sequor::server::{Addresses, Drained, Listeners, Running, ServerOptions, Stop, local, start};
+use sequor::model::{Repository, RepositoryOptions};
+use sequor::server::{Addresses, Drained, Listeners, RunningServer, ServerOptions, Stop, local, start};
 use sequor::telemetry::Metrics;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferInputTensor;
@@ -46,7 +46,7 @@ pub(crate) struct House {
     pub(crate) metrics: Metrics,
     pub(crate) addresses: Addresses,
     pub(crate) folder: TempDir,
-    running: Running,
+    running: RunningServer,
     stop: mpsc::Sender<Stop>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, progr
 
 impl House {
     /// With `sum`, `same` and the given models.
-    pub(crate) fn with(limits: Limits, more: &[(&str, &str, &str)]) -> House {
+    pub(crate) fn with(limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
@@ -86,7 +86,7 @@ impl House {
     }
 
     /// Nothing is loaded yet.
-    pub(crate) fn over(backend: Arc<dyn Backend>, limits: Limits, folder: TempDir) -> House {
+    pub(crate) fn over(backend: Arc<dyn Backend>, limits: ServerLimits, folder: TempDir) -> House {
         House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, folder)
     }
 
@@ -104,12 +104,12 @@ impl House {
 
     fn of(backend: Arc<dyn Backend>, options: ServerOptions, folder: TempDir) -> House {
         let of = options;
-        let options = Options {
+        let options = RepositoryOptions {
             config: draft::Options::default(),
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: u64::MAX,
             reply_pool: 1 << 20,
-            ..Options::default()
+            ..RepositoryOptions::default()
         };
         let metrics = Metrics::new(true);
         let repository = Repository::new(backend, options, metrics.clone()).unwrap();
@@ -124,7 +124,7 @@ impl House {
     }
 
     pub(crate) fn new() -> House {
-        House::with(Limits::default(), &[])
+        House::with(ServerLimits::default(), &[])
     }
 
     pub(crate) async fn client(&self) -> GrpcInferenceServiceClient<Channel> {

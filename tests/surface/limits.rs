@@ -1,6 +1,6 @@
 //! What a server may hold of those who wait.
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::config::units::Size;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
@@ -18,7 +18,7 @@ const LARGE: usize = 300 << 10;
 fn house() -> House {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
     let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
-    House::with(Limits { queued: Size(LIMIT), ..Limits::default() }, &[waits])
+    House::with(ServerLimits { queued: Size(LIMIT), ..ServerLimits::default() }, &[waits])
 }
 
 fn large() -> Vec<i32> {
@@ -68,7 +68,7 @@ async fn bytes_that_wait_are_bounded_and_whoever_is_refused_may_try_again() {
 async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     // Those that have the four slots keep them.
     let config = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 600000000 oldest");
-    let house = House::with(Limits::default(), &[("kept", &config, "accumulate INT32")]);
+    let house = House::with(ServerLimits::default(), &[("kept", &config, "accumulate INT32")]);
     let step = |id, flags: &[&str]| ModelInferRequest { model_name: "kept".to_owned(), ..step(id, "", 1, flags) };
     let mut client = house.client().await;
     for id in 1..=4 {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
-use sequor::api::{Caller, Check, Limits, RequestContext, RequestHead, Status};
+use sequor::api::{Caller, Check, RequestContext, RequestHead, ServerLimits, Status};
 use sequor::config::units::Size;
 use sequor::server::ServerOptions;
 use sequor_core::Id;
@@ -27,12 +27,12 @@ use crate::house::{END, House, START, connect_from, exchange_on, request, step};
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-fn house(limits: Limits) -> House {
+fn house(limits: ServerLimits) -> House {
     House::served(ServerOptions { limits, ..ServerOptions::default() })
 }
 
 /// A house with a model whose requests wait for seven others, which do not come.
-fn waiting_house(limits: Limits) -> House {
+fn waiting_house(limits: ServerLimits) -> House {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
     let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
     House::with(limits, &[waits])
@@ -160,7 +160,7 @@ async fn scraped(house: &House, series: &str) -> u64 {
 
 #[tokio::test]
 async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
-    let house = house(Limits { sequences_per_peer: Some(2), ..Limits::default() });
+    let house = house(ServerLimits { sequences_per_peer: Some(2), ..ServerLimits::default() });
     for surface in SURFACES {
         let mut greedy = Client::new(&house, surface, GREEDY).await;
         let mut other = Client::new(&house, surface, OTHER).await;
@@ -193,7 +193,7 @@ async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
 #[tokio::test]
 async fn sequences_that_expire_are_dropped_or_fail_make_room() {
     let hasty = crate::house::SUM.replace("{ oldest", "{ max_sequence_idle_microseconds: 20000 oldest");
-    let limits = Limits { sequences_per_peer: Some(1), ..Limits::default() };
+    let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let models = [("hasty", &*hasty, "accumulate INT32")];
     let house = House::with(limits, &models);
     let mut client = Client::new(&house, "grpc", GREEDY).await;
@@ -235,7 +235,7 @@ async fn waiting(house: &House, from: IpAddr, count: i64, values: &[i32]) -> Vec
 
 #[tokio::test]
 async fn requests_in_flight_of_one_client_are_bounded_on_every_surface() {
-    let house = waiting_house(Limits { in_flight_per_peer: Some(2), ..Limits::default() });
+    let house = waiting_house(ServerLimits { in_flight_per_peer: Some(2), ..ServerLimits::default() });
     let kept = waiting(&house, GREEDY, 2, &[1]).await;
     assert_eq!(scraped(&house, "sequor_peer_most_in_flight").await, 2);
     for surface in SURFACES {
@@ -257,7 +257,7 @@ async fn requests_in_flight_of_one_client_are_bounded_on_every_surface() {
 #[tokio::test]
 async fn queued_bytes_of_one_client_are_bounded_on_every_surface() {
     const LIMIT: u64 = 4 << 20;
-    let house = waiting_house(Limits { queued_per_peer: Some(Size(LIMIT)), ..Limits::default() });
+    let house = waiting_house(ServerLimits { queued_per_peer: Some(Size(LIMIT)), ..ServerLimits::default() });
     let large = vec![1; 300 << 10];
     let kept = waiting(&house, GREEDY, 3, &large).await;
     assert_eq!(scraped(&house, "sequor_peer_most_queued_bytes").await, 3 * (1200 << 10));
@@ -307,7 +307,7 @@ impl Check for ByHeader {
 
 #[tokio::test]
 async fn a_client_with_a_name_is_its_name() {
-    let limits = Limits { sequences_per_peer: Some(1), ..Limits::default() };
+    let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let house = House::served(ServerOptions { limits, checks: vec![Arc::new(ByHeader)], ..ServerOptions::default() });
     let start = async |from: IpAddr, who: &str, id: i64| {
         let body = to_json(&step(id, "", 1, &[START])).to_string();

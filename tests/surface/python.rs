@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::backend::onnx::OnnxBackend;
 use sequor::backend::onnx::library::{self, System};
 use sequor::config::server::file::ControlMode;
-use sequor::model::Control;
+use sequor::model::RepositoryControl;
 
 use crate::house::House;
 
@@ -23,7 +23,7 @@ fn python() -> PathBuf {
 /// A server over this repository's models, by ONNX Runtime.
 fn house(folder: tempfile::TempDir) -> House {
     let library = library::find(None, &System).expect("an ONNX Runtime; `cargo xtask test` fetches one");
-    House::over(Arc::new(OnnxBackend::new(&library.path).unwrap()), Limits::default(), folder)
+    House::over(Arc::new(OnnxBackend::new(&library.path).unwrap()), ServerLimits::default(), folder)
 }
 
 async fn run(house: &House, script: &str, more: &[&str]) -> Output {
@@ -74,7 +74,7 @@ async fn control() {
         .unwrap();
     let house = house(folder);
     let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(Control { mode: ControlMode::Explicit, directories });
+    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
     let repository = house.folder.path().display().to_string();
     check(&run(&house, "control.py", &["--repository", &repository]).await);
 }

@@ -1,7 +1,7 @@
 //! WebSockets.
 
 use futures_util::{SinkExt, StreamExt};
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::server::Drained;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -86,7 +86,7 @@ async fn tensors_travel_as_bytes_in_binary_messages() {
 
 #[tokio::test]
 async fn a_socket_that_is_given_up_cancels_and_a_stopping_server_says_goodbye() {
-    let house = House::with(Limits::default(), &[SLOW]);
+    let house = House::with(ServerLimits::default(), &[SLOW]);
     let mut given_up = open(&house, "/v2/models/slow/stream").await.unwrap();
     for n in 0..20 {
         let mut body = body("", n, &json!({}));

@@ -1,6 +1,6 @@
 //! `ModelStreamInfer`.
 
-use sequor::api::Limits;
+use sequor::api::ServerLimits;
 use sequor::config::units::Size;
 use sequor::server::Drained;
 use sequor_proto::infer_parameter::ParameterChoice;
@@ -35,7 +35,7 @@ async fn next(replies: &mut Streaming<ModelStreamInferResponse>) -> Result<Model
 
 #[tokio::test]
 async fn replies_come_in_the_order_of_their_requests_whatever_model_they_are_of() {
-    let house = House::with(Limits::default(), &[SLOW]);
+    let house = House::with(ServerLimits::default(), &[SLOW]);
     let (sender, mut replies) = open(&house, None).await;
     for n in 0..300 {
         let model = if n % 100 == 0 { "slow" } else { "same" };
@@ -124,7 +124,7 @@ async fn the_last_answer_of_a_request_says_so_if_asked() {
 
 #[tokio::test]
 async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
-    let house = House::with(Limits::default(), &[SLOW]);
+    let house = House::with(ServerLimits::default(), &[SLOW]);
     let (sender, replies) = open(&house, None).await;
     for n in 0..50 {
         // Different lengths do not batch: each is a run of its own.
@@ -140,7 +140,7 @@ async fn a_stream_that_is_given_up_cancels_what_it_has_underway() {
 
 #[tokio::test]
 async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
-    let limits = Limits { stream_unread: Size(1 << 20), ..Limits::default() };
+    let limits = ServerLimits { stream_unread: Size(1 << 20), ..ServerLimits::default() };
     let house = House::with(limits, &[]);
     let (sender, mut replies) = open(&house, None).await;
     let large = vec![1; 64 << 10];
@@ -170,7 +170,7 @@ async fn what_a_client_does_not_read_is_bounded_and_nobody_else_notices() {
 
 #[tokio::test]
 async fn a_stopping_server_answers_what_it_has_and_ends_the_stream() {
-    let house = House::with(Limits::default(), &[SLOW]);
+    let house = House::with(ServerLimits::default(), &[SLOW]);
     let (sender, mut replies) = open(&house, None).await;
     sender.send(step(3, "first", 1, &[START])).await.unwrap();
     assert_eq!(next(&mut replies).await.unwrap().id, "first");

@@ -14,15 +14,15 @@ use crate::{bare, process, python};
 
 /// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+struct DistOptions {
     /// Run both packages where nothing else is installed.
     check: bool,
     profile: String,
 }
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options = Options { check: false, profile: "dist".to_owned() };
+impl DistOptions {
+    fn parse(arguments: &[String]) -> Result<DistOptions> {
+        let mut options = DistOptions { check: false, profile: "dist".to_owned() };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -36,7 +36,7 @@ impl Options {
 }
 
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
-    let Options { check, profile } = Options::parse(arguments)?;
+    let DistOptions { check, profile } = DistOptions::parse(arguments)?;
     let (mut phases, packages) = (Phases::new(), process::root().join("target/dist-packages"));
     let name = format!("sequor-{}-linux-{}", version()?, std::env::consts::ARCH);
     let staging = packages.join(&name);
@@ -215,9 +215,11 @@ mod tests {
 
     #[test]
     fn options_are_parsed_or_refused() {
-        let parse = |text: &str| Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert!(parse("").is_ok_and(|o| o == Options { check: false, profile: "dist".to_owned() }));
-        assert!(parse("--check --profile dev").is_ok_and(|o| o == Options { check: true, profile: "dev".to_owned() }));
+        let parse = |text: &str| DistOptions::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert!(parse("").is_ok_and(|o| o == DistOptions { check: false, profile: "dist".to_owned() }));
+        assert!(
+            parse("--check --profile dev").is_ok_and(|o| o == DistOptions { check: true, profile: "dev".to_owned() })
+        );
         for wrong in ["--profile", "--chek", "there"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::tally::{self, Tally};
+use crate::tally::{self, TestTally};
 use crate::{node, process, python};
 
 /// Where the components lie once [`build`] has run, each as NAME.wasm.
@@ -82,7 +82,7 @@ pub(crate) fn on_path(program: &Path) -> Command {
 }
 
 /// The lints and tests of the guests and of their kit, and whether the generated code is what the contract says.
-pub(crate) fn test(tally: &mut Tally) -> Result<String> {
+pub(crate) fn test(tally: &mut TestTally) -> Result<String> {
     process::run(cargo("run").args(["--quiet", "--locked", "--package", "sequor-plugin-bindings", "--", "--check"]))?;
     process::run(cargo("clippy").args([
         "--quiet",

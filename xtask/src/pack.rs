@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("../gpu.sh");
 
 /// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
-struct Wishes {
+struct PackOptions {
     target: PathBuf,
     /// A folder of libraries: ONNX Runtime with its provider, and other libraries that the machine lacks.
     libraries: Option<PathBuf>,
@@ -23,8 +23,8 @@ struct Wishes {
     profile: String,
 }
 
-impl Wishes {
-    fn read(arguments: &[String]) -> Result<Wishes> {
+impl PackOptions {
+    fn read(arguments: &[String]) -> Result<PackOptions> {
         let (mut target, mut libraries, mut profile) = (None, None, "release".to_owned());
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -38,12 +38,12 @@ impl Wishes {
             }
         }
         let target = target.context("cargo xtask gpu-pack FOLDER: which folder?")?;
-        Ok(Wishes { target, libraries, profile })
+        Ok(PackOptions { target, libraries, profile })
     }
 }
 
 pub(crate) fn pack(arguments: &[String]) -> Result<()> {
-    let Wishes { target, libraries, profile } = Wishes::read(arguments)?;
+    let PackOptions { target, libraries, profile } = PackOptions::read(arguments)?;
     let mut phases = Phases::new();
     fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
     phases.need("programs", || {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn wishes_are_read_or_refused() {
-        let read = |text: &str| Wishes::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let read = |text: &str| PackOptions::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wishes = read("--libraries /opt/ort there --profile dev").unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((wishes.target, wishes.profile), (PathBuf::from("there"), "dev".to_owned()));
         assert_eq!(wishes.libraries, Some(PathBuf::from("/opt/ort")));

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::phases::Phases;
-use crate::tally::{self, Tally};
+use crate::tally::{self, TestTally};
 use crate::{guests, perf, process, runtime};
 
 /// Seconds of streams, runs of Triton's load generator over streams, and loads of a model.
@@ -12,7 +12,7 @@ const RUNS: &str = "100";
 const RELOADS: &str = "10000";
 
 pub(crate) fn soak() -> Result<()> {
-    let (mut phases, mut tally) = (Phases::new(), Tally::default());
+    let (mut phases, mut tally) = (Phases::new(), TestTally::default());
     phases.need("build", || {
         process::run(process::cargo().args(["build", "--locked", "--package", "sequor", "--bin", "sequor"]))?;
         Ok(String::new())

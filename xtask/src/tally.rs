@@ -9,14 +9,14 @@ use crate::process;
 
 /// How tests came out, summed over test commands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct TestTally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
 }
 
-impl Tally {
-    pub(crate) fn add(&mut self, other: Tally) {
+impl TestTally {
+    pub(crate) fn add(&mut self, other: TestTally) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
@@ -24,17 +24,17 @@ impl Tally {
 
     /// Reads one line of output: nextest's summary, or the result line of a test binary. Indentation counts: a failed test's own output, which may hold
     /// such lines too, is shown further in.
-    fn read(line: &str) -> Tally {
+    fn read(line: &str) -> TestTally {
         let line = line.trim_end();
         if !line.starts_with("     Summary [") && !line.starts_with("test result:") {
-            return Tally::default();
+            return TestTally::default();
         }
         let words: Vec<&str> = line.split([' ', ',', ';', ':', '(']).filter(|word| !word.is_empty()).collect();
         let number = |names: &[&str]| {
             let before = words.iter().zip(words.iter().skip(1)).find(|(_, word)| names.contains(word));
             before.and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
         };
-        Tally {
+        TestTally {
             passed: number(&["passed"]),
             failed: number(&["failed"]) + number(&["timed"]),
             skipped: number(&["skipped", "ignored"]),
@@ -42,9 +42,9 @@ impl Tally {
     }
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for TestTally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { passed, failed, skipped } = self;
+        let TestTally { passed, failed, skipped } = self;
         write!(f, "{} tests run: {passed} passed", passed + failed)?;
         if *failed > 0 {
             write!(f, ", {failed} failed")?;
@@ -54,7 +54,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// Runs a test command to its end, adding what it reports to `tally`.
-pub(crate) fn run(command: &mut Command, tally: &mut Tally) -> Result<String> {
+pub(crate) fn run(command: &mut Command, tally: &mut TestTally) -> Result<String> {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -76,15 +76,15 @@ pub(crate) fn run(command: &mut Command, tally: &mut Tally) -> Result<String> {
 }
 
 /// Copies lines as they come and counts in them. Ends with the stream; what cannot be written is no reason to stop reading.
-fn pass_on(from: Option<impl Read>, mut to: impl Write) -> Tally {
-    let mut tally = Tally::default();
+fn pass_on(from: Option<impl Read>, mut to: impl Write) -> TestTally {
+    let mut tally = TestTally::default();
     let Some(from) = from else { return tally };
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let _ = to.write_all(&line);
         let _ = to.flush();
-        tally.add(Tally::read(&String::from_utf8_lossy(&line)));
+        tally.add(TestTally::read(&String::from_utf8_lossy(&line)));
         line.clear();
     }
     tally
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn both_runners_are_understood() {
         let nextest = "     Summary [   1.234s] 57 tests run: 52 passed (1 slow), 3 failed, 2 timed out, 4 skipped\n";
-        assert_eq!(Tally::read(nextest), Tally { passed: 52, failed: 5, skipped: 4 });
+        assert_eq!(TestTally::read(nextest), TestTally { passed: 52, failed: 5, skipped: 4 });
         let cargo =
             "test result: FAILED. 10 passed; 2 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s\n";
-        assert_eq!(Tally::read(cargo), Tally { passed: 10, failed: 2, skipped: 1 });
-        assert_eq!(Tally::read("test tests::a_test_that_passed ... 3 passed\n"), Tally::default());
-        assert_eq!(Tally::read("    test result: FAILED. 0 passed; 1 failed; 0 ignored\n"), Tally::default());
+        assert_eq!(TestTally::read(cargo), TestTally { passed: 10, failed: 2, skipped: 1 });
+        assert_eq!(TestTally::read("test tests::a_test_that_passed ... 3 passed\n"), TestTally::default());
+        assert_eq!(TestTally::read("    test result: FAILED. 0 passed; 1 failed; 0 ignored\n"), TestTally::default());
     }
 
     #[test]

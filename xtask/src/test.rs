@@ -6,12 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
-use crate::tally::{self, Tally};
+use crate::tally::{self, TestTally};
 use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
 
 /// Options beyond the everyday run.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wishes {
+struct TestOptions {
     /// A browser, or the run fails.
     browser: bool,
     /// Seconds of each fuzz target.
@@ -20,9 +20,9 @@ struct Wishes {
     all_languages: bool,
 }
 
-impl Wishes {
-    fn read(arguments: &[String]) -> Result<Wishes> {
-        let mut wishes = Wishes::default();
+impl TestOptions {
+    fn read(arguments: &[String]) -> Result<TestOptions> {
+        let mut wishes = TestOptions::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -39,9 +39,9 @@ impl Wishes {
 }
 
 pub(crate) fn test(arguments: &[String]) -> Result<()> {
-    let wishes = Wishes::read(arguments)?;
+    let wishes = TestOptions::read(arguments)?;
     let mut phases = Phases::new();
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     let ran = run(&wishes, &mut phases, &mut tally);
     eprint!("---\n{}", phases.table());
     eprintln!("     Summary [{:>8.3}s] {tally}; {}", phases.elapsed().as_secs_f64(), phases.verdict());
@@ -55,7 +55,7 @@ pub(crate) fn test(arguments: &[String]) -> Result<()> {
 /// `cargo xtask prepare`: gets what tests need, and prints the environment in which `cargo nextest run` finds it.
 pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
-    let wishes = Wishes::default();
+    let wishes = TestOptions::default();
     fetch(&wishes, &mut phases)?;
     build(&wishes, &mut phases)?;
     for (name, value) in environment() {
@@ -65,7 +65,7 @@ pub(crate) fn prepare() -> Result<()> {
 }
 
 /// Gets what tests call. Whether there is a browser among it.
-fn fetch(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
+fn fetch(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     phases.need("python", python::ensure)?;
     phases.need("sounds", sounds::ensure)?;
     phases.need("clients", || Ok(format!("perf_analyzer {}, node {}", perf::ensure()?, node::ensure()?)))?;
@@ -73,7 +73,7 @@ fn fetch(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
 }
 
 /// Builds the server, gets it its runtime, and has it build plug-ins.
-fn build(wishes: &Wishes, phases: &mut Phases) -> Result<()> {
+fn build(wishes: &TestOptions, phases: &mut Phases) -> Result<()> {
     // Along with the tests: alone it would have other features of the crates below it, and each of those were compiled twice.
     phases.need("build", || quiet(process::cargo().args(["build", "--locked", "--workspace", "--bins", "--tests"])))?;
     let sequor = process::built("debug", "sequor")?;
@@ -85,7 +85,7 @@ fn build(wishes: &Wishes, phases: &mut Phases) -> Result<()> {
     Ok(())
 }
 
-fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
+fn run(wishes: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
     phases.check("format", || {
         quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
         quiet(guests::cargo("fmt").args(["--all", "--check"]))
@@ -113,7 +113,7 @@ fn run(wishes: &Wishes, phases: &mut Phases, tally: &mut Tally) -> Result<()> {
 }
 
 /// Whether there is a browser. That none can be had is a fault only where one was wished for.
-fn browser(wishes: &Wishes, phases: &mut Phases) -> Result<bool> {
+fn browser(wishes: &TestOptions, phases: &mut Phases) -> Result<bool> {
     let mut has_browser = true;
     phases.need("browser", || match browser::ensure() {
         Err(e) if !wishes.browser => {
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn wishes_are_read_or_refused() {
-        let read = |text: &str| Wishes::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(read("").unwrap_or_default(), Wishes::default());
-        let both = Wishes { browser: true, fuzz: Some(60), all_languages: false };
+        let read = |text: &str| TestOptions::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(read("").unwrap_or_default(), TestOptions::default());
+        let both = TestOptions { browser: true, fuzz: Some(60), all_languages: false };
         assert!(read("--fuzz 60 --browser").is_ok_and(|wishes| wishes == both));
         for wrong in ["--fuzz", "--fuzz soon", "--brower"] {
             assert!(read(wrong).is_err(), "{wrong}");

@@ -5,7 +5,7 @@ use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, RowEnd};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Req, Seq};
-use crate::request::{Plan, Stage as At};
+use crate::request::{RequestStage, RunPlan};
 use crate::sequence::Stage;
 use crate::slot_assignment::wake;
 use crate::time::Time;
@@ -51,7 +51,7 @@ impl Core {
             return;
         }
         for req in &reqs {
-            if let Some(seq) = self.past(*req, At::Sealing) {
+            if let Some(seq) = self.past(*req, RequestStage::Sealing) {
                 self.set_stage(seq, Stage::Sealing);
             }
         }
@@ -93,8 +93,8 @@ impl Core {
         let Some(r) = self.reqs.get_mut(req) else { return true };
         r.ran += 1;
         let runs = if fault(Planted::RunsMiscounted) { 2 } else { 1 };
-        let left = if let Some(Plan::Run(left)) = r.plan { left.saturating_sub(runs) } else { 0 };
-        r.plan = Some(Plan::Run(left));
+        let left = if let Some(RunPlan::Run(left)) = r.plan { left.saturating_sub(runs) } else { 0 };
+        r.plan = Some(RunPlan::Run(left));
         let step = r.step;
         if let Some(s) = r.seq.and_then(|seq| self.seqs.get_mut(seq)) {
             s.state_shape = state_shape;
@@ -110,7 +110,7 @@ impl Core {
     fn wait_for_next_run(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
         self.tell_run(req, true, out);
         let Some(r) = self.reqs.get_mut(req) else { return };
-        r.stage = At::Queued;
+        r.stage = RequestStage::Queued;
         let (seq, bytes) = (r.seq, r.meta.bytes);
         let Some(seq) = seq else { return self.stateless_ready(now, req, out) };
         let Some(s) = self.seqs.get_mut(seq) else { return };
@@ -127,7 +127,7 @@ impl Core {
         if !posts {
             return self.answer_row(now, req, out);
         }
-        let seq = self.past(req, At::Posting);
+        let seq = self.past(req, RequestStage::Posting);
         if let Some(seq) = seq {
             self.set_stage(seq, Stage::Posting);
         }
@@ -135,14 +135,14 @@ impl Core {
     }
 
     pub(crate) fn posted(&mut self, now: Time, req: Req, out: &mut Vec<Effect>) {
-        if let Some(load) = self.reqs.get(req).filter(|r| r.stage == At::Posting).map(|r| r.load) {
+        if let Some(load) = self.reqs.get(req).filter(|r| r.stage == RequestStage::Posting).map(|r| r.load) {
             self.answer_row(now, req, out);
             self.wake_if_over(load, out);
         }
     }
 
     /// Transitions a request on and names its sequence.
-    fn past(&mut self, req: Req, to: At) -> Option<Seq> {
+    fn past(&mut self, req: Req, to: RequestStage) -> Option<Seq> {
         let r = self.reqs.get_mut(req)?;
         r.stage = to;
         r.seq

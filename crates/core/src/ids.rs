@@ -25,7 +25,7 @@ macro_rules! keys {
             }
         }
 
-        impl crate::slab::Key for $name {
+        impl crate::slab::SlabKey for $name {
             fn make(ix: u32, generation: NonZeroU32) -> Self {
                 Self { ix, generation }
             }

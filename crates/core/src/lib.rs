@@ -64,6 +64,8 @@ pub use seen::SequenceView;
 pub use sequence::Stage;
 pub use shape::{Dim, Dims, Shape};
 pub use slab::Slab;
-pub use spec::{Dialect, Expiry, Hold, LoadLimits, LoadSpec, NoId, OnEnding, OnLive, Rows, Stages, Strategy, WhenFull};
+pub use spec::{
+    Dialect, Expiry, Hold, LoadLimits, LoadSpec, NoId, OnEnding, OnLive, RowLayout, Stages, Strategy, WhenFull,
+};
 pub use time::Time;
 pub use transitions::Transitions;

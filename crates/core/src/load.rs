@@ -269,7 +269,7 @@ impl LoadState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::Key;
+    use crate::slab::SlabKey;
     use crate::spec::{Expiry, LoadLimits, Stages, Strategy};
     use std::time::Duration;
 

@@ -5,11 +5,11 @@ use crate::event::{Batch, Effect, Next, Note, RealRow, Row, SlotOp};
 use crate::faults::{Planted, fault};
 use crate::ids::{BatchId, Instance, Req};
 use crate::policy::{Columns, Decision, Hooks, Picks, columns, flags};
-use crate::request::{Plan, Stage as At};
+use crate::request::{RequestStage, RunPlan};
 use crate::round::Candidate;
 use crate::sequence::{FirstState, Stage};
 use crate::slot_assignment::wake_one;
-use crate::spec::{Rows, Strategy};
+use crate::spec::{RowLayout, Strategy};
 use crate::time::Time;
 
 impl Core {
@@ -169,8 +169,8 @@ impl Core {
 
     fn take_row(&mut self, req: Req, ops: &mut Vec<SlotOp>, out: &mut Vec<Effect>) -> Option<RealRow> {
         let r = self.reqs.get_mut(req)?;
-        r.stage = At::Running;
-        let last = r.plan == Some(Plan::Run(1));
+        r.stage = RequestStage::Running;
+        let last = r.plan == Some(RunPlan::Run(1));
         let (load, start, end) = (r.load, r.start && r.is_first_run(), r.end && last);
         let (seq, bytes) = (r.seq, r.meta.bytes);
         let state = load_in(&mut self.loads, load)?;
@@ -208,8 +208,8 @@ impl Core {
     fn arrange(&self, batch: &mut Batch) {
         let strategy = self.load(batch.instance.load).map(|l| &l.spec.strategy);
         match strategy {
-            Some(Strategy::Direct { rows: Rows::Fixed, .. }) => {}
-            Some(Strategy::Direct { rows: Rows::Compact, .. }) => return batch.rows.sort_by_key(slot_of),
+            Some(Strategy::Direct { rows: RowLayout::Fixed, .. }) => {}
+            Some(Strategy::Direct { rows: RowLayout::Compact, .. }) => return batch.rows.sort_by_key(slot_of),
             _ => return,
         }
         let highest = batch.real().filter_map(|row| row.placement).map(|(_, slot)| slot.ix).max().unwrap_or(0);

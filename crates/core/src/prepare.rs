@@ -5,7 +5,7 @@ use crate::ending::EndReason;
 use crate::event::{Effect, Note, Preparation, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Req, Seq};
-use crate::request::{Plan, Stage as At};
+use crate::request::{RequestStage, RunPlan};
 use crate::sequence::{FirstState, Stage};
 use crate::time::Time;
 
@@ -13,7 +13,7 @@ impl Core {
     /// Lends a request to the driver. That of a sequence is at the head of its queue.
     pub(crate) fn prepare(&mut self, req: Req, seq: Option<Seq>, out: &mut Vec<Effect>) {
         if let Some(r) = self.reqs.get_mut(req) {
-            r.stage = At::Preparing;
+            r.stage = RequestStage::Preparing;
         }
         if let Some(seq) = seq {
             self.set_stage(seq, Stage::Preparing);
@@ -23,13 +23,15 @@ impl Core {
 
     /// The driver has prepared a request, or could not. If the request was refused meanwhile, there is nothing left to do.
     pub(crate) fn prepared(&mut self, now: Time, req: Req, prepared: Preparation, out: &mut Vec<Effect>) {
-        let is_lent = |stage| stage == At::Preparing || (stage == At::Queued && fault(Planted::PreparedTwice));
+        let is_lent = |stage| {
+            stage == RequestStage::Preparing || (stage == RequestStage::Queued && fault(Planted::PreparedTwice))
+        };
         let Some(r) = self.reqs.get_mut(req).filter(|r| is_lent(r.stage)) else { return };
-        r.stage = At::Queued;
+        r.stage = RequestStage::Queued;
         let (plan, meta) = match prepared {
-            Preparation::Run(meta) => (Plan::Run(1), meta),
-            Preparation::RunSteps(meta, steps) => (Plan::Run(steps.get()), meta),
-            Preparation::Reply => (Plan::Reply, r.meta),
+            Preparation::Run(meta) => (RunPlan::Run(1), meta),
+            Preparation::RunSteps(meta, steps) => (RunPlan::Run(steps.get()), meta),
+            Preparation::Reply => (RunPlan::Reply, r.meta),
             Preparation::Refuse { refusal, ends } => return self.unprepared(now, req, refusal, ends, out),
         };
         let (seq, load, before) = (r.seq, r.load, r.meta.bytes);
@@ -37,8 +39,8 @@ impl Core {
         let Some(seq) = seq else {
             self.wants_no_room(load);
             return match plan {
-                Plan::Run(_) => self.stateless_ready(now, req, out),
-                Plan::Reply => self.reply_stateless(req, out),
+                RunPlan::Run(_) => self.stateless_ready(now, req, out),
+                RunPlan::Reply => self.reply_stateless(req, out),
             };
         };
         let Some(s) = self.seqs.get_mut(seq) else { return };

@@ -25,9 +25,9 @@ pub(crate) struct Request {
     pub(crate) deadline: Option<Time>,
     pub(crate) priority: u32,
     pub(crate) meta: RequestMeta,
-    pub(crate) stage: Stage,
+    pub(crate) stage: RequestStage,
     /// The plan for it; `None` until it is prepared.
-    pub(crate) plan: Option<Plan>,
+    pub(crate) plan: Option<RunPlan>,
     /// Runs of it that have ended well. Between two of its runs it waits at the head of its queue.
     pub(crate) ran: u32,
     /// Its place in the order of answers, where the load keeps one.
@@ -45,14 +45,14 @@ impl Request {
 
     /// Whether it may still be refused: it waits, and none of it has run.
     pub(crate) fn is_untouched(&self) -> bool {
-        matches!(self.stage, Stage::Queued | Stage::Preparing)
+        matches!(self.stage, RequestStage::Queued | RequestStage::Preparing)
             && (self.ran == 0 || fault(Planted::CancelledBetweenRuns))
     }
 }
 
 /// The plan for a prepared request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plan {
+pub(crate) enum RunPlan {
     /// It runs this many times more.
     Run(u32),
     /// It is answered without a run.
@@ -65,7 +65,7 @@ pub(crate) enum Plan {
 // ## Sealing   => Posting | (released) | (refused)
 // ## Posting   => (released)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     /// In the queue of its sequence, or in that of its load.
     Queued,
     /// Lent to the driver, which prepares it. It is in its queue all the same, so it can be refused or cancelled.

@@ -9,7 +9,7 @@ use crate::ids::{Instance, Load, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::PlannedStep;
 use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, columns};
-use crate::request::{Plan, Stage as At};
+use crate::request::{RequestStage, RunPlan};
 use crate::round::{Candidate, PolicyAnswer, PolicyQuestion, Round};
 use crate::sequence::Stage;
 use crate::time::Time;
@@ -138,9 +138,11 @@ impl Core {
         if fault(Planted::StalePickAccepted) {
             return self.reqs.get(req).is_some();
         }
-        let Some(r) = self.reqs.get(req).filter(|r| r.stage == At::Queued && r.load == who.load) else { return false };
+        let Some(r) = self.reqs.get(req).filter(|r| r.stage == RequestStage::Queued && r.load == who.load) else {
+            return false;
+        };
         match r.seq.map(|seq| self.seqs.get(seq)) {
-            None => matches!(r.plan, Some(Plan::Run(_))),
+            None => matches!(r.plan, Some(RunPlan::Run(_))),
             Some(None) => false,
             Some(Some(s)) => {
                 s.stage == Some(Stage::Ready)

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use crate::faults::{Planted, fault};
 
 /// What names an entry of a [`Slab`]. Implemented by the key types of [`crate::ids`].
-pub trait Key: Copy {
+pub trait SlabKey: Copy {
     fn make(ix: u32, generation: NonZeroU32) -> Self;
     fn ix(self) -> u32;
     fn generation(self) -> NonZeroU32;
@@ -27,13 +27,13 @@ pub struct Slab<K, T> {
     key: PhantomData<K>,
 }
 
-impl<K: Key, T> Default for Slab<K, T> {
+impl<K: SlabKey, T> Default for Slab<K, T> {
     fn default() -> Self {
         Slab { entries: Vec::new(), free: Vec::new(), len: 0, key: PhantomData }
     }
 }
 
-impl<K: Key, T> Slab<K, T> {
+impl<K: SlabKey, T> Slab<K, T> {
     pub fn new() -> Self {
         Self::default()
     }

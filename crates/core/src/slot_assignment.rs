@@ -6,7 +6,7 @@ use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
 use crate::ids::{Instance, Load, Req, Seq, Slot};
 use crate::load::{Consulting, InstanceState, LoadState};
-use crate::request::Plan;
+use crate::request::RunPlan;
 use crate::sequence::Stage;
 use crate::time::Time;
 use crate::timer::Due;
@@ -154,9 +154,9 @@ impl Core {
                 (Some(_), Some(why)) if fault(Planted::EndBeforeItsQueue) => return self.finish(now, seq, why, out),
                 (None, Some(why)) => return self.finish(now, seq, why, out),
                 (None, None) => return self.enter_idle(now, seq, out),
-                (Some((req, Some(Plan::Run(_)))), _) => return self.enter_ready(now, seq, req, out),
+                (Some((req, Some(RunPlan::Run(_)))), _) => return self.enter_ready(now, seq, req, out),
                 (Some((req, None)), _) => return self.prepare(req, Some(seq), out),
-                (Some((req, Some(Plan::Reply))), _) => self.reply(now, seq, req, out),
+                (Some((req, Some(RunPlan::Reply))), _) => self.reply(now, seq, req, out),
             }
         }
     }

@@ -90,7 +90,7 @@ pub enum Expiry {
 
 /// Where the rows of a `direct` batch stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rows {
+pub enum RowLayout {
     /// Row = slot, holes padded, from slot 0 to the highest ready one (Triton's shape).
     Fixed,
     /// Only real rows.
@@ -102,7 +102,7 @@ pub enum Strategy {
     /// Every request for itself, first come first served; batches up to `max_batch` rows if `batching`.
     Stateless { batching: bool, preferred: Vec<u32>, delay: Duration, in_order: bool },
     /// A sequence owns a batch row.
-    Direct { rows: Rows, delay: Duration, min_use: f32 },
+    Direct { rows: RowLayout, delay: Duration, min_use: f32 },
     /// The ready requests that have waited longest, of up to `slots` sequences an instance.
     Oldest { slots: u32, preferred: Vec<u32>, delay: Duration, in_order: bool },
     /// As `Oldest`, but the earliest deadline first.

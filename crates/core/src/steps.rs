@@ -26,7 +26,8 @@ impl Core {
             return Err(Refusal::StepGap { want: s.next_step });
         }
         let current = s.current.and_then(|req| self.reqs.get(req));
-        let unanswered = current.is_some_and(|r| matches!(r.stage, request::Stage::Sealing | request::Stage::Posting));
+        let unanswered =
+            current.is_some_and(|r| matches!(r.stage, request::RequestStage::Sealing | request::RequestStage::Posting));
         let unanswered = unanswered && !fault(Planted::ReplayedBeforeAnswered);
         let through = match (s.starts, unanswered) {
             (0, false) => s.step,

@@ -9,13 +9,13 @@ use crate::ids::Id;
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     // Only looked up, never iterated: the order of the map shows nowhere.
-    by_id: HashMap<Id, Entry>,
+    by_id: HashMap<Id, TombstoneEntry>,
     order: VecDeque<(u64, Id)>,
     serial: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TombstoneEntry {
     serial: u64,
     /// The birth of the sequence: later is larger.
     born: u64,
@@ -29,7 +29,7 @@ impl Tombstones {
         }
         self.serial += 1;
         self.order.push_back((self.serial, id.clone()));
-        self.by_id.insert(id, Entry { serial: self.serial, born, stone });
+        self.by_id.insert(id, TombstoneEntry { serial: self.serial, born, stone });
         while self.order.len() > limit as usize {
             let Some((serial, id)) = self.order.pop_front() else { break };
             if self.by_id.get(&id).is_some_and(|entry| entry.serial == serial) {

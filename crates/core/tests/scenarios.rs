@@ -126,7 +126,7 @@ fn cancelling_a_queued_step_ends_the_sequence_and_one_that_runs_is_let_run() {
 
 #[test]
 fn direct_pads_the_holes_below_the_highest_ready_row() {
-    let strategy = Strategy::Direct { rows: Rows::Fixed, delay: Duration::ZERO, min_use: 0.0 };
+    let strategy = Strategy::Direct { rows: RowLayout::Fixed, delay: Duration::ZERO, min_use: 0.0 };
     let mut rig = Rig::new(spec(strategy, 4));
     for id in 1..=3 {
         rig.submit(id, true, false);
@@ -253,7 +253,7 @@ fn a_step_goes_on_from_a_state_that_the_driver_holds() {
 
 #[test]
 fn a_load_that_holds_runs_nothing_until_enough_waits_and_never_holds_again() {
-    let strategy = Strategy::Direct { rows: Rows::Compact, delay: Duration::ZERO, min_use: 0.0 };
+    let strategy = Strategy::Direct { rows: RowLayout::Compact, delay: Duration::ZERO, min_use: 0.0 };
     let mut rig = Rig::new(LoadSpec { hold: Some(Hold { requests: 3, backlog: 1 }), ..spec(strategy, 2) });
     rig.submit(1, true, false);
     rig.submit(1, false, false);

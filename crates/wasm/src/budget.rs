@@ -19,16 +19,16 @@ const TABLE: usize = 100_000;
 /// epoch: there a call is stopped between its limit and two ticks beyond. The host looks where the guest calls it, and once more when the call has
 /// returned.
 #[derive(Debug, Default)]
-pub(crate) struct Timer {
+pub(crate) struct CpuTimer {
     limit: Duration,
     /// What the thread's clock showed at the first tick of this call, once that was read.
     since: Option<Duration>,
     clock: CallClock,
 }
 
-impl Timer {
-    pub(crate) fn new(clock: CallClock) -> Timer {
-        Timer { clock, ..Timer::default() }
+impl CpuTimer {
+    pub(crate) fn new(clock: CallClock) -> CpuTimer {
+        CpuTimer { clock, ..CpuTimer::default() }
     }
 
     pub(crate) fn start(&mut self, limit: Duration) {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn time_counts_from_the_first_tick_and_only_the_thread_s_own() {
         let ms = Duration::from_millis;
-        let mut timer = Timer::default();
+        let mut timer = CpuTimer::default();
         timer.start(ms(2));
         let went_on: Vec<bool> = [500, 500, 501, 501, 502]
             .into_iter()
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_call_that_a_tick_meets_by_chance_is_none_that_takes_long() {
         let test = || {
-            let mut timer = Timer::default();
+            let mut timer = CpuTimer::default();
             for _ in 0..3 {
                 timer.start(Duration::from_secs(60));
                 timer.tick();

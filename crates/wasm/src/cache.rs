@@ -73,9 +73,9 @@ impl Cache {
             // SAFETY: the bytes are code that an engine of this fingerprint gave and `keep` wrote: the folder and the file are this user's, no other
             // user can write either, their SHA-256 is the one written with them, and they were read once and written to a file that has no name,
             // so that no process can change them any more. Wasmtime checks itself that they are for this very compiler and processor.
-            Code::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
+            CompiledCode::Apart(_, at) => unsafe { Component::deserialize_file(engine.wasmtime(), at) },
             // SAFETY: the same, of the bytes themselves.
-            Code::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
+            CompiledCode::Memory(code) => unsafe { Component::deserialize(engine.wasmtime(), code) },
         };
         match made {
             Ok(component) => Some(component),
@@ -87,7 +87,7 @@ impl Cache {
     }
 
     /// The code of a file, if it can be believed.
-    fn read(&self, path: &Path) -> io::Result<Code> {
+    fn read(&self, path: &Path) -> io::Result<CompiledCode> {
         check_ours(&std::fs::metadata(&self.folder)?)?;
         // A link could lead to a file that we wrote for something else.
         let flags = nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
@@ -113,13 +113,13 @@ impl Cache {
 
     /// A place for code: a file without a name, so that only used pages of the code take memory. It goes with the last map. Memory, where there can
     /// be no such file.
-    fn apart(&self) -> Code {
+    fn apart(&self) -> CompiledCode {
         let made = || {
             let file = tempfile::tempfile_in(&self.folder).ok()?;
             let at = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-            at.exists().then_some(Code::Apart(file, at))
+            at.exists().then_some(CompiledCode::Apart(file, at))
         };
-        made().unwrap_or(Code::Memory(Vec::new()))
+        made().unwrap_or(CompiledCode::Memory(Vec::new()))
     }
 
     fn keep(&self, path: &Path, code: &[u8]) -> io::Result<()> {
@@ -154,17 +154,17 @@ impl Cache {
 
 /// Code that was read.
 #[derive(Debug)]
-enum Code {
+enum CompiledCode {
     /// In a file, and where that can be opened.
     Apart(File, PathBuf),
     Memory(Vec<u8>),
 }
 
-impl Code {
+impl CompiledCode {
     fn add(&mut self, some: &[u8]) -> io::Result<()> {
         match self {
-            Code::Apart(file, _) => file.write_all(some),
-            Code::Memory(code) => {
+            CompiledCode::Apart(file, _) => file.write_all(some),
+            CompiledCode::Memory(code) => {
                 code.extend_from_slice(some);
                 Ok(())
             }

@@ -18,14 +18,14 @@ thread_local! {
 
 /// The clocks of all instances.
 #[derive(Debug, Default)]
-pub(crate) struct CallClocks(Mutex<Vec<Weak<Seen>>>);
+pub(crate) struct CallClocks(Mutex<Vec<Weak<ClockSample>>>);
 
 /// One of them: an instance, which is called by one thread at a time.
 #[derive(Debug, Default)]
-pub(crate) struct CallClock(Arc<Seen>);
+pub(crate) struct CallClock(Arc<ClockSample>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ClockSample {
     /// Odd while a call is under way, and another number for each.
     call: AtomicU64,
     /// The CPU clock of its thread.
@@ -50,7 +50,7 @@ impl CallClocks {
     }
 }
 
-impl Seen {
+impl ClockSample {
     fn tick(&self) {
         let call = self.call.load(Ordering::Acquire);
         if call.is_multiple_of(2) || self.met.load(Ordering::Relaxed) == call {

@@ -113,7 +113,7 @@ fn place(backtrace: &WasmBacktrace) -> Option<String> {
 
 /// A function's name without what the linker needed of it.
 fn demangled(name: &str) -> String {
-    let mut written = Name::default();
+    let mut written = ShortName::default();
     // An error only says that it is cut.
     let _ = write!(written, "{:#}", rustc_demangle::demangle(name));
     let name = written.0;
@@ -123,9 +123,9 @@ fn demangled(name: &str) -> String {
 
 /// A name up to [`NAME`]. Some hundred bytes of a mangled one can stand for a megabyte.
 #[derive(Default)]
-struct Name(String);
+struct ShortName(String);
 
-impl fmt::Write for Name {
+impl fmt::Write for ShortName {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         let room = NAME - self.0.len();
         if part.len() <= room {

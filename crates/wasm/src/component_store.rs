@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 
 #[derive(Debug)]
 pub(crate) struct Stored {
-    place: Place,
+    place: StoredBytes,
     sha256: [u8; 32],
 }
 
 #[derive(Debug)]
-enum Place {
+enum StoredBytes {
     File(File, usize),
     Memory(Vec<u8>),
 }
@@ -25,12 +25,12 @@ impl Stored {
     pub(crate) fn new(component: Vec<u8>, folder: Option<&Path>) -> Stored {
         let sha256 = Sha256::digest(&component).into();
         let place = match folder.map(|folder| laid_down(&component, folder).map_err(|e| (folder, e))) {
-            Some(Ok(file)) => Place::File(file, component.len()),
+            Some(Ok(file)) => StoredBytes::File(file, component.len()),
             Some(Err((folder, e))) => {
                 tracing::warn!("{}: a component stays in memory: {e}", folder.display());
-                Place::Memory(component)
+                StoredBytes::Memory(component)
             }
-            None => Place::Memory(component),
+            None => StoredBytes::Memory(component),
         };
         Stored { place, sha256 }
     }
@@ -38,8 +38,8 @@ impl Stored {
     /// The bytes, if they are what was laid down.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let bytes = match &self.place {
-            Place::Memory(bytes) => bytes.clone(),
-            Place::File(file, len) => {
+            StoredBytes::Memory(bytes) => bytes.clone(),
+            StoredBytes::File(file, len) => {
                 let mut bytes = vec![0; *len];
                 file.read_exact_at(&mut bytes, 0)?;
                 bytes
@@ -73,7 +73,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("made");
         let stored = Stored::new(b"component".to_vec(), Some(&inner));
-        assert!(matches!(stored.place, Place::File(..)));
+        assert!(matches!(stored.place, StoredBytes::File(..)));
         assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0);
         assert_eq!((stored.read().unwrap(), stored.read().unwrap()), (b"component".to_vec(), b"component".to_vec()));
         assert!(stored.is(b"component") && !stored.is(b"components"));
@@ -83,7 +83,7 @@ mod tests {
     fn what_is_damaged_is_not_given_out() {
         let folder = tempfile::tempdir().unwrap();
         let stored = Stored::new(b"component".to_vec(), Some(folder.path()));
-        let Place::File(file, _) = &stored.place else { panic!("{stored:?}") };
+        let StoredBytes::File(file, _) = &stored.place else { panic!("{stored:?}") };
         file.write_all_at(b"C", 0).unwrap();
         assert_eq!(stored.read().unwrap_err().to_string(), "the component is not what was handed over");
         file.set_len(3).unwrap();
@@ -95,7 +95,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         for folder in [None, Some(file.path())] {
             let stored = Stored::new(b"component".to_vec(), folder);
-            assert!(matches!(stored.place, Place::Memory(_)));
+            assert!(matches!(stored.place, StoredBytes::Memory(_)));
             assert_eq!(stored.read().unwrap(), b"component");
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::call_clock::{CallClock, CallClocks};
-use super::ticker::{Call, Ticker};
+use super::ticker::{TickedCall, Ticker};
 
 /// What guests run for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// To be held while a guest runs.
-    pub(crate) fn enter(&self) -> Option<Call<'_>> {
+    pub(crate) fn enter(&self) -> Option<TickedCall<'_>> {
         self.ticker.as_ref().map(Ticker::enter)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wasmtime::Store;
 
-use super::budget::{FUEL_A_NANO, Timer};
+use super::budget::{CpuTimer, FUEL_A_NANO};
 use super::call_error::{Call, CallError, CallFault, fault_of};
 use super::clock_random::ClockAndRandom;
 use super::component::Component;
@@ -15,7 +15,7 @@ use super::engine::{Engine, Mode};
 use super::host::{HostState, cut};
 use super::limits::Limits;
 use super::services::Services;
-use super::settings::Settings;
+use super::settings::PluginSettings;
 use super::urgency;
 use super::world::{Lifecycle, World};
 use sequor_files::units::Span;
@@ -25,7 +25,7 @@ pub struct WasmGuest<W: World> {
     store: Store<HostState>,
     bindings: W::Bindings,
     engine: Arc<Engine>,
-    settings: Settings,
+    settings: PluginSettings,
     limit: Duration,
     /// Instructions the last call took, where they are counted.
     fuel: u64,
@@ -37,7 +37,7 @@ impl<W: World> WasmGuest<W> {
         let state = HostState::new(services, limits, ClockAndRandom::of(engine.mode()), W::data());
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| &mut state.memory);
-        store.data_mut().timer = Timer::new(engine.call_clock());
+        store.data_mut().timer = CpuTimer::new(engine.call_clock());
         store.set_hostcall_fuel(W::LIMITS.bytes_at_once);
         if engine.mode() == Mode::Serving {
             store.epoch_deadline_callback(|mut store| Ok(store.data_mut().timer.tick()));

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use wasmtime::Result;
 
-use super::budget::{Memory, Timer};
+use super::budget::{CpuTimer, Memory};
 use super::clock_random::ClockAndRandom;
 use super::contract::sequor::plugin::{host, identity, types};
 use super::journal::{COUNTERS, is_counter};
 use super::limits::Limits;
-use super::line_budget::{LINES, Line, LineBudget};
+use super::line_budget::{LINES, LineBudget, LineVerdict};
 use super::services::Services;
 
 /// Bytes of a line, at most.
@@ -24,7 +24,7 @@ const ERROR: u32 = 0;
 #[derive(Debug)]
 pub struct HostState {
     services: Arc<dyn Services>,
-    pub(crate) timer: Timer,
+    pub(crate) timer: CpuTimer,
     pub(crate) memory: Memory,
     /// The last error line it logged during this call: its own explanation if the call then fails.
     pub(crate) last_error: Option<String>,
@@ -44,7 +44,16 @@ impl HostState {
     ) -> HostState {
         let memory = Memory::new(limits.memory);
         let (lines, counters) = (services.line_budget(), BTreeSet::new());
-        HostState { services, timer: Timer::default(), memory, last_error: None, clock_random, lines, counters, data }
+        HostState {
+            services,
+            timer: CpuTimer::default(),
+            memory,
+            last_error: None,
+            clock_random,
+            lines,
+            counters,
+            data,
+        }
     }
 
     /// What the guest's world keeps for it ([`super::world::World::data`]). An error if that is of another type.
@@ -60,9 +69,9 @@ impl HostState {
     /// Whether a line may still be written in this second, which `now` lies in.
     fn may_write(&self, now: Duration) -> bool {
         match self.lines.take(now) {
-            Line::Dropped => return false,
-            Line::Written(0) => {}
-            Line::Written(n) => {
+            LineVerdict::Dropped => return false,
+            LineVerdict::Written(0) => {}
+            LineVerdict::Written(n) => {
                 self.services.log(1, &format!("{n} lines were dropped: more than {LINES} in a second"));
             }
         }
@@ -131,10 +140,10 @@ mod tests {
     use host::Host;
 
     use super::*;
-    use crate::services::Heard;
+    use crate::services::ServiceLog;
 
-    fn held() -> (HostState, Arc<Heard>) {
-        let heard = Arc::new(Heard::default());
+    fn held() -> (HostState, Arc<ServiceLog>) {
+        let heard = Arc::new(ServiceLog::default());
         (HostState::new(heard.clone(), Limits::default(), ClockAndRandom::default(), Box::new(())), heard)
     }
 

@@ -64,7 +64,7 @@ impl<G> GuestPool<G> {
 
     /// Makes one call with a free guest. Waits for one if all are called.
     pub fn call<T>(&self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Result<T, CallError> {
-        let mut place = Place { pool: self, guest: self.free() };
+        let mut place = PoolLease { pool: self, guest: self.free() };
         let guest = match &mut place.guest {
             Some(guest) => guest,
             none => none.insert((self.start)()?),
@@ -104,12 +104,12 @@ impl<G> fmt::Debug for GuestPool<G> {
 }
 
 /// One of the pool's places, held during a call. Dropped, it gives the guest back, or the place if there is none.
-struct Place<'a, G> {
+struct PoolLease<'a, G> {
     pool: &'a GuestPool<G>,
     guest: Option<G>,
 }
 
-impl<G> Drop for Place<'_, G> {
+impl<G> Drop for PoolLease<'_, G> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         match self.guest.take() {

@@ -20,7 +20,7 @@ struct Second {
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum LineVerdict {
     /// It is written, after it is said that so many were dropped.
     Written(u64),
     Dropped,
@@ -28,7 +28,7 @@ pub(crate) enum Line {
 
 impl LineBudget {
     /// Of a line that is written now, by a clock that is everybody's. Where that was put back, a second begins.
-    pub(crate) fn take(&self, now: Duration) -> Line {
+    pub(crate) fn take(&self, now: Duration) -> LineVerdict {
         let mut second = self.0.lock();
         let goes_on = second.since.and_then(|since| now.checked_sub(since)).is_some_and(|gone| gone.as_secs() < 1);
         let mut dropped = 0;
@@ -38,10 +38,10 @@ impl LineBudget {
         }
         if second.lines == LINES {
             second.dropped += 1;
-            return Line::Dropped;
+            return LineVerdict::Dropped;
         }
         second.lines += 1;
-        Line::Written(dropped)
+        LineVerdict::Written(dropped)
     }
 }
 
@@ -52,8 +52,12 @@ mod tests {
     #[test]
     fn a_second_has_so_many_lines() {
         let (budget, at) = (LineBudget::default(), Duration::from_secs);
-        let written = |now| (0..250).filter(|_| budget.take(now) != Line::Dropped).count();
-        assert_eq!((written(at(5)), written(at(5)), budget.take(at(6))), (100, 0, Line::Written(400)));
-        assert_eq!((budget.take(at(3)), written(at(3)), written(at(4))), (Line::Written(0), 99, 100), "put back");
+        let written = |now| (0..250).filter(|_| budget.take(now) != LineVerdict::Dropped).count();
+        assert_eq!((written(at(5)), written(at(5)), budget.take(at(6))), (100, 0, LineVerdict::Written(400)));
+        assert_eq!(
+            (budget.take(at(3)), written(at(3)), written(at(4))),
+            (LineVerdict::Written(0), 99, 100),
+            "put back"
+        );
     }
 }

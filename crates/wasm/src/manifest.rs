@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::settings::Settings;
+use super::settings::PluginSettings;
 use sequor_files::fault::{Fault, code, did_you_mean};
 use sequor_files::toml_file;
 
@@ -26,7 +26,7 @@ pub struct Declared<M> {
     pub world: String,
     /// The version of the contract that it is written for.
     pub contract: String,
-    pub settings: Settings,
+    pub settings: PluginSettings,
     pub manifest: M,
 }
 
@@ -39,7 +39,7 @@ pub struct Fields {
     pub world: String,
     pub contract: String,
     #[serde(default)]
-    pub config: Settings,
+    pub config: PluginSettings,
 }
 
 impl Fields {
@@ -79,7 +79,7 @@ impl<M> Declared<M> {
             version: "0.0.0".to_owned(),
             world: world.to_owned(),
             contract: contract.to_owned(),
-            config: Settings::default(),
+            config: PluginSettings::default(),
         };
         fields.declare(manifest)
     }

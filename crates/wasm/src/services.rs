@@ -21,12 +21,12 @@ pub trait Services: Send + Sync + fmt::Debug {
 /// For tests: remembers what was asked of it.
 #[doc(hidden)]
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ServiceLog {
     pub lines: parking_lot::Mutex<Vec<(u32, String)>>,
     pub counts: parking_lot::Mutex<std::collections::BTreeMap<String, f64>>,
 }
 
-impl Services for Heard {
+impl Services for ServiceLog {
     fn log(&self, level: u32, message: &str) {
         self.lines.lock().push((level, message.to_owned()));
     }

@@ -12,7 +12,7 @@ use sequor_files::fault::did_you_mean;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
     #[serde(rename = "type")]
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     pub(crate) default: Option<Value>,
     /// What it is for, in its author's words.
     #[serde(default)]
@@ -22,7 +22,7 @@ pub(crate) struct Setting {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     Integer,
     Number,
     #[serde(alias = "text")]
@@ -35,33 +35,33 @@ pub(crate) enum Kind {
 /// All settings. None at all: the plug-in takes what it is given.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(transparent)]
-pub struct Settings(pub(crate) BTreeMap<String, Setting>);
+pub struct PluginSettings(pub(crate) BTreeMap<String, Setting>);
 
-impl Kind {
+impl SettingKind {
     pub(crate) fn holds(self, value: &Value) -> bool {
         match self {
-            Kind::Integer => value.is_i64() || value.is_u64(),
-            Kind::Number => value.is_number(),
-            Kind::String => value.is_string(),
-            Kind::Boolean => value.is_boolean(),
-            Kind::List => value.is_array(),
-            Kind::Table => value.is_object(),
+            SettingKind::Integer => value.is_i64() || value.is_u64(),
+            SettingKind::Number => value.is_number(),
+            SettingKind::String => value.is_string(),
+            SettingKind::Boolean => value.is_boolean(),
+            SettingKind::List => value.is_array(),
+            SettingKind::Table => value.is_object(),
         }
     }
 
     pub(crate) fn article(self) -> &'static str {
         match self {
-            Kind::Integer => "an integer",
-            Kind::Number => "a number",
-            Kind::String => "a string",
-            Kind::Boolean => "true or false",
-            Kind::List => "a list",
-            Kind::Table => "a table",
+            SettingKind::Integer => "an integer",
+            SettingKind::Number => "a number",
+            SettingKind::String => "a string",
+            SettingKind::Boolean => "true or false",
+            SettingKind::List => "a list",
+            SettingKind::Table => "a table",
         }
     }
 }
 
-impl Settings {
+impl PluginSettings {
     /// What was given (JSON, a table; nothing is `{}`), with the defaults of what was not; or what is wrong with it.
     pub fn resolve(&self, given: &str) -> Result<String, String> {
         let text = if given.trim().is_empty() { "{}" } else { given };
@@ -94,7 +94,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn settings() -> Settings {
+    fn settings() -> PluginSettings {
         toml::from_str(
             "[name]\ntype = \"text\"\n[burst]\ntype = \"integer\"\ndefault = 4\n[weights]\ntype = \"table\"\n[share]\ntype = \"number\"\ndefault = 0.5\nabout = \"of it\"\n",
         )
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn who_names_no_settings_takes_what_it_is_given() {
-        assert_eq!(Settings::default().resolve("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
-        assert_eq!(Settings::default().resolve("  "), Ok("{}".to_owned()));
+        assert_eq!(PluginSettings::default().resolve("{\"x\": 1}"), Ok("{\"x\":1}".to_owned()));
+        assert_eq!(PluginSettings::default().resolve("  "), Ok("{}".to_owned()));
     }
 }

@@ -14,12 +14,12 @@ const QUIET: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    shared: Arc<Shared>,
+    shared: Arc<TickerState>,
     thread: Thread,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TickerState {
     entered: AtomicU64,
     left: AtomicU64,
     asleep: AtomicBool,
@@ -28,11 +28,11 @@ struct Shared {
 
 /// A call that is under way; the clock ticks until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Call<'a>(&'a Shared);
+pub(crate) struct TickedCall<'a>(&'a TickerState);
 
 impl Ticker {
     pub(crate) fn start(tick: impl Fn() + Send + 'static) -> std::io::Result<Ticker> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TickerState::default());
         let run = {
             let shared = Arc::clone(&shared);
             move || shared.run(tick)
@@ -41,13 +41,13 @@ impl Ticker {
         Ok(Ticker { shared, thread })
     }
 
-    pub(crate) fn enter(&self) -> Call<'_> {
+    pub(crate) fn enter(&self) -> TickedCall<'_> {
         // Either this sees that the thread has gone to sleep, or the thread sees this call before it does: both sides write first.
         self.shared.entered.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) {
             self.wake();
         }
-        Call(&self.shared)
+        TickedCall(&self.shared)
     }
 
     fn wake(&self) {
@@ -64,13 +64,13 @@ impl Drop for Ticker {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for TickedCall<'_> {
     fn drop(&mut self) {
         self.0.left.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Shared {
+impl TickerState {
     fn run(&self, tick: impl Fn()) {
         let (mut seen, mut quiet) = (0, 0);
         while !self.over.load(Ordering::SeqCst) {

@@ -13,9 +13,9 @@ use sequor_wasm::journal::LogLine;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::plugins::Source;
-use super::sequences::{self, Row, Sequences, Wanted};
-use super::status::{Report, Version};
+use super::plugins::ComponentSource;
+use super::sequences::{self, SequenceList, SequenceQuery, SequenceRow};
+use super::status::{StatusReport, VersionStatus};
 use super::{Admin, LARGEST_COMPONENT, page, refused};
 use crate::api::context::Asked;
 use crate::api::{Code, Status};
@@ -26,7 +26,7 @@ use crate::scheduling::report::{Attach, Summary};
 /// The longest that a request for more of a log is held.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) type Name = Path<String>;
+pub(super) type NamePath = Path<String>;
 pub(super) type Said<T> = Result<Json<T>, Status>;
 
 // === the server ===
@@ -35,7 +35,7 @@ pub(super) async fn status_page(State(admin): State<Admin>) -> Result<Html<Strin
     Ok(Html(page::page(&admin.report().await?)))
 }
 
-pub(super) async fn report(State(admin): State<Admin>) -> Said<Report> {
+pub(super) async fn report(State(admin): State<Admin>) -> Said<StatusReport> {
     Ok(Json(admin.report().await?))
 }
 
@@ -50,15 +50,19 @@ pub(super) async fn drain(State(admin): State<Admin>, Asked(caller): Asked) -> S
 
 // === models ===
 
-pub(super) async fn models(State(admin): State<Admin>) -> Said<Vec<Version>> {
+pub(super) async fn models(State(admin): State<Admin>) -> Said<Vec<VersionStatus>> {
     Ok(Json(admin.versions().await?))
 }
 
-pub(super) async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn load_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Value> {
     admin.load_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
-pub(super) async fn unload_model(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn unload_model(
+    State(admin): State<Admin>,
+    Asked(caller): Asked,
+    Path(name): NamePath,
+) -> Said<Value> {
     admin.unload_model(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -67,7 +71,7 @@ pub(super) async fn unload_model(State(admin): State<Admin>, Asked(caller): Aske
 /// What more there is to say of one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Told {
+pub(super) struct EndOptions {
     /// The id is a text, even if it reads as a number.
     #[serde(default)]
     text: bool,
@@ -84,17 +88,17 @@ fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Status> {
 
 pub(super) async fn sequences(
     State(admin): State<Admin>,
-    Path(model): Name,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Said<Sequences> {
+    Path(model): NamePath,
+    wanted: Result<Query<SequenceQuery>, QueryRejection>,
+) -> Said<SequenceList> {
     Ok(Json(admin.sequences(model, query(wanted)?).await?))
 }
 
 pub(super) async fn sequence(
     State(admin): State<Admin>,
     Path((model, id)): OfModel,
-    told: Result<Query<Told>, QueryRejection>,
-) -> Said<Row> {
+    told: Result<Query<EndOptions>, QueryRejection>,
+) -> Said<SequenceRow> {
     Ok(Json(admin.sequence(model, sequences::id(&id, query(told)?.text)).await?))
 }
 
@@ -102,9 +106,9 @@ pub(super) async fn drop_sequence(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
-    told: Result<Query<Told>, QueryRejection>,
+    told: Result<Query<EndOptions>, QueryRejection>,
 ) -> Said<Value> {
-    let Told { text, reason } = query(told)?;
+    let EndOptions { text, reason } = query(told)?;
     admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
 }
 
@@ -112,7 +116,7 @@ pub(super) async fn export(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
-    told: Result<Query<Told>, QueryRejection>,
+    told: Result<Query<EndOptions>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
     admin.export(&caller, model, sequences::id(&id, query(told)?.text)).await
 }
@@ -121,7 +125,7 @@ pub(super) async fn import(
     State(admin): State<Admin>,
     Asked(caller): Asked,
     Path((model, id)): OfModel,
-    told: Result<Query<Told>, QueryRejection>,
+    told: Result<Query<EndOptions>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Said<Value> {
     let file = bytes(body)?.into();
@@ -140,10 +144,10 @@ pub(super) struct Elsewhere {
 fn source(
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Source, Status> {
+) -> Result<ComponentSource, Status> {
     match query(from)?.from {
-        Some(file) => Ok(Source::File(file)),
-        None => bytes(body).map(Source::Bytes),
+        Some(file) => Ok(ComponentSource::File(file)),
+        None => bytes(body).map(ComponentSource::Bytes),
     }
 }
 
@@ -161,14 +165,14 @@ pub(super) async fn list(State(admin): State<Admin>) -> Said<Vec<Summary>> {
     Ok(Json(admin.list().await?))
 }
 
-pub(super) async fn show(State(admin): State<Admin>, Path(name): Name) -> Said<Summary> {
+pub(super) async fn show(State(admin): State<Admin>, Path(name): NamePath) -> Said<Summary> {
     Ok(Json(admin.show(name).await?))
 }
 
 pub(super) async fn load(
     State(admin): State<Admin>,
     Asked(caller): Asked,
-    Path(name): Name,
+    Path(name): NamePath,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Said<Summary> {
@@ -178,7 +182,7 @@ pub(super) async fn load(
 pub(super) async fn replace(
     State(admin): State<Admin>,
     Asked(caller): Asked,
-    Path(name): Name,
+    Path(name): NamePath,
     from: Result<Query<Elsewhere>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Said<Summary> {
@@ -188,7 +192,7 @@ pub(super) async fn replace(
 /// How to attach: the plug-in is named by the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct How {
+pub(super) struct AttachOptions {
     model: String,
     #[serde(default)]
     shadow: bool,
@@ -209,10 +213,10 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Status> {
 pub(super) async fn attach(
     State(admin): State<Admin>,
     Asked(caller): Asked,
-    Path(plugin): Name,
-    body: Result<Json<How>, JsonRejection>,
+    Path(plugin): NamePath,
+    body: Result<Json<AttachOptions>, JsonRejection>,
 ) -> Said<Summary> {
-    let How { model, shadow, save, config, time } = read(body)?;
+    let AttachOptions { model, shadow, save, config, time } = read(body)?;
     let config = config.map(|value| value.to_string()).unwrap_or_default();
     let how = Attach { plugin, model, shadow, save, config, time: time.map(|Span(span)| span) };
     Ok(Json(admin.attach(&caller, how).await?))
@@ -227,26 +231,26 @@ pub(super) struct Where {
 pub(super) async fn detach(
     State(admin): State<Admin>,
     Asked(caller): Asked,
-    Path(name): Name,
+    Path(name): NamePath,
     body: Result<Json<Where>, JsonRejection>,
 ) -> Said<Summary> {
     let Where { model } = read(body)?;
     Ok(Json(admin.detach(&caller, name, model).await?))
 }
 
-pub(super) async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn rollback(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
     Ok(Json(admin.rollback(&caller, name).await?))
 }
 
-pub(super) async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn park(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
     Ok(Json(admin.park(&caller, name).await?))
 }
 
-pub(super) async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Summary> {
+pub(super) async fn unpark(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Summary> {
     Ok(Json(admin.unpark(&caller, name).await?))
 }
 
-pub(super) async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): Name) -> Said<Value> {
+pub(super) async fn unload(State(admin): State<Admin>, Asked(caller): Asked, Path(name): NamePath) -> Said<Value> {
     admin.unload(&caller, name).await.map(|()| Json(json!({})))
 }
 
@@ -261,7 +265,7 @@ pub(super) struct More {
 
 pub(super) async fn logs(
     State(admin): State<Admin>,
-    Path(name): Name,
+    Path(name): NamePath,
     more: Result<Query<More>, QueryRejection>,
 ) -> Said<Vec<LogLine>> {
     let More { after, wait } = query(more)?;

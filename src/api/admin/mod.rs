@@ -32,16 +32,16 @@ pub use routes::routes;
 use super::Api;
 pub use super::Caller;
 use crate::config::server::Shown;
-use crate::scheduling::report::Plugins;
+use crate::scheduling::report::PluginControl;
 
 /// The most bytes a component may have: the largest that language tool chains make have a third of it.
 pub const LARGEST_COMPONENT: usize = 128 << 20;
 
 /// The operators' service.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct AdminSetup {
     /// Without them, calls about plug-ins are refused.
-    pub plugins: Option<Arc<dyn Plugins>>,
+    pub plugins: Option<Arc<dyn PluginControl>>,
     /// Where `from` looks for components.
     pub plugins_dir: Option<PathBuf>,
     /// Whether components may come over the wire.
@@ -57,12 +57,12 @@ pub struct Options {
 
 /// Everything the admin surface needs. Cheap to clone; all clones are the same server.
 #[derive(Debug, Clone)]
-pub struct Admin(Arc<Shared>);
+pub struct Admin(Arc<AdminState>);
 
 #[derive(Debug)]
-struct Shared {
+struct AdminState {
     api: Api,
-    options: Options,
+    options: AdminSetup,
     began: Instant,
     drain: Arc<Notify>,
     changes: audit::Changes,
@@ -73,17 +73,17 @@ struct Shared {
 
 impl Admin {
     /// `drain` is notified when an operator takes the server out of service.
-    pub fn new(api: &Api, options: Options, drain: Arc<Notify>) -> Admin {
+    pub fn new(api: &Api, options: AdminSetup, drain: Arc<Notify>) -> Admin {
         let (changes, rates) = (audit::Changes::default(), rates::Rates::default());
         let (began, ids) = (Instant::now(), RandomState::new());
-        Admin(Arc::new(Shared { api: api.clone(), options, began, drain, changes, rates, ids }))
+        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, changes, rates, ids }))
     }
 
     pub fn api(&self) -> &Api {
         &self.0.api
     }
 
-    fn options(&self) -> &Options {
+    fn options(&self) -> &AdminSetup {
         &self.0.options
     }
 

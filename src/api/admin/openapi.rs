@@ -39,7 +39,7 @@ impl Verb {
 
 /// A body, of a request or of its answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum BodySchema {
     None,
     Bytes,
     Html,
@@ -49,15 +49,15 @@ pub(super) enum Body {
     List(&'static str),
 }
 
-impl Body {
+impl BodySchema {
     fn content(self) -> Option<Value> {
         let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
         Some(match self {
-            Body::None => return None,
-            Body::Bytes => json!({ "application/octet-stream": {} }),
-            Body::Html => json!({ "text/html": {} }),
-            Body::Json(name) => json!({ "application/json": { "schema": named(name) } }),
-            Body::List(name) => {
+            BodySchema::None => return None,
+            BodySchema::Bytes => json!({ "application/octet-stream": {} }),
+            BodySchema::Html => json!({ "text/html": {} }),
+            BodySchema::Json(name) => json!({ "application/json": { "schema": named(name) } }),
+            BodySchema::List(name) => {
                 json!({ "application/json": { "schema": { "type": "array", "items": named(name) } } })
             }
         })
@@ -73,8 +73,8 @@ pub(super) struct Operation {
     id: &'static str,
     summary: &'static str,
     query: Vec<Value>,
-    takes: Body,
-    answers: Body,
+    takes: BodySchema,
+    answers: BodySchema,
     code: u16,
     pub(super) handler: MethodRouter<Admin>,
 }
@@ -92,7 +92,7 @@ impl Operation {
         T: 'static,
     {
         let handler = on(verb.filter(), handler);
-        let (takes, answers) = (Body::None, Body::Json("Done"));
+        let (takes, answers) = (BodySchema::None, BodySchema::Json("Done"));
         Operation { path, verb, id, summary, query: Vec::new(), takes, answers, code: 200, handler }
     }
 
@@ -102,11 +102,11 @@ impl Operation {
         self
     }
 
-    pub(super) fn takes(self, takes: Body) -> Operation {
+    pub(super) fn takes(self, takes: BodySchema) -> Operation {
         Operation { takes, ..self }
     }
 
-    pub(super) fn answers(self, answers: Body) -> Operation {
+    pub(super) fn answers(self, answers: BodySchema) -> Operation {
         Operation { answers, ..self }
     }
 

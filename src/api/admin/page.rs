@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::status::{Report, Server, Version};
+use super::status::{Server, StatusReport, VersionStatus};
 use crate::config::units::human;
-use crate::scheduling::report::{Attached, State, Summary};
+use crate::scheduling::report::{Attached, BindingState, Summary};
 use crate::text::numbers;
 
 const STYLE: &str = "body{font:14px/1.5 ui-monospace,monospace;margin:2em;color:#222;background:#fff}\
@@ -13,7 +13,7 @@ const STYLE: &str = "body{font:14px/1.5 ui-monospace,monospace;margin:2em;color:
     p{margin:.3em 0 1em}p.facts{display:flex;flex-wrap:wrap;column-gap:2em}@media(prefers-color-scheme:dark){body{color:#ddd;background:#111}.bad{color:#f66}.good{color:#6c6}}";
 
 /// The whole page.
-pub(super) fn page(report: &Report) -> String {
+pub(super) fn page(report: &StatusReport) -> String {
     let node = escaped(&report.server.node);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\">\
@@ -91,7 +91,7 @@ fn table<const N: usize>(
     out.push_str("</table>\n");
 }
 
-fn models(out: &mut String, report: &Report) {
+fn models(out: &mut String, report: &StatusReport) {
     let columns = [
         text("MODEL"),
         number("V"),
@@ -109,12 +109,11 @@ fn models(out: &mut String, report: &Report) {
     ];
     let seconds = report.server.rates_over_seconds;
     let title = format!("Models (REQ/S over the last {}; batches and times since the start)", numbers::span(seconds));
-    let scheduler = |version: &Version| {
+    let scheduler = |version: &VersionStatus| {
         let by = |plugin: &Summary| {
-            let here = plugin
-                .attached
-                .iter()
-                .any(|a| a.state == State::Active && a.model == version.model && Some(a.version) == version.version);
+            let here = plugin.attached.iter().any(|a| {
+                a.state == BindingState::Active && a.model == version.model && Some(a.version) == version.version
+            });
             here.then(|| format!("{}@{}", plugin.name, plugin.sha256.get(..7).unwrap_or(&plugin.sha256)))
         };
         report.plugins.iter().find_map(by).or(version.strategy.map(str::to_owned)).unwrap_or_default()
@@ -123,7 +122,7 @@ fn models(out: &mut String, report: &Report) {
         (Some(a), Some(b)) => format!("{} / {}", numbers::span(a), numbers::span(b)),
         _ => String::new(),
     };
-    let cells = |v: &Version| {
+    let cells = |v: &VersionStatus| {
         [
             v.model.clone(),
             v.version.map(|n| n.to_string()).unwrap_or_default(),
@@ -143,7 +142,7 @@ fn models(out: &mut String, report: &Report) {
     table(out, &title, columns, report.models.iter().map(cells));
 }
 
-fn ended(out: &mut String, report: &Report) {
+fn ended(out: &mut String, report: &StatusReport) {
     out.push_str("<h2>Why sequences ended (since the start)</h2>");
     let reasons = report.ended.iter().map(|(reason, count)| format!("{} {count}", escaped(reason)));
     let none = report.ended.is_empty().then(|| "none has ended".to_owned());
@@ -188,7 +187,7 @@ fn plugins(out: &mut String, plugins: &[Summary]) {
     table(out, "Plug-ins", columns, rows);
 }
 
-fn changes(out: &mut String, report: &Report) {
+fn changes(out: &mut String, report: &StatusReport) {
     if report.changes.is_empty() {
         return;
     }

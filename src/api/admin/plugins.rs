@@ -10,22 +10,22 @@ use sequor_wasm::journal::LogLine;
 use tokio::time::{Instant, sleep};
 
 use super::{Admin, Caller, LARGEST_COMPONENT, refused};
-use crate::api::{Code, Phase, Status};
-use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::api::{Code, ServerPhase, Status};
+use crate::scheduling::report::{Attach, By, PluginControl, PluginError, Summary};
 
 /// How often those who follow a log look whether there is more of it.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where a component comes from.
 #[derive(Debug, Clone)]
-pub(super) enum Source {
+pub(super) enum ComponentSource {
     Bytes(Bytes),
     /// A file of `plugins.dir`.
     File(String),
 }
 
 impl Admin {
-    fn plugins(&self) -> Result<Arc<dyn Plugins>, Status> {
+    fn plugins(&self) -> Result<Arc<dyn PluginControl>, Status> {
         self.options().plugins.clone().ok_or_else(|| Status::unimplemented("this server takes no plug-ins"))
     }
 
@@ -45,7 +45,7 @@ impl Admin {
         caller: &Caller,
         what: &'static str,
         name: &str,
-        work: impl FnOnce(&dyn Plugins, By<'_>) -> Result<T, PluginError> + Send + 'static,
+        work: impl FnOnce(&dyn PluginControl, By<'_>) -> Result<T, PluginError> + Send + 'static,
     ) -> Result<T, Status> {
         let by = caller.name.clone();
         let outcome = match self.plugins() {
@@ -56,13 +56,18 @@ impl Admin {
         outcome
     }
 
-    pub(super) async fn load(&self, caller: &Caller, name: String, source: Source) -> Result<Summary, Status> {
+    pub(super) async fn load(&self, caller: &Caller, name: String, source: ComponentSource) -> Result<Summary, Status> {
         let component = self.component(caller, "plugin load", &name, source).await?;
         let plugin = name.clone();
         self.change(caller, "plugin load", &name, move |plugins, by| plugins.load(&plugin, component, by)).await
     }
 
-    pub(super) async fn replace(&self, caller: &Caller, name: String, source: Source) -> Result<Summary, Status> {
+    pub(super) async fn replace(
+        &self,
+        caller: &Caller,
+        name: String,
+        source: ComponentSource,
+    ) -> Result<Summary, Status> {
         let component = self.component(caller, "plugin replace", &name, source).await?;
         let plugin = name.clone();
         self.change(caller, "plugin replace", &name, move |plugins, by| plugins.replace(&plugin, component, by)).await
@@ -103,7 +108,7 @@ impl Admin {
         let (plugins, until) = (self.plugins()?, Instant::now() + wait);
         loop {
             let lines = plugins.logs(name, after).map_err(refused::status)?;
-            let closing = *self.api().phases().borrow() == Phase::Closing;
+            let closing = *self.api().phases().borrow() == ServerPhase::Closing;
             if !lines.is_empty() || closing || Instant::now() >= until {
                 return Ok(lines);
             }
@@ -117,18 +122,18 @@ impl Admin {
         caller: &Caller,
         what: &'static str,
         name: &str,
-        source: Source,
+        source: ComponentSource,
     ) -> Result<Vec<u8>, Status> {
         let found = match source {
-            Source::Bytes(_) if !self.options().upload => Err(refused::denied(
+            ComponentSource::Bytes(_) if !self.options().upload => Err(refused::denied(
                 "components are not taken over the wire: start the server with --admin-upload ([admin] upload = true), or put \
                  the file into its plugins.dir as NAME.wasm and run `sequor plugin load NAME` (over HTTP: ?from=FILE)",
             )),
-            Source::Bytes(bytes) if bytes.is_empty() => Err(refused::bad_input(
+            ComponentSource::Bytes(bytes) if bytes.is_empty() => Err(refused::bad_input(
                 "there is no component in the request: its bytes are the body, or ?from=FILE names a file of plugins.dir",
             )),
-            Source::Bytes(bytes) => Ok(bytes.into()),
-            Source::File(file) => self.file(file).await,
+            ComponentSource::Bytes(bytes) => Ok(bytes.into()),
+            ComponentSource::File(file) => self.file(file).await,
         };
         found.inspect_err(|status| self.changes().note(caller, what, name, Err(status)))
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::http;
 use super::openapi::Verb::{Delete, Get, Post, Put};
-use super::openapi::{Body, Operation, document};
+use super::openapi::{BodySchema, Operation, document};
 use super::{Admin, LARGEST_COMPONENT};
 
 /// Serves every operation of the table.
@@ -34,15 +34,15 @@ fn operations() -> Vec<Operation> {
 
 fn of_server() -> Vec<Operation> {
     vec![
-        Operation::new(Get, "/", ("showStatusPage", "The status page"), http::status_page).answers(Body::Html),
+        Operation::new(Get, "/", ("showStatusPage", "The status page"), http::status_page).answers(BodySchema::Html),
         Operation::new(Get, "/openapi.json", ("describeApi", "This document"), describe)
-            .answers(Body::Json("Description")),
+            .answers(BodySchema::Json("Description")),
         Operation::new(Get, "/admin/status.json", ("showStatus", "The status page as data"), http::report)
-            .answers(Body::Json("Status")),
+            .answers(BodySchema::Json("Status")),
         Operation::new(Get, "/admin/config", ("listSettings", "The settings the server runs with"), http::config)
-            .answers(Body::List("Setting")),
+            .answers(BodySchema::List("Setting")),
         Operation::new(Post, "/admin/drain", ("drain", "Takes the server out of service"), http::drain)
-            .answers(Body::None)
+            .answers(BodySchema::None)
             .code(202),
     ]
 }
@@ -52,7 +52,7 @@ fn of_models() -> Vec<Operation> {
     const UNLOAD: &str = "/admin/models/{name}/unload";
     vec![
         Operation::new(Get, "/admin/models", ("listModels", "Every version of every model"), http::models)
-            .answers(Body::List("ModelVersion")),
+            .answers(BodySchema::List("ModelVersion")),
         Operation::new(Post, LOAD, ("loadModel", "Loads a model"), http::load_model),
         Operation::new(Post, UNLOAD, ("unloadModel", "Unloads a model"), http::unload_model),
     ]
@@ -70,18 +70,18 @@ fn of_sequences() -> Vec<Operation> {
         .query("ended", &flag(), "List ended sequences instead of live ones")
         .query("reason", &string(), "Only sequences that ended for this reason")
         .query("since", &span(), "Only sequences that ended within this time")
-        .answers(Body::Json("Sequences"));
+        .answers(BodySchema::Json("Sequences"));
     let show = Operation::new(Get, ONE, ("showSequence", "A live sequence, or how it ended"), http::sequence)
-        .answers(Body::Json("Sequence"));
+        .answers(BodySchema::Json("Sequence"));
     let drop = Operation::new(Delete, ONE, ("dropSequence", "Ends a sequence"), http::drop_sequence).query(
         "reason",
         &string(),
         "For the audit line",
     );
     let export = Operation::new(Get, STATE, ("exportState", "The state as a safetensors file"), http::export)
-        .answers(Body::Bytes);
-    let import =
-        Operation::new(Put, STATE, ("importState", "Gives a state to a sequence"), http::import).takes(Body::Bytes);
+        .answers(BodySchema::Bytes);
+    let import = Operation::new(Put, STATE, ("importState", "Gives a state to a sequence"), http::import)
+        .takes(BodySchema::Bytes);
     [list].into_iter().chain([show, drop, export, import].map(text)).collect()
 }
 
@@ -95,19 +95,19 @@ fn of_plugins() -> Vec<Operation> {
     const UNPARK: &str = "/admin/plugins/{name}/unpark";
     const LOGS: &str = "/admin/plugins/{name}/logs";
     let component = |of: Operation| {
-        of.takes(Body::Bytes).query("from", &string(), "Name of a file in plugins.dir, instead of a body")
+        of.takes(BodySchema::Bytes).query("from", &string(), "Name of a file in plugins.dir, instead of a body")
     };
-    let plugin = |of: Operation| of.answers(Body::Json("Plugin"));
+    let plugin = |of: Operation| of.answers(BodySchema::Json("Plugin"));
     vec![
         Operation::new(Get, "/admin/plugins", ("listPlugins", "The loaded plug-ins"), http::list)
-            .answers(Body::List("Plugin")),
+            .answers(BodySchema::List("Plugin")),
         plugin(Operation::new(Get, ONE, ("showPlugin", "One plug-in"), http::show)),
         component(plugin(Operation::new(Post, ONE, ("loadPlugin", "Loads a component"), http::load))),
         Operation::new(Delete, ONE, ("unloadPlugin", "Unloads a plug-in"), http::unload),
         plugin(Operation::new(Post, ATTACH, ("attachPlugin", "Lets a plug-in decide for a model"), http::attach))
-            .takes(Body::Json("Attach")),
+            .takes(BodySchema::Json("Attach")),
         plugin(Operation::new(Post, DETACH, ("detachPlugin", "Ends its decisions for a model"), http::detach))
-            .takes(Body::Json("Detach")),
+            .takes(BodySchema::Json("Detach")),
         component(plugin(Operation::new(Post, REPLACE, ("replacePlugin", "Puts in a new version"), http::replace))),
         plugin(Operation::new(Post, ROLLBACK, ("rollbackPlugin", "Restores the version before"), http::rollback)),
         plugin(Operation::new(Post, PARK, ("parkPlugin", "Lets the built-in policy decide instead"), http::park)),
@@ -115,7 +115,7 @@ fn of_plugins() -> Vec<Operation> {
         Operation::new(Get, LOGS, ("listPluginLogs", "Lines of a plug-in's log, oldest first"), http::logs)
             .query("after", &json!({ "type": "integer", "minimum": 0 }), "Only lines with a larger serial number")
             .query("wait", &span(), "How long to wait for a line if there is none, at most 30s")
-            .answers(Body::List("LogLine")),
+            .answers(BodySchema::List("LogLine")),
     ]
 }
 

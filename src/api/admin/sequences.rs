@@ -20,7 +20,7 @@ const ROWS: usize = 100;
 /// Which sequences, in which order, and how many.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
+pub(super) struct SequenceQuery {
     pub(super) limit: Option<usize>,
     pub(super) sort: Sort,
     /// Those that have ended instead of those that live.
@@ -44,8 +44,8 @@ pub(super) enum Sort {
 
 /// Of one model.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Sequences {
-    pub(super) sequences: Vec<Row>,
+pub(super) struct SequenceList {
+    pub(super) sequences: Vec<SequenceRow>,
     /// How many there are, those that are not told of among them.
     pub(super) all: usize,
     /// Of the live ones.
@@ -55,7 +55,7 @@ pub(super) struct Sequences {
 
 /// A sequence that lives, or one that has ended and is remembered.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Row {
+pub(super) struct SequenceRow {
     /// A number, or a text if that may be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<serde_json::Value>,
@@ -66,13 +66,13 @@ pub(super) struct Row {
     pub(super) state: &'static str,
     pub(super) step: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) live: Option<Live>,
+    pub(super) live: Option<LiveRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<EndedRow>,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Live {
+pub(super) struct LiveRow {
     pub(super) version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) instance: Option<u16>,
@@ -92,7 +92,7 @@ pub(super) struct Live {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Ended {
+pub(super) struct EndedRow {
     pub(super) reason: &'static str,
     pub(super) ago_seconds: f64,
 }
@@ -118,18 +118,18 @@ pub(super) fn id(text: &str, is_text: bool) -> Id {
 }
 
 impl Admin {
-    fn row(&self, id: &Id, state: &'static str, step: u64) -> Row {
+    fn row(&self, id: &Id, state: &'static str, step: u64) -> SequenceRow {
         let (shown, hash) = match id {
             Id::Int(number) => (Some((*number).into()), None),
             Id::Str(text) if self.options().peek => (Some(text.as_ref().into()), None),
             Id::Str(_) => (None, Some(format!("{:016x}", self.0.ids.hash_one(id)))),
             Id::None => (None, None),
         };
-        Row { id: shown, id_hash: hash, state, step, ..Row::default() }
+        SequenceRow { id: shown, id_hash: hash, state, step, ..SequenceRow::default() }
     }
 
-    fn live(&self, of: &LiveSequence) -> Row {
-        let live = Live {
+    fn live(&self, of: &LiveSequence) -> SequenceRow {
+        let live = LiveRow {
             version: of.version,
             instance: of.placement.map(|(instance, _)| instance),
             slot: of.placement.map(|(_, slot)| slot),
@@ -141,15 +141,15 @@ impl Admin {
             idle_seconds: of.quiet.as_secs_f64(),
             left_seconds: of.left.map(|left| left.as_secs_f64()),
         };
-        Row { live: Some(live), ..self.row(&of.id, name(of.stage), of.step) }
+        SequenceRow { live: Some(live), ..self.row(&of.id, name(of.stage), of.step) }
     }
 
-    fn past(&self, of: &EndedSequence) -> Row {
-        let ended = Ended { reason: of.reason, ago_seconds: of.ago.as_secs_f64() };
-        Row { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
+    fn past(&self, of: &EndedSequence) -> SequenceRow {
+        let ended = EndedRow { reason: of.reason, ago_seconds: of.ago.as_secs_f64() };
+        SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 
-    pub(super) async fn sequences(&self, model: String, wanted: Wanted) -> Result<Sequences, Status> {
+    pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<SequenceList, Status> {
         let limit = wanted.limit.unwrap_or(ROWS);
         let repository = self.api().repository().clone();
         if wanted.ended {
@@ -157,7 +157,7 @@ impl Admin {
             let since = wanted.since.map_or(Duration::MAX, |Span(span)| span);
             ended.retain(|e| e.ago <= since && wanted.reason.as_ref().is_none_or(|reason| reason == e.reason));
             let sequences = ended.iter().take(limit).map(|e| self.past(e)).collect();
-            return Ok(Sequences { sequences, all: ended.len(), ..Sequences::default() });
+            return Ok(SequenceList { sequences, all: ended.len(), ..SequenceList::default() });
         }
         let mut live = aside(move || repository.live_sequences(&model)).await?;
         match wanted.sort {
@@ -167,7 +167,7 @@ impl Admin {
             Sort::Queued => live.sort_unstable_by_key(|s| Reverse(s.queued)),
             Sort::Bytes => live.sort_unstable_by_key(|s| Reverse(s.state_bytes)),
         }
-        Ok(Sequences {
+        Ok(SequenceList {
             sequences: live.iter().take(limit).map(|s| self.live(s)).collect(),
             all: live.len(),
             in_slots: live.iter().filter(|s| s.placement.is_some()).count(),
@@ -176,7 +176,7 @@ impl Admin {
     }
 
     /// The live sequence of this id, or what became of it.
-    pub(super) async fn sequence(&self, model: String, id: Id) -> Result<Row, Status> {
+    pub(super) async fn sequence(&self, model: String, id: Id) -> Result<SequenceRow, Status> {
         let (repository, wanted) = (self.api().repository().clone(), id.clone());
         let of = model.clone();
         let found = aside(move || {

@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::Admin;
 use super::audit::Change;
 use super::rates::Since;
-use crate::api::{Phase, Status};
+use crate::api::{ServerPhase, Status};
 use crate::model::{Counted, VersionOverview};
-use crate::scheduling::report::{State, Summary};
+use crate::scheduling::report::{BindingState, Summary};
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct StatusReport {
     pub server: Server,
     /// What an operator should look at, in sentences.
     pub warnings: Vec<String>,
-    pub models: Vec<Version>,
+    pub models: Vec<VersionStatus>,
     /// How many sequences ended since the server began, by reason.
     pub ended: BTreeMap<&'static str, u64>,
     pub plugins: Vec<Summary>,
@@ -50,7 +50,7 @@ pub struct Server {
 
 /// A version of a model; counts are since the server began.
 #[derive(Debug, Clone, Serialize)]
-pub struct Version {
+pub struct VersionStatus {
     pub model: String,
     /// `null` if nothing is known of its versions.
     pub version: Option<u64>,
@@ -87,23 +87,23 @@ pub struct Version {
 
 impl Admin {
     /// Everything there is to tell.
-    pub(super) async fn report(&self) -> Result<Report, Status> {
+    pub(super) async fn report(&self) -> Result<StatusReport, Status> {
         let overview = self.models().await?;
         let since = self.rates(&overview);
         let mut ended = BTreeMap::new();
         for (reason, count) in overview.iter().filter_map(|v| v.counted.as_ref()).flat_map(|c| &c.ended) {
             *ended.entry(*reason).or_default() += count;
         }
-        let models: Vec<Version> = overview.into_iter().map(|v| version(v, &since)).collect();
+        let models: Vec<VersionStatus> = overview.into_iter().map(|v| version(v, &since)).collect();
         // A server that takes no plug-ins has none.
         let plugins = self.list().await.unwrap_or_default();
         let warnings = models.iter().filter_map(of_model).chain(plugins.iter().flat_map(of_plugin)).collect();
         let changes = self.changes().last();
-        Ok(Report { server: self.server(since.seconds), warnings, models, ended, plugins, changes })
+        Ok(StatusReport { server: self.server(since.seconds), warnings, models, ended, plugins, changes })
     }
 
     /// The versions alone, with their rates.
-    pub(super) async fn versions(&self) -> Result<Vec<Version>, Status> {
+    pub(super) async fn versions(&self) -> Result<Vec<VersionStatus>, Status> {
         let overview = self.models().await?;
         let since = self.rates(&overview);
         Ok(overview.into_iter().map(|v| version(v, &since)).collect())
@@ -126,11 +126,11 @@ impl Admin {
             node: options.node.clone(),
             runtime: options.runtime.clone(),
             phase: match *api.phases().borrow() {
-                Phase::Serving if ready => "serving",
-                Phase::Serving => "not ready",
-                Phase::Announcing => "announcing",
-                Phase::Finishing => "finishing",
-                Phase::Closing => "closing",
+                ServerPhase::Serving if ready => "serving",
+                ServerPhase::Serving => "not ready",
+                ServerPhase::Announcing => "announcing",
+                ServerPhase::Finishing => "finishing",
+                ServerPhase::Closing => "closing",
             },
             ready,
             now: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -145,13 +145,13 @@ impl Admin {
     }
 }
 
-fn version(of: VersionOverview, since: &Since) -> Version {
+fn version(of: VersionOverview, since: &Since) -> VersionStatus {
     let VersionOverview { index, ready, usage, state_bytes, counted } = of;
     let rate = since.of(&index.model, index.version.unwrap_or_default());
     let statistics = counted.as_ref().map(|c| c.statistics.clone()).unwrap_or_default();
     let batches = counted.as_ref().and_then(Counted::batches);
     let total = counted.as_ref().and_then(|c| c.total);
-    Version {
+    VersionStatus {
         model: index.model,
         version: index.version,
         state: index.state,
@@ -187,8 +187,8 @@ fn resident() -> Option<u64> {
 
 // === what to look at ===
 
-fn of_model(version: &Version) -> Option<String> {
-    let Version { model, state, reason, slots, slots_used, backlog, .. } = version;
+fn of_model(version: &VersionStatus) -> Option<String> {
+    let VersionStatus { model, state, reason, slots, slots_used, backlog, .. } = version;
     if *state == "UNAVAILABLE" && reason != "unloaded" {
         return Some(format!("{model}: not served: {reason}"));
     }
@@ -199,10 +199,10 @@ fn of_plugin(plugin: &Summary) -> Vec<String> {
     let name = &plugin.name;
     let of = |attached: &crate::scheduling::report::Attached| {
         let state = match attached.state {
-            State::Parked => "parked",
-            State::Recovering => "being started anew",
-            State::Active | State::Shadow if attached.strikes > 0 => "struck",
-            State::Active | State::Shadow => return None,
+            BindingState::Parked => "parked",
+            BindingState::Recovering => "being started anew",
+            BindingState::Active | BindingState::Shadow if attached.strikes > 0 => "struck",
+            BindingState::Active | BindingState::Shadow => return None,
         };
         let (model, strikes) = (&attached.model, attached.strikes);
         let last = attached.last_fault.as_ref().map(|f| format!(", last: {} {}", f.kind, f.what)).unwrap_or_default();

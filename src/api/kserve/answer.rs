@@ -8,11 +8,11 @@ use super::data;
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use crate::api::{Code, Status};
-use crate::model::{InferAnswer, Metadata, Named, Parameter, TensorMetadata};
+use crate::model::{InferAnswer, Metadata, NamedTensor, Parameter, TensorMetadata};
 
 /// A body, and the length of its JSON if bytes follow it.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct EncodedBody {
     pub(crate) bytes: Bytes,
     pub(crate) json_length: Option<usize>,
 }
@@ -35,7 +35,7 @@ pub(crate) fn check(metadata: &Metadata, wanted: &[String], form: &ResponseForma
     }
 }
 
-pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<Body, Status> {
+pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<EncodedBody, Status> {
     let mut out = Vec::with_capacity(256 + answer.outputs.iter().map(|o| o.tensor.data.len() * 3).sum::<usize>());
     out.push(b'{');
     if !answer.id.is_empty() {
@@ -62,12 +62,12 @@ pub(crate) fn write(answer: InferAnswer, form: &ResponseFormat) -> Result<Body, 
     for blob in blobs {
         out.extend_from_slice(&blob);
     }
-    Ok(Body { bytes: out.into(), json_length })
+    Ok(EncodedBody { bytes: out.into(), json_length })
 }
 
 /// Writes an output; gives its data back if it is to follow as bytes.
-fn write_output(out: &mut Vec<u8>, output: Named, form: &ResponseFormat) -> Result<Option<Bytes>, Status> {
-    let (Named { name, tensor }, window) = form.settle(output)?;
+fn write_output(out: &mut Vec<u8>, output: NamedTensor, form: &ResponseFormat) -> Result<Option<Bytes>, Status> {
+    let (NamedTensor { name, tensor }, window) = form.settle(output)?;
     let as_bytes = form.wants_bytes(&name);
     out.push(b'{');
     member(out, "name", &name.as_str().into());
@@ -128,8 +128,8 @@ mod tests {
     use sequor_core::{Dims, Shape};
 
     use super::*;
-    use crate::api::Limits;
-    use crate::api::kserve::json::Head;
+    use crate::api::ServerLimits;
+    use crate::api::kserve::json::JsonRequestHead;
     use crate::api::kserve::model_inputs::AnyInputs;
     use crate::api::kserve::shared_memory::Regions;
     use crate::api::queued::QueuedBytesPermit;
@@ -139,7 +139,7 @@ mod tests {
     fn answer() -> InferAnswer {
         let named = |name: &str, dtype, data: Vec<u8>| {
             let tensor = Tensor { dtype, shape: Shape::of(&[1, 1]), data: data.into() };
-            Named { name: name.to_owned(), tensor }
+            NamedTensor { name: name.to_owned(), tensor }
         };
         InferAnswer {
             model: "acc".to_owned(),
@@ -160,14 +160,14 @@ mod tests {
                 "outputs":[{{"name":"{text}","parameters":{{"binary_data":false}}}}]}}"#
         );
         let regions = Regions::new(0, SharedMemory::On);
-        let head = Head {
+        let head = JsonRequestHead {
             model: "m",
             version: "",
             sequence: None,
             json_length: None,
             regions: &regions,
             inputs: &AnyInputs,
-            limits: &Limits::default(),
+            limits: &ServerLimits::default(),
         };
         crate::api::kserve::json::infer(head, &request.into(), &mut QueuedBytesPermit::unlimited())
             .expect("a request")

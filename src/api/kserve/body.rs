@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answer;
-use super::json::{self, Head};
-use super::path::Named;
+use super::json::{self, JsonRequestHead};
+use super::path::ModelPath;
 use super::response_format::ResponseFormat;
 use super::surface::Kserve;
 use crate::api::intake::Decoded;
@@ -23,7 +23,7 @@ pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
 /// The body of a request beside what the path and the headers say of it.
 #[derive(Debug)]
 pub(super) struct BodyRequest {
-    pub(super) named: Named,
+    pub(super) named: ModelPath,
     /// The sequence id of the header that proxies hash.
     pub(super) sequence: Option<String>,
     /// The headers that features of models come from.
@@ -54,8 +54,15 @@ impl BodyRequest {
         let (regions, limits) = (kserve.regions(), &kserve.api().limits());
         let sequence = sequence.as_deref();
         let inputs = &model;
-        let head =
-            Head { model: &named.model, version: &named.version, sequence, json_length, regions, inputs, limits };
+        let head = JsonRequestHead {
+            model: &named.model,
+            version: &named.version,
+            sequence,
+            json_length,
+            regions,
+            inputs,
+            limits,
+        };
         let (mut request, form) = if json_length == Some(0) {
             json::raw(head, body, &model.metadata(), model.config().max_batch_size > 0)?
         } else {

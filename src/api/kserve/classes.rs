@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn texts(tensor: &Tensor) -> Vec<String> {
-        let texts = crate::model::Texts(&tensor.data);
+        let texts = crate::model::BytesElements(&tensor.data);
         texts.map(|text| String::from_utf8(text.to_vec()).unwrap()).collect()
     }
 

@@ -4,15 +4,23 @@ use bytes::{BufMut, Bytes, BytesMut};
 use sequor_core::DataType;
 use sequor_proto::InferTensorContents;
 
-use super::fault::Fault;
-use crate::model::Texts;
+use super::fault::DecodeError;
+use crate::model::BytesElements;
 
 /// Lays the list that fits the type out as a tensor. Any other list is refused; values are not cut to size.
-pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str, model: &str) -> Result<Bytes, Fault> {
+pub(crate) fn to_bytes(
+    list: &InferTensorContents,
+    dtype: DataType,
+    input: &str,
+    model: &str,
+) -> Result<Bytes, DecodeError> {
     check_lists(list, dtype).map_err(|why| {
-        Fault::malformed(format!("unexpected explicit tensor data for input tensor '{input}' for model '{model}'{why}"))
+        DecodeError::malformed(format!(
+            "unexpected explicit tensor data for input tensor '{input}' for model '{model}'{why}"
+        ))
     })?;
-    let narrow = |to: &str| Fault::malformed(format!("explicit tensor data for input '{input}' does not fit {to}"));
+    let narrow =
+        |to: &str| DecodeError::malformed(format!("explicit tensor data for input '{input}' does not fit {to}"));
     let narrowed = || narrow(dtype.name());
     match dtype {
         DataType::Bool => Ok(list.bool_contents.iter().map(|b| u8::from(*b)).collect()),
@@ -34,7 +42,10 @@ pub(crate) fn to_bytes(list: &InferTensorContents, dtype: DataType, input: &str,
     }
 }
 
-fn lay<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> Result<[u8; N], Fault>) -> Result<Bytes, Fault> {
+fn lay<T: Copy, const N: usize>(
+    values: &[T],
+    bytes: impl Fn(T) -> Result<[u8; N], DecodeError>,
+) -> Result<Bytes, DecodeError> {
     let mut out = BytesMut::with_capacity(values.len() * N);
     for value in values {
         out.put_slice(&bytes(*value)?);
@@ -71,7 +82,7 @@ pub(crate) fn from_bytes(dtype: DataType, data: &[u8]) -> InferTensorContents {
         DataType::Uint64 => list.uint64_contents = each(data, u64::from_le_bytes),
         DataType::Fp32 => list.fp32_contents = each(data, f32::from_le_bytes),
         DataType::Fp64 => list.fp64_contents = each(data, f64::from_le_bytes),
-        DataType::Bytes => list.bytes_contents = Texts(data).map(<[u8]>::to_vec).collect(),
+        DataType::Bytes => list.bytes_contents = BytesElements(data).map(<[u8]>::to_vec).collect(),
         DataType::Fp16 | DataType::Bf16 => {}
     }
     list
@@ -114,7 +125,7 @@ fn check_lists(list: &InferTensorContents, dtype: DataType) -> Result<(), String
 mod tests {
     use super::*;
 
-    fn bytes(list: &InferTensorContents, dtype: DataType) -> Result<Vec<u8>, Fault> {
+    fn bytes(list: &InferTensorContents, dtype: DataType) -> Result<Vec<u8>, DecodeError> {
         to_bytes(list, dtype, "x", "m").map(|b| b.to_vec())
     }
 

@@ -10,33 +10,33 @@ use super::refusal;
 
 /// A parameter of a load or an unload, of either protocol.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Given {
+pub(crate) enum ControlParameter {
     Text(String),
     Bool(bool),
     Other,
 }
 
-impl From<Option<ParameterChoice>> for Given {
-    fn from(choice: Option<ParameterChoice>) -> Given {
+impl From<Option<ParameterChoice>> for ControlParameter {
+    fn from(choice: Option<ParameterChoice>) -> ControlParameter {
         match choice {
-            Some(ParameterChoice::StringParam(text)) => Given::Text(text),
-            Some(ParameterChoice::BoolParam(flag)) => Given::Bool(flag),
-            Some(ParameterChoice::BytesParam(_) | ParameterChoice::Int64Param(_)) | None => Given::Other,
+            Some(ParameterChoice::StringParam(text)) => ControlParameter::Text(text),
+            Some(ParameterChoice::BoolParam(flag)) => ControlParameter::Bool(flag),
+            Some(ParameterChoice::BytesParam(_) | ParameterChoice::Int64Param(_)) | None => ControlParameter::Other,
         }
     }
 }
 
-impl From<serde_json::Value> for Given {
-    fn from(value: serde_json::Value) -> Given {
+impl From<serde_json::Value> for ControlParameter {
+    fn from(value: serde_json::Value) -> ControlParameter {
         match value {
-            serde_json::Value::String(text) => Given::Text(text),
-            serde_json::Value::Bool(flag) => Given::Bool(flag),
-            _ => Given::Other,
+            serde_json::Value::String(text) => ControlParameter::Text(text),
+            serde_json::Value::Bool(flag) => ControlParameter::Bool(flag),
+            _ => ControlParameter::Other,
         }
     }
 }
 
-pub(crate) type Parameters = Vec<(String, Given)>;
+pub(crate) type ControlParameters = Vec<(String, ControlParameter)>;
 
 fn malformed(text: String) -> Status {
     Status::new(Code::InvalidArgument, "bad_input", text)
@@ -63,17 +63,17 @@ fn entry(row: IndexRow) -> ModelIndex {
     ModelIndex { name: model, version, state: state.to_owned(), reason }
 }
 
-pub(crate) async fn load(api: &Api, model: String, parameters: Parameters) -> Result<(), Status> {
+pub(crate) async fn load(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
     let config = config(parameters)?;
     let repository = api.repository().clone();
     aside(move || repository.load_by_request(&model, config.as_deref())).await
 }
 
-fn config(parameters: Parameters) -> Result<Option<String>, Status> {
+fn config(parameters: ControlParameters) -> Result<Option<String>, Status> {
     let mut config = None;
     for (key, value) in parameters {
         match (key.as_str(), value) {
-            ("config", Given::Text(json)) => config = Some(json),
+            ("config", ControlParameter::Text(json)) => config = Some(json),
             ("config", _) => {
                 return Err(malformed("invalid value type for 'config' parameter, expected string.".to_owned()));
             }
@@ -90,10 +90,10 @@ fn config(parameters: Parameters) -> Result<Option<String>, Status> {
 }
 
 /// No model depends on another here, so that `unload_dependents` changes nothing.
-pub(crate) async fn unload(api: &Api, model: String, parameters: Parameters) -> Result<(), Status> {
+pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParameters) -> Result<(), Status> {
     for (key, value) in parameters {
         match (key.as_str(), value) {
-            ("unload_dependents", Given::Bool(_)) => {}
+            ("unload_dependents", ControlParameter::Bool(_)) => {}
             ("unload_dependents", _) => {
                 return Err(malformed(
                     "invalid value type for 'unload_dependents' parameter, expected bool.".to_owned(),

@@ -9,15 +9,15 @@ use sequor_core::{DataType, Shape};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 
-use super::fault::Fault;
+use super::fault::DecodeError;
 
 /// Maximum depth of nested arrays.
 const DEEPEST: usize = 64;
 
 /// Reads the `data` of an input.
-pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) -> Result<Bytes, Fault> {
+pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) -> Result<Bytes, DecodeError> {
     if matches!(dtype, DataType::Fp16 | DataType::Bf16) {
-        return Err(Fault::malformed(format!(
+        return Err(DecodeError::malformed(format!(
             "receiving {dtype} data via JSON is not supported. Please use the binary data format for input '{input}'"
         )));
     }
@@ -25,11 +25,11 @@ pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) 
     let depth = shape.rank().clamp(1, DEEPEST);
     let mut deserializer = serde_json::Deserializer::from_str(raw.get());
     Array { into: &mut elements, depth }.deserialize(&mut deserializer).map_err(|e| {
-        Fault::malformed(format!("Unable to parse 'data' of input '{input}' as {dtype} of shape {shape}: {e}"))
+        DecodeError::malformed(format!("Unable to parse 'data' of input '{input}' as {dtype} of shape {shape}: {e}"))
     })?;
     match shape.elements() {
         Some(count) if count == elements.count => Ok(elements.out.into()),
-        want => Err(Fault::malformed(format!(
+        want => Err(DecodeError::malformed(format!(
             "Unable to parse 'data' of input '{input}': shape {shape} has {} elements, but {} are given",
             want.map_or_else(|| "too many".to_owned(), |n| n.to_string()),
             elements.count

@@ -10,15 +10,15 @@ use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use sequor_proto::{InferParameter, ModelInferRequest};
 
-use super::fault::Fault;
+use super::fault::DecodeError;
 use super::model_inputs::ModelInputs;
-use super::response_format::{self, Given, ResponseFormat};
+use super::response_format::{self, ParameterValue, ResponseFormat};
 use super::shared_memory::{Regions, Window};
 use super::{LONGEST_ID, contents, refusal};
 use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
 use crate::error::Invalid;
-use crate::model::{InferRequest, Named, Parameter, SequenceStep, Tensor};
+use crate::model::{InferRequest, NamedTensor, Parameter, SequenceStep, Tensor};
 
 /// The parameters of a request, those with a meaning to the server apart from the others.
 #[derive(Debug, Default, PartialEq)]
@@ -40,11 +40,11 @@ pub(crate) fn infer(
 ) -> Result<(InferRequest, ResponseFormat), Status> {
     let is_raw = !message.raw_input_contents.is_empty();
     let ModelInferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = message;
-    let read = || -> Result<_, Fault> {
+    let read = || -> Result<_, DecodeError> {
         let mut parameters = read_parameters(parameters)?;
         stand_in(&mut parameters.sequence.id, sequence_header)?;
         parameters.form.typed &= !is_raw;
-        let source = Source { name: &model_name, model, regions };
+        let source = InputContext { name: &model_name, model, regions };
         let inputs = read_inputs(inputs, raw_input_contents, source, permit)?;
         let outputs = read_outputs(outputs, &mut parameters.form, regions)?;
         Ok((parameters, inputs, outputs))
@@ -68,7 +68,7 @@ pub(crate) fn infer(
 
 // === parameters ===
 
-fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Parameters, Fault> {
+fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Parameters, DecodeError> {
     let mut read = Parameters::default();
     for (key, value) in parameters {
         let value = value.parameter_choice;
@@ -88,12 +88,12 @@ fn read_parameters(parameters: BTreeMap<String, InferParameter>) -> Result<Param
     Ok(read)
 }
 
-fn wrong_kind(key: &str, expected: &str) -> Fault {
-    Fault::malformed(format!("invalid value type for '{key}' parameter, expected {expected}."))
+fn wrong_kind(key: &str, expected: &str) -> DecodeError {
+    DecodeError::malformed(format!("invalid value type for '{key}' parameter, expected {expected}."))
 }
 
 /// Clients send signed integers; their bits are the id.
-fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, Fault> {
+fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, DecodeError> {
     match value {
         Some(ParameterChoice::Int64Param(id)) => Ok(Id::from(id.cast_unsigned())),
         Some(ParameterChoice::Uint64Param(id)) => Ok(Id::from(id)),
@@ -102,32 +102,31 @@ fn sequence_id(value: Option<ParameterChoice>) -> Result<Id, Fault> {
     }
 }
 
-pub(crate) fn text_id(id: &str) -> Result<Id, Fault> {
+pub(crate) fn text_id(id: &str) -> Result<Id, DecodeError> {
     if id.len() > LONGEST_ID { Err(refusal::id_too_long().into()) } else { Ok(Id::from(id)) }
 }
 
-fn flag(key: &str, value: Option<&ParameterChoice>) -> Result<bool, Fault> {
+fn flag(key: &str, value: Option<&ParameterChoice>) -> Result<bool, DecodeError> {
     match value {
         Some(ParameterChoice::BoolParam(flag)) => Ok(*flag),
         _ => Err(wrong_kind(key, "bool_param")),
     }
 }
 
-fn unsigned(key: &str, value: Option<&ParameterChoice>) -> Result<u64, Fault> {
+fn unsigned(key: &str, value: Option<&ParameterChoice>) -> Result<u64, DecodeError> {
     match value {
         Some(ParameterChoice::Uint64Param(n)) => Ok(*n),
-        Some(ParameterChoice::Int64Param(n)) => {
-            u64::try_from(*n).map_err(|_| Fault::malformed(format!("invalid value for '{key}', expected value >= 0.")))
-        }
+        Some(ParameterChoice::Int64Param(n)) => u64::try_from(*n)
+            .map_err(|_| DecodeError::malformed(format!("invalid value for '{key}', expected value >= 0."))),
         _ => Err(wrong_kind(key, "int64_param or uint64_param")),
     }
 }
 
-pub(crate) fn to_priority(n: u64) -> Result<u32, Fault> {
-    u32::try_from(n).map_err(|_| Fault::malformed(format!("invalid value for 'priority', {n} is too large.")))
+pub(crate) fn to_priority(n: u64) -> Result<u32, DecodeError> {
+    u32::try_from(n).map_err(|_| DecodeError::malformed(format!("invalid value for 'priority', {n} is too large.")))
 }
 
-fn timeout(key: &str, value: Option<&ParameterChoice>) -> Result<Option<Duration>, Fault> {
+fn timeout(key: &str, value: Option<&ParameterChoice>) -> Result<Option<Duration>, DecodeError> {
     match value {
         Some(ParameterChoice::Int64Param(_)) => Ok(to_span(unsigned(key, value)?)),
         _ => Err(wrong_kind(key, "int64_param")),
@@ -139,7 +138,7 @@ pub(crate) fn to_span(micros: u64) -> Option<Duration> {
     (micros > 0).then(|| Duration::from_micros(micros))
 }
 
-fn custom(key: String, value: Option<ParameterChoice>) -> Result<(String, Parameter), Fault> {
+fn custom(key: String, value: Option<ParameterChoice>) -> Result<(String, Parameter), DecodeError> {
     check_custom(&key)?;
     let value = match value {
         Some(ParameterChoice::BoolParam(b)) => Parameter::Bool(b),
@@ -153,9 +152,9 @@ fn custom(key: String, value: Option<ParameterChoice>) -> Result<(String, Parame
     Ok((key, value))
 }
 
-pub(crate) fn check_custom(key: &str) -> Result<(), Fault> {
+pub(crate) fn check_custom(key: &str) -> Result<(), DecodeError> {
     if key.starts_with("triton_") {
-        return Err(Fault::malformed(
+        return Err(DecodeError::malformed(
             "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with \
              'triton_' are allowed: triton_enable_empty_final_response",
         ));
@@ -164,7 +163,7 @@ pub(crate) fn check_custom(key: &str) -> Result<(), Fault> {
 }
 
 /// Lets the header that proxies hash stand in for the parameter. Digits are an integer id, unless the parameter says that they are text.
-pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
+pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), DecodeError> {
     let Some(header) = header else { return Ok(()) };
     if *id == Id::None {
         *id = match header.parse::<u64>() {
@@ -176,7 +175,7 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
     if id.to_string() == header {
         return Ok(());
     }
-    Err(Fault::malformed(format!(
+    Err(DecodeError::malformed(format!(
         "'sequence_id' {id} and {} {header} are not the same sequence",
         super::SEQUENCE_HEADER
     )))
@@ -186,7 +185,7 @@ pub(crate) fn stand_in(id: &mut Id, header: Option<&str>) -> Result<(), Fault> {
 
 /// What the inputs of a request are read with.
 #[derive(Clone, Copy)]
-struct Source<'a> {
+struct InputContext<'a> {
     name: &'a str,
     model: &'a dyn ModelInputs,
     regions: &'a Regions,
@@ -195,10 +194,10 @@ struct Source<'a> {
 fn read_inputs(
     inputs: Vec<InferInputTensor>,
     raw: Vec<Bytes>,
-    source: Source<'_>,
+    source: InputContext<'_>,
     permit: &mut QueuedBytesPermit,
-) -> Result<Vec<Named>, Fault> {
-    let Source { name: model, regions, .. } = source;
+) -> Result<Vec<NamedTensor>, DecodeError> {
+    let InputContext { name: model, regions, .. } = source;
     let is_raw = !raw.is_empty();
     let (mut raw, count) = (raw.into_iter(), inputs.len());
     if !inputs.is_empty() {
@@ -211,11 +210,11 @@ fn read_inputs(
     for (input, window) in inputs.into_iter().zip(windows) {
         let dtype = data_type(&input.name, &input.datatype, source.model)?;
         let data = match (window, is_raw, input.contents) {
-            (Some(window), _, None) => window.read().map_err(Fault::Status)?,
+            (Some(window), _, None) => window.read().map_err(DecodeError::Status)?,
             (Some(_), _, Some(_)) => return Err(both(&input.name, model)),
             (None, true, Some(_)) => {
                 let name = &input.name;
-                return Err(Fault::malformed(format!(
+                return Err(DecodeError::malformed(format!(
                     "contents field must not be specified when using raw_input_contents for '{name}' for model '{model}'"
                 )));
             }
@@ -224,39 +223,39 @@ fn read_inputs(
             (None, false, None) => return Err(Invalid::NoData { input: input.name }.into()),
         };
         let shape = shape(&input.name, input.shape)?;
-        read.push(Named { name: input.name, tensor: Tensor { dtype, shape, data } });
+        read.push(NamedTensor { name: input.name, tensor: Tensor { dtype, shape, data } });
     }
     match raw.len() {
         0 => Ok(read),
-        more => Err(Fault::malformed(format!(
+        more => Err(DecodeError::malformed(format!(
             "expected {count} entries of raw_input_contents for model '{model}', got {}",
             count + more
         ))),
     }
 }
 
-fn both(input: &str, model: &str) -> Fault {
-    Fault::malformed(format!(
+fn both(input: &str, model: &str) -> DecodeError {
+    DecodeError::malformed(format!(
         "unexpected 'content' provided when using shared memory for input tensor '{input}' for model '{model}'"
     ))
 }
 
-fn read_window(input: &InferInputTensor, regions: &Regions) -> Result<Option<Window>, Fault> {
+fn read_window(input: &InferInputTensor, regions: &Regions) -> Result<Option<Window>, DecodeError> {
     if input.parameters.is_empty() {
         return Ok(None);
     }
     response_format::window(&format!("input '{}'", input.name), |key| given(&input.parameters, key), regions)
 }
 
-fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Option<Given<'a>> {
+fn given<'a>(parameters: &'a BTreeMap<String, InferParameter>, key: &str) -> Option<ParameterValue<'a>> {
     Some(match parameters.get(key)?.parameter_choice.as_ref()? {
-        ParameterChoice::Int64Param(n) => Given::Number(*n),
-        ParameterChoice::StringParam(text) => Given::Text(text),
-        _ => Given::Other,
+        ParameterChoice::Int64Param(n) => ParameterValue::Number(*n),
+        ParameterChoice::StringParam(text) => ParameterValue::Text(text),
+        _ => ParameterValue::Other,
     })
 }
 
-pub(crate) fn data_type(input: &str, name: &str, model: &dyn ModelInputs) -> Result<DataType, Fault> {
+pub(crate) fn data_type(input: &str, name: &str, model: &dyn ModelInputs) -> Result<DataType, DecodeError> {
     let unknown = || match model.data_type(input) {
         Some(want) => Invalid::UnknownDataType { input: input.to_owned(), got: name.to_owned(), want },
         None => Invalid::UnknownInput { input: input.to_owned() },
@@ -264,7 +263,7 @@ pub(crate) fn data_type(input: &str, name: &str, model: &dyn ModelInputs) -> Res
     Ok(DataType::from_name(name).ok_or_else(unknown)?)
 }
 
-pub(crate) fn shape(input: &str, dims: Vec<i64>) -> Result<Shape, Fault> {
+pub(crate) fn shape(input: &str, dims: Vec<i64>) -> Result<Shape, DecodeError> {
     if dims.iter().any(|d| *d < 0) {
         return Err(Invalid::NegativeDim { input: input.to_owned(), got: dims }.into());
     }
@@ -275,7 +274,7 @@ fn read_outputs(
     outputs: Vec<InferRequestedOutputTensor>,
     form: &mut ResponseFormat,
     regions: &Regions,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<String>, DecodeError> {
     for output in outputs.iter().filter(|output| !output.parameters.is_empty()) {
         form.read(&output.name, None, |key| given(&output.parameters, key), regions)?;
     }

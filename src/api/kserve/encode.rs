@@ -10,10 +10,10 @@ use sequor_proto::{InferParameter, ModelInferResponse, ModelMetadataResponse, Mo
 use super::contents;
 use super::response_format::ResponseFormat;
 use super::shared_memory::Window;
-use super::surface::Call;
+use super::surface::CallNames;
 use crate::api::Status;
 use crate::api::status::REASON_PARAMETER;
-use crate::model::{self, InferAnswer, Metadata, Named, Parameter};
+use crate::model::{self, InferAnswer, Metadata, NamedTensor, Parameter};
 
 /// Says of a stream's answer that no other follows it.
 const FINAL: &str = "triton_final_response";
@@ -24,7 +24,7 @@ pub(crate) fn answer(answer: InferAnswer, form: &ResponseFormat) -> Result<Model
     // Half floats have no list of their own, and an answer is all of one kind.
     let typed = form.typed && answer.outputs.iter().all(|output| contents::has_list(output.tensor.dtype));
     for output in answer.outputs {
-        let (Named { name, tensor }, window) = form.settle(output)?;
+        let (NamedTensor { name, tensor }, window) = form.settle(output)?;
         let shape = tensor.shape.0.into_iter().map(u64::cast_signed).collect();
         let datatype = tensor.dtype.name().to_owned();
         let contents = (typed && window.is_none()).then(|| contents::from_bytes(tensor.dtype, &tensor.data));
@@ -64,7 +64,7 @@ fn region(window: &Window) -> BTreeMap<String, InferParameter> {
 }
 
 /// An error as a reply of a stream.
-pub(crate) fn failure(call: &Call, status: Status) -> ModelStreamInferResponse {
+pub(crate) fn failure(call: &CallNames, status: Status) -> ModelStreamInferResponse {
     let reason = parameter(Parameter::Text(status.reason.to_owned()));
     let answer = ModelInferResponse {
         model_name: call.model.clone(),
@@ -118,7 +118,7 @@ mod tests {
             model: "acc".to_owned(),
             version: 3,
             id: "r-1".to_owned(),
-            outputs: vec![Named { name: "OUT".to_owned(), tensor }],
+            outputs: vec![NamedTensor { name: "OUT".to_owned(), tensor }],
             parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
         };
         let response = super::answer(answer, &ResponseFormat { mark_final: true, ..ResponseFormat::default() })
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn an_answer_is_typed_if_all_of_it_can_be() {
         let form = ResponseFormat { typed: true, ..ResponseFormat::default() };
-        let named = |dtype, data: &'static [u8]| Named {
+        let named = |dtype, data: &'static [u8]| NamedTensor {
             name: "y".to_owned(),
             tensor: Tensor { dtype, shape: Shape::of(&[1, 1]), data: Bytes::from_static(data) },
         };

@@ -6,45 +6,45 @@ use crate::error::{ExceededLimit, Failure, Invalid};
 
 /// Why a request cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum DecodeError {
     Invalid(Invalid),
     Limit(ExceededLimit),
     /// A refusal of this protocol alone, as of shared memory.
     Status(Status),
 }
 
-impl Fault {
-    pub(crate) fn malformed(text: impl Into<String>) -> Fault {
-        Fault::Invalid(Invalid::Malformed(text.into()))
+impl DecodeError {
+    pub(crate) fn malformed(text: impl Into<String>) -> DecodeError {
+        DecodeError::Invalid(Invalid::Malformed(text.into()))
     }
 
     /// What a client reads of it; `id` is the request's own.
     pub(crate) fn status(self, model: &str, id: &str) -> Status {
         match self {
-            Fault::Invalid(what) => {
+            DecodeError::Invalid(what) => {
                 let (model, id, what) = (model.to_owned(), id.to_owned(), Box::new(what));
                 refusal::status(&Failure::Invalid { model, id, what })
             }
-            Fault::Limit(exceeded) => refusal::status(&exceeded.into()),
-            Fault::Status(status) => status,
+            DecodeError::Limit(exceeded) => refusal::status(&exceeded.into()),
+            DecodeError::Status(status) => status,
         }
     }
 }
 
-impl From<Invalid> for Fault {
-    fn from(what: Invalid) -> Fault {
-        Fault::Invalid(what)
+impl From<Invalid> for DecodeError {
+    fn from(what: Invalid) -> DecodeError {
+        DecodeError::Invalid(what)
     }
 }
 
-impl From<ExceededLimit> for Fault {
-    fn from(exceeded: ExceededLimit) -> Fault {
-        Fault::Limit(exceeded)
+impl From<ExceededLimit> for DecodeError {
+    fn from(exceeded: ExceededLimit) -> DecodeError {
+        DecodeError::Limit(exceeded)
     }
 }
 
-impl From<Status> for Fault {
-    fn from(status: Status) -> Fault {
-        Fault::Status(status)
+impl From<Status> for DecodeError {
+    fn from(status: Status) -> DecodeError {
+        DecodeError::Status(status)
     }
 }

@@ -18,7 +18,7 @@ use super::surface::Kserve;
 use super::{EXTENSIONS, control, encode, statistics};
 use crate::api::{Code, RequestContext, Status};
 
-type Reply<T> = Result<Response<T>, tonic::Status>;
+type GrpcResult<T> = Result<Response<T>, tonic::Status>;
 
 #[derive(Debug, Clone)]
 pub struct GrpcService {
@@ -41,21 +41,24 @@ fn not_dispatched() -> tonic::Status {
 
 #[tonic::async_trait]
 impl GrpcInferenceService for GrpcService {
-    async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> Reply<proto::ServerLiveResponse> {
+    async fn server_live(&self, _: Request<proto::ServerLiveRequest>) -> GrpcResult<proto::ServerLiveResponse> {
         Ok(Response::new(proto::ServerLiveResponse { live: true }))
     }
 
-    async fn server_ready(&self, _: Request<proto::ServerReadyRequest>) -> Reply<proto::ServerReadyResponse> {
+    async fn server_ready(&self, _: Request<proto::ServerReadyRequest>) -> GrpcResult<proto::ServerReadyResponse> {
         Ok(Response::new(proto::ServerReadyResponse { ready: self.kserve.api().ready() }))
     }
 
-    async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> Reply<proto::ModelReadyResponse> {
+    async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> GrpcResult<proto::ModelReadyResponse> {
         let request = request.into_inner();
         self.kserve.find(&request.name, &request.version)?;
         Ok(Response::new(proto::ModelReadyResponse { ready: true }))
     }
 
-    async fn server_metadata(&self, _: Request<proto::ServerMetadataRequest>) -> Reply<proto::ServerMetadataResponse> {
+    async fn server_metadata(
+        &self,
+        _: Request<proto::ServerMetadataRequest>,
+    ) -> GrpcResult<proto::ServerMetadataResponse> {
         Ok(Response::new(proto::ServerMetadataResponse {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,13 +69,16 @@ impl GrpcInferenceService for GrpcService {
     async fn model_metadata(
         &self,
         request: Request<proto::ModelMetadataRequest>,
-    ) -> Reply<proto::ModelMetadataResponse> {
+    ) -> GrpcResult<proto::ModelMetadataResponse> {
         let request = request.into_inner();
         let model = self.kserve.find(&request.name, &request.version)?;
         Ok(Response::new(encode::metadata(&model.metadata())))
     }
 
-    async fn model_config(&self, request: Request<proto::ModelConfigRequest>) -> Reply<proto::ModelConfigResponse> {
+    async fn model_config(
+        &self,
+        request: Request<proto::ModelConfigRequest>,
+    ) -> GrpcResult<proto::ModelConfigResponse> {
         let request = request.into_inner();
         let model = self.kserve.find(&request.name, &request.version)?;
         let config = proto::ModelConfig::clone(&model.config());
@@ -80,7 +86,7 @@ impl GrpcInferenceService for GrpcService {
     }
 
     /// The dispatcher leaves this call to [`super::infer`].
-    async fn model_infer(&self, _: Request<ModelInferRequest>) -> Reply<ModelInferResponse> {
+    async fn model_infer(&self, _: Request<ModelInferRequest>) -> GrpcResult<ModelInferResponse> {
         Err(not_dispatched())
     }
 
@@ -90,14 +96,14 @@ impl GrpcInferenceService for GrpcService {
     async fn model_stream_infer(
         &self,
         _: Request<Streaming<ModelInferRequest>>,
-    ) -> Reply<Self::ModelStreamInferStream> {
+    ) -> GrpcResult<Self::ModelStreamInferStream> {
         Err(not_dispatched())
     }
 
     async fn model_statistics(
         &self,
         request: Request<proto::ModelStatisticsRequest>,
-    ) -> Reply<proto::ModelStatisticsResponse> {
+    ) -> GrpcResult<proto::ModelStatisticsResponse> {
         let request = request.into_inner();
         let counted = self.kserve.statistics(&request.name, &request.version)?;
         Ok(Response::new(statistics::response(counted)))
@@ -106,7 +112,7 @@ impl GrpcInferenceService for GrpcService {
     async fn repository_index(
         &self,
         request: Request<proto::RepositoryIndexRequest>,
-    ) -> Reply<proto::RepositoryIndexResponse> {
+    ) -> GrpcResult<proto::RepositoryIndexResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
         let models = control::index(self.kserve.api(), request.ready).await?;
@@ -116,7 +122,7 @@ impl GrpcInferenceService for GrpcService {
     async fn repository_model_load(
         &self,
         request: Request<proto::RepositoryModelLoadRequest>,
-    ) -> Reply<proto::RepositoryModelLoadResponse> {
+    ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
         control::load(self.kserve.api(), request.model_name, given(request.parameters)).await?;
@@ -126,7 +132,7 @@ impl GrpcInferenceService for GrpcService {
     async fn repository_model_unload(
         &self,
         request: Request<proto::RepositoryModelUnloadRequest>,
-    ) -> Reply<proto::RepositoryModelUnloadResponse> {
+    ) -> GrpcResult<proto::RepositoryModelUnloadResponse> {
         let request = request.into_inner();
         control::check_repository(&request.repository_name)?;
         control::unload(self.kserve.api(), request.model_name, given(request.parameters)).await?;
@@ -136,7 +142,7 @@ impl GrpcInferenceService for GrpcService {
     async fn system_shared_memory_status(
         &self,
         request: Request<proto::SystemSharedMemoryStatusRequest>,
-    ) -> Reply<proto::SystemSharedMemoryStatusResponse> {
+    ) -> GrpcResult<proto::SystemSharedMemoryStatusResponse> {
         let regions = self.kserve.regions().status(&request.into_inner().name)?;
         let status = |region: &Arc<Region>| {
             let Region { name, key, offset, size, .. } = &**region;
@@ -150,7 +156,7 @@ impl GrpcInferenceService for GrpcService {
     async fn system_shared_memory_register(
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
-    ) -> Reply<proto::SystemSharedMemoryRegisterResponse> {
+    ) -> GrpcResult<proto::SystemSharedMemoryRegisterResponse> {
         let peer = RequestContext::of(request.extensions())?.caller.address.ip();
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         self.kserve.regions().register(peer, &name, &key, (offset, byte_size))?;
@@ -160,7 +166,7 @@ impl GrpcInferenceService for GrpcService {
     async fn system_shared_memory_unregister(
         &self,
         request: Request<proto::SystemSharedMemoryUnregisterRequest>,
-    ) -> Reply<proto::SystemSharedMemoryUnregisterResponse> {
+    ) -> GrpcResult<proto::SystemSharedMemoryUnregisterResponse> {
         self.kserve.regions().unregister(&request.into_inner().name);
         Ok(Response::new(proto::SystemSharedMemoryUnregisterResponse {}))
     }
@@ -168,7 +174,7 @@ impl GrpcInferenceService for GrpcService {
     async fn cuda_shared_memory_status(
         &self,
         request: Request<proto::CudaSharedMemoryStatusRequest>,
-    ) -> Reply<proto::CudaSharedMemoryStatusResponse> {
+    ) -> GrpcResult<proto::CudaSharedMemoryStatusResponse> {
         shared_memory::no_cuda_status(&request.into_inner().name)?;
         Ok(Response::new(proto::CudaSharedMemoryStatusResponse::default()))
     }
@@ -176,7 +182,7 @@ impl GrpcInferenceService for GrpcService {
     async fn cuda_shared_memory_register(
         &self,
         request: Request<proto::CudaSharedMemoryRegisterRequest>,
-    ) -> Reply<proto::CudaSharedMemoryRegisterResponse> {
+    ) -> GrpcResult<proto::CudaSharedMemoryRegisterResponse> {
         Err(shared_memory::no_cuda(&request.into_inner().name).into())
     }
 
@@ -184,11 +190,14 @@ impl GrpcInferenceService for GrpcService {
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<proto::CudaSharedMemoryUnregisterRequest>,
-    ) -> Reply<proto::CudaSharedMemoryUnregisterResponse> {
+    ) -> GrpcResult<proto::CudaSharedMemoryUnregisterResponse> {
         Ok(Response::new(proto::CudaSharedMemoryUnregisterResponse {}))
     }
 
-    async fn trace_setting(&self, request: Request<proto::TraceSettingRequest>) -> Reply<proto::TraceSettingResponse> {
+    async fn trace_setting(
+        &self,
+        request: Request<proto::TraceSettingRequest>,
+    ) -> GrpcResult<proto::TraceSettingResponse> {
         let request = request.into_inner();
         if !request.model_name.is_empty() {
             self.kserve.find(&request.model_name, "")?;
@@ -199,7 +208,10 @@ impl GrpcInferenceService for GrpcService {
         Ok(Response::new(proto::TraceSettingResponse { settings: settings.into_iter().map(value).collect() }))
     }
 
-    async fn log_settings(&self, request: Request<proto::LogSettingsRequest>) -> Reply<proto::LogSettingsResponse> {
+    async fn log_settings(
+        &self,
+        request: Request<proto::LogSettingsRequest>,
+    ) -> GrpcResult<proto::LogSettingsResponse> {
         let changes = request.into_inner().settings.into_iter().map(|(key, value)| read_log(key, value));
         let settings = settings::update_log(changes.collect::<Result<_, _>>()?)?;
         let written = settings.into_iter().map(|(key, value)| (key.to_owned(), write_log(value)));
@@ -207,7 +219,7 @@ impl GrpcInferenceService for GrpcService {
     }
 }
 
-fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::Parameters {
+fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::ControlParameters {
     parameters.into_iter().map(|(key, value)| (key, value.parameter_choice.into())).collect()
 }
 

@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::body::{BodyRequest, JSON_LENGTH, collect, json_length};
 use super::compress::{self, Packing};
-use super::path::{Named, Path};
+use super::path::{ModelPath, Path};
 use super::refusal::NOT_SERVED;
 use super::response_format::ResponseFormat;
-use super::surface::{Call, Kserve};
+use super::surface::{CallNames, Kserve};
 use super::{ECHOED, EXTENSIONS, SEQUENCE_HEADER, answer, refusal, socket};
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
@@ -88,12 +88,12 @@ async fn readyz(State(kserve): State<Kserve>) -> StatusCode {
     if kserve.api().ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-async fn metadata(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<Response, Status> {
+async fn metadata(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<Response, Status> {
     let model = kserve.find(&named.model, &named.version)?;
     Ok(Json(answer::metadata(&model.metadata())).into_response())
 }
 
-async fn model_ready(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<StatusCode, Status> {
+async fn model_ready(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<StatusCode, Status> {
     // Triton has one answer for a model that is not ready and for one that is unknown.
     kserve.find(&named.model, &named.version).map_err(|status| match status.reason {
         NOT_SERVED => Status::new(Code::InvalidArgument, NOT_SERVED, "Model version not ready"),
@@ -102,20 +102,20 @@ async fn model_ready(State(kserve): State<Kserve>, Path(named): Path<Named>) -> 
     Ok(StatusCode::OK)
 }
 
-async fn config(State(kserve): State<Kserve>, Path(named): Path<Named>) -> Result<Response, Status> {
+async fn config(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<Response, Status> {
     let model = kserve.find(&named.model, &named.version)?;
     Ok(Json(to_json(&model.config())).into_response())
 }
 
 async fn infer(
     State(kserve): State<Kserve>,
-    Path(named): Path<Named>,
+    Path(named): Path<ModelPath>,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
-    let Named { model, version } = named.clone();
-    let call = Call { surface: Surface::KserveHttp, model, version, id: String::new() };
+    let ModelPath { model, version } = named.clone();
+    let call = CallNames { surface: Surface::KserveHttp, model, version, id: String::new() };
     let (turn, request, form) = match read(&kserve, &context, named, &parts.headers, body).await {
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
@@ -124,7 +124,7 @@ async fn infer(
     let answer = kserve.begin(&context.peer, call, request);
     drop(turn);
     let answer = answer.until(context.deadline).await?;
-    let answer::Body { bytes, json_length } = answer::write(answer, &form)?;
+    let answer::EncodedBody { bytes, json_length } = answer::write(answer, &form)?;
     let mut response = match json_length {
         None => ([(header::CONTENT_TYPE, "application/json")], ()).into_response(),
         Some(length) => {
@@ -153,7 +153,7 @@ async fn infer(
 async fn read(
     kserve: &Kserve,
     context: &RequestContext,
-    named: Named,
+    named: ModelPath,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Turn, Decoded, ResponseFormat), Status> {

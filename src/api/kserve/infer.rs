@@ -24,7 +24,6 @@ use crate::api::peers::Peer;
 use crate::executor::ExecutorHandle;
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
 
 /// Answers the inference calls.
@@ -42,7 +41,7 @@ impl InferService {
     pub async fn call<B>(self, context: RequestContext, request: http::Request<B>) -> http::Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError> + Send,
+        B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) =
             frames::unpack(self.kserve.api(), &context.peer, Some(context.order.clone()), request);
@@ -59,7 +58,7 @@ impl InferService {
     ) -> http::Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError> + Send,
+        B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) = frames::unpack(self.kserve.api(), &context.peer, None, request);
         let mut grpc = self.grpc::<ModelStreamInferResponse>();

@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::data;
 use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_id, to_priority, to_span};
-use super::fault::Fault;
-use super::json_body::{self, Body, Input, Object, Output};
+use super::fault::DecodeError;
+use super::json_body::{self, InferBody, JsonInput, JsonOutput, Object};
 use super::model_inputs::ModelInputs;
-use super::response_format::{self, Given, ResponseFormat};
+use super::response_format::{self, ParameterValue, ResponseFormat};
 use super::shared_memory::{Regions, Window};
 use crate::api::queued::QueuedBytesPermit;
-use crate::api::{Limits, Status};
+use crate::api::{ServerLimits, Status};
 use crate::error::Invalid;
-use crate::model::{InferRequest, Metadata, Named, Parameter, SequenceStep, Tensor, TensorMetadata};
+use crate::model::{InferRequest, Metadata, NamedTensor, Parameter, SequenceStep, Tensor, TensorMetadata};
 
 /// What the headers and the path say of a body.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct JsonRequestHead<'a> {
     pub(crate) model: &'a str,
     pub(crate) version: &'a str,
     pub(crate) sequence: Option<&'a str>,
@@ -26,12 +26,12 @@ pub(crate) struct Head<'a> {
     pub(crate) json_length: Option<usize>,
     pub(crate) regions: &'a Regions,
     pub(crate) inputs: &'a dyn ModelInputs,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a ServerLimits,
 }
 
 /// Reads a body.
 pub(crate) fn infer(
-    head: Head<'_>,
+    head: JsonRequestHead<'_>,
     body: &Bytes,
     permit: &mut QueuedBytesPermit,
 ) -> Result<(InferRequest, ResponseFormat), Status> {
@@ -41,11 +41,11 @@ pub(crate) fn infer(
     read(head, fields, blobs, permit).map_err(|fault| fault.status(head.model, &mark))
 }
 
-fn parse<'b>(head: Head<'_>, body: &'b Bytes) -> Result<(Body<'b>, Bytes), Fault> {
+fn parse<'b>(head: JsonRequestHead<'_>, body: &'b Bytes) -> Result<(InferBody<'b>, Bytes), DecodeError> {
     let length = head.json_length.unwrap_or(body.len());
-    let json = body.get(..length).ok_or_else(|| Fault::malformed(LENGTH_NEEDED))?;
+    let json = body.get(..length).ok_or_else(|| DecodeError::malformed(LENGTH_NEEDED))?;
     let fields = json_body::parse(json, head.limits)
-        .map_err(|e| Fault::malformed(format!("failed to parse the request JSON buffer: {e}")))?;
+        .map_err(|e| DecodeError::malformed(format!("failed to parse the request JSON buffer: {e}")))?;
     Ok((fields, body.slice(length..)))
 }
 
@@ -53,15 +53,15 @@ const LENGTH_NEEDED: &str = "must specify valid 'Infer-Header-Content-Length' in
     when passing inputs in binary data format";
 
 fn read(
-    head: Head<'_>,
-    body: Body<'_>,
+    head: JsonRequestHead<'_>,
+    body: InferBody<'_>,
     mut blobs: Bytes,
     permit: &mut QueuedBytesPermit,
-) -> Result<(InferRequest, ResponseFormat), Fault> {
+) -> Result<(InferRequest, ResponseFormat), DecodeError> {
     let mut parameters = read_parameters(body.parameters)?;
     stand_in(&mut parameters.sequence.id, head.sequence)?;
     let inputs = body.inputs.ok_or_else(|| {
-        Fault::malformed("Unable to parse 'inputs': attempt to access non-existing object member 'inputs'")
+        DecodeError::malformed("Unable to parse 'inputs': attempt to access non-existing object member 'inputs'")
     })?;
     if !inputs.is_empty() {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
@@ -73,7 +73,7 @@ fn read(
         inputs.into_iter().zip(windows).map(|(input, window)| read_input(head, input, window, &mut blobs, permit));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     if !blobs.is_empty() {
-        return Err(Fault::malformed(format!("unexpected additional input data for model '{}'", head.model)));
+        return Err(DecodeError::malformed(format!("unexpected additional input data for model '{}'", head.model)));
     }
     let mut form = parameters.form;
     let outputs = body
@@ -99,7 +99,7 @@ fn read(
 
 // === parameters ===
 
-fn read_parameters(parameters: Object) -> Result<Parameters, Fault> {
+fn read_parameters(parameters: Object) -> Result<Parameters, DecodeError> {
     let mut read = Parameters::default();
     for (key, value) in parameters {
         match key.as_str() {
@@ -121,11 +121,11 @@ fn read_parameters(parameters: Object) -> Result<Parameters, Fault> {
     Ok(read)
 }
 
-fn wrong_kind(key: &str, kind: &str) -> Fault {
-    Fault::malformed(format!("Unable to parse '{key}': attempt to access JSON non-{kind} as {kind}"))
+fn wrong_kind(key: &str, kind: &str) -> DecodeError {
+    DecodeError::malformed(format!("Unable to parse '{key}': attempt to access JSON non-{kind} as {kind}"))
 }
 
-fn sequence_id(value: &Value) -> Result<Id, Fault> {
+fn sequence_id(value: &Value) -> Result<Id, DecodeError> {
     match (value.as_u64(), value.as_str()) {
         (Some(id), _) => Ok(Id::from(id)),
         (_, Some(id)) => text_id(id),
@@ -133,15 +133,15 @@ fn sequence_id(value: &Value) -> Result<Id, Fault> {
     }
 }
 
-fn flag(key: &str, value: &Value) -> Result<bool, Fault> {
+fn flag(key: &str, value: &Value) -> Result<bool, DecodeError> {
     value.as_bool().ok_or_else(|| wrong_kind(key, "boolean"))
 }
 
-fn unsigned(key: &str, value: &Value) -> Result<u64, Fault> {
+fn unsigned(key: &str, value: &Value) -> Result<u64, DecodeError> {
     value.as_u64().ok_or_else(|| wrong_kind(key, "unsigned-integer"))
 }
 
-fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
+fn custom(key: String, value: Value) -> Result<(String, Parameter), DecodeError> {
     check_custom(&key)?;
     let value = match value {
         Value::Bool(b) => Parameter::Bool(b),
@@ -152,7 +152,7 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
             (_, _, x) => Parameter::Double(x.unwrap_or_default()),
         },
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            return Err(Fault::malformed(format!("parameter '{key}' must be a string, a number or a boolean")));
+            return Err(DecodeError::malformed(format!("parameter '{key}' must be a string, a number or a boolean")));
         }
     };
     Ok((key, value))
@@ -161,8 +161,8 @@ fn custom(key: String, value: Value) -> Result<(String, Parameter), Fault> {
 // === tensors ===
 
 /// Where in shared memory an input lies, if it does.
-fn read_window(head: Head<'_>, input: &Input<'_>) -> Result<Option<Window>, Fault> {
-    let Input { name, parameters, data, .. } = input;
+fn read_window(head: JsonRequestHead<'_>, input: &JsonInput<'_>) -> Result<Option<Window>, DecodeError> {
+    let JsonInput { name, parameters, data, .. } = input;
     check_source(data.is_some(), parameters)?;
     if parameters.is_empty() {
         return Ok(None);
@@ -171,18 +171,18 @@ fn read_window(head: Head<'_>, input: &Input<'_>) -> Result<Option<Window>, Faul
 }
 
 fn read_input(
-    head: Head<'_>,
-    input: Input<'_>,
+    head: JsonRequestHead<'_>,
+    input: JsonInput<'_>,
     window: Option<Window>,
     blobs: &mut Bytes,
     permit: &mut QueuedBytesPermit,
-) -> Result<Named, Fault> {
-    let Input { name, shape: dims, datatype, parameters, data } = input;
+) -> Result<NamedTensor, DecodeError> {
+    let JsonInput { name, shape: dims, datatype, parameters, data } = input;
     let dtype = data_type(&name, &datatype, head.inputs)?;
     let shape = shape(&name, dims)?;
     if let Some(window) = window {
-        let data = window.read().map_err(Fault::Status)?;
-        return Ok(Named { name, tensor: Tensor { dtype, shape, data } });
+        let data = window.read().map_err(DecodeError::Status)?;
+        return Ok(NamedTensor { name, tensor: Tensor { dtype, shape, data } });
     }
     let data = match (parameters.get("binary_data_size"), data) {
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
@@ -193,11 +193,11 @@ fn read_input(
         // Checked above.
         (Some(_), Some(_)) | (None, None) => return Err(Invalid::NoData { input: name }.into()),
     };
-    Ok(Named { name, tensor: Tensor { dtype, shape, data } })
+    Ok(NamedTensor { name, tensor: Tensor { dtype, shape, data } })
 }
 
 /// Checks that the data of an input comes in one way.
-fn check_source(has_data: bool, parameters: &Object) -> Result<(), Fault> {
+fn check_source(has_data: bool, parameters: &Object) -> Result<(), DecodeError> {
     let sources = [
         ("data", has_data),
         ("binary_data_size", parameters.contains_key("binary_data_size")),
@@ -209,20 +209,20 @@ fn check_source(has_data: bool, parameters: &Object) -> Result<(), Fault> {
         1 => return Ok(()),
         _ => format!(" set{}", set.concat()),
     };
-    Err(Fault::malformed(format!(
+    Err(DecodeError::malformed(format!(
         "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', \
          'shared_memory_region' in 'parameters'. But{set}"
     )))
 }
 
-fn take(head: Head<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Bytes, Fault> {
+fn take(head: JsonRequestHead<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Bytes, DecodeError> {
     if head.json_length.is_none() {
-        return Err(Fault::malformed(LENGTH_NEEDED));
+        return Err(DecodeError::malformed(LENGTH_NEEDED));
     }
     let left = blobs.len() as u64;
     match usize::try_from(size) {
         Ok(len) if len <= blobs.len() => Ok(blobs.split_to(len)),
-        _ => Err(Fault::malformed(format!(
+        _ => Err(DecodeError::malformed(format!(
             "unexpected size for input '{input}', expecting {} additional bytes for model '{}'",
             size.saturating_sub(left),
             head.model
@@ -230,17 +230,17 @@ fn take(head: Head<'_>, blobs: &mut Bytes, size: u64, input: &str) -> Result<Byt
     }
 }
 
-fn read_output(output: Output, form: &mut ResponseFormat, regions: &Regions) -> Result<String, Fault> {
+fn read_output(output: JsonOutput, form: &mut ResponseFormat, regions: &Regions) -> Result<String, DecodeError> {
     let binary = output.parameters.get("binary_data").map(|value| flag("binary_data", value)).transpose()?;
     form.read(&output.name, binary, |key| given(&output.parameters, key), regions)?;
     Ok(output.name)
 }
 
-fn given<'a>(parameters: &'a Object, key: &str) -> Option<Given<'a>> {
+fn given<'a>(parameters: &'a Object, key: &str) -> Option<ParameterValue<'a>> {
     Some(match parameters.get(key)? {
-        Value::Number(n) => n.as_i64().map_or(Given::Other, Given::Number),
-        Value::String(text) => Given::Text(text),
-        _ => Given::Other,
+        Value::Number(n) => n.as_i64().map_or(ParameterValue::Other, ParameterValue::Number),
+        Value::String(text) => ParameterValue::Text(text),
+        _ => ParameterValue::Other,
     })
 }
 
@@ -248,14 +248,14 @@ fn given<'a>(parameters: &'a Object, key: &str) -> Option<Given<'a>> {
 
 /// Reads a body of bytes alone for the only input of a model; the answer's outputs are bytes too.
 pub(crate) fn raw(
-    head: Head<'_>,
+    head: JsonRequestHead<'_>,
     body: Bytes,
     metadata: &Metadata,
     batching: bool,
 ) -> Result<(InferRequest, ResponseFormat), Status> {
-    let read = || -> Result<_, Fault> {
+    let read = || -> Result<_, DecodeError> {
         let [input] = metadata.inputs.as_slice() else {
-            return Err(Fault::malformed(format!(
+            return Err(DecodeError::malformed(format!(
                 "raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model configuration",
                 metadata.inputs.len(),
                 metadata.inputs.len(),
@@ -284,7 +284,7 @@ pub(crate) fn raw(
 }
 
 /// The tensor that the bytes are: one row, and of the one open dimension as much as there is.
-fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<Named, Fault> {
+fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<NamedTensor, DecodeError> {
     let row: Vec<Option<u64>> = input.dims.0.iter().skip(usize::from(batching)).map(|dim| dim.fixed()).collect();
     let name = input.name.clone();
     let (dims, data) = match input.dtype.size() {
@@ -297,19 +297,19 @@ fn raw_input(input: &TensorMetadata, body: Bytes, batching: bool) -> Result<Name
                 let text = format!(
                     "the shape of the raw input '{name}' can not be deduced because there are more than one variable-sized dimension"
                 );
-                return Err(Fault::malformed(text));
+                return Err(DecodeError::malformed(text));
             }
             (row.into_iter().map(|dim| dim.unwrap_or(rest)).collect(), body)
         }
     };
     let shape = Shape(dims);
     let shape = if batching { shape.with(0, 1) } else { shape };
-    Ok(Named { name, tensor: Tensor { dtype: input.dtype, shape, data } })
+    Ok(NamedTensor { name, tensor: Tensor { dtype: input.dtype, shape, data } })
 }
 
 /// A text is sent as it is; within a tensor its length stands before it.
-fn one_text(body: &Bytes) -> Result<Bytes, Fault> {
-    let length = u32::try_from(body.len()).map_err(|_| Fault::malformed("a text is too long"))?;
+fn one_text(body: &Bytes) -> Result<Bytes, DecodeError> {
+    let length = u32::try_from(body.len()).map_err(|_| DecodeError::malformed("a text is too long"))?;
     Ok([length.to_le_bytes().as_slice(), body].concat().into())
 }
 

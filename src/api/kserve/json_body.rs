@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::api::Limits;
+use crate::api::ServerLimits;
 
 /// Parameters by name. Values are null, booleans, numbers or texts.
 pub(super) type Object = serde_json::Map<String, Value>;
@@ -18,15 +18,15 @@ pub(super) type Object = serde_json::Map<String, Value>;
 const MOST_DIMENSIONS: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Body<'a> {
+pub(super) struct InferBody<'a> {
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) parameters: Object,
-    pub(super) inputs: Option<Vec<Input<'a>>>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) inputs: Option<Vec<JsonInput<'a>>>,
+    pub(super) outputs: Vec<JsonOutput>,
 }
 
 #[derive(Debug)]
-pub(super) struct Input<'a> {
+pub(super) struct JsonInput<'a> {
     pub(super) name: String,
     pub(super) shape: Vec<i64>,
     pub(super) datatype: Cow<'a, str>,
@@ -35,13 +35,13 @@ pub(super) struct Input<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct JsonOutput {
     pub(super) name: String,
     pub(super) parameters: Object,
 }
 
 /// Parses a body.
-pub(super) fn parse<'a>(json: &'a [u8], limits: &Limits) -> Result<Body<'a>, serde_json::Error> {
+pub(super) fn parse<'a>(json: &'a [u8], limits: &ServerLimits) -> Result<InferBody<'a>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let body = BodySeed(&mut Counts { limits, parameters: 0 }).deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -50,7 +50,7 @@ pub(super) fn parse<'a>(json: &'a [u8], limits: &Limits) -> Result<Body<'a>, ser
 
 /// What there is of a request so far, beside what may be.
 struct Counts<'l> {
-    limits: &'l Limits,
+    limits: &'l ServerLimits,
     parameters: usize,
 }
 
@@ -87,16 +87,16 @@ macro_rules! seed {
 
 struct BodySeed<'c, 'l>(&'c mut Counts<'l>);
 
-seed!(BodySeed => Body<'de>);
+seed!(BodySeed => InferBody<'de>);
 
 impl<'de> Visitor<'de> for BodySeed<'_, '_> {
-    type Value = Body<'de>;
+    type Value = InferBody<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InferBody<'de>, A::Error> {
         let (mut id, mut parameters, mut inputs, mut outputs) = (None, None, None, None);
         while let Some(Text(key)) = map.next_key()? {
             match &*key {
@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for BodySeed<'_, '_> {
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(Body {
+        Ok(InferBody {
             id: id.flatten(),
             parameters: parameters.unwrap_or_default(),
             inputs: inputs.flatten(),
@@ -120,10 +120,10 @@ impl<'de> Visitor<'de> for BodySeed<'_, '_> {
 
 struct InputsSeed<'c, 'l>(&'c mut Counts<'l>);
 
-seed!(InputsSeed => Option<Vec<Input<'de>>>);
+seed!(InputsSeed => Option<Vec<JsonInput<'de>>>);
 
 impl<'de> Visitor<'de> for InputsSeed<'_, '_> {
-    type Value = Option<Vec<Input<'de>>>;
+    type Value = Option<Vec<JsonInput<'de>>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of inputs")
@@ -147,16 +147,16 @@ impl<'de> Visitor<'de> for InputsSeed<'_, '_> {
 
 struct InputSeed<'c, 'l>(&'c mut Counts<'l>);
 
-seed!(InputSeed => Input<'de>);
+seed!(InputSeed => JsonInput<'de>);
 
 impl<'de> Visitor<'de> for InputSeed<'_, '_> {
-    type Value = Input<'de>;
+    type Value = JsonInput<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an input")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Input<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonInput<'de>, A::Error> {
         let (mut name, mut shape, mut datatype, mut parameters, mut data) = (None, None, None, None, None);
         while let Some(Text(key)) = map.next_key()? {
             match &*key {
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for InputSeed<'_, '_> {
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(Input {
+        Ok(JsonInput {
             name: name.ok_or_else(|| A::Error::missing_field("name"))?,
             shape: shape.ok_or_else(|| A::Error::missing_field("shape"))?,
             datatype: datatype.ok_or_else(|| A::Error::missing_field("datatype"))?,
@@ -209,16 +209,16 @@ impl<'de> Visitor<'de> for ShapeSeed {
 
 struct OutputsSeed<'c, 'l>(&'c mut Counts<'l>);
 
-seed!(OutputsSeed => Vec<Output>);
+seed!(OutputsSeed => Vec<JsonOutput>);
 
 impl<'de> Visitor<'de> for OutputsSeed<'_, '_> {
-    type Value = Vec<Output>;
+    type Value = Vec<JsonOutput>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of outputs")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Output>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<JsonOutput>, A::Error> {
         let mut outputs = Vec::new();
         while let Some(output) = items.next_element_seed(OutputSeed(self.0))? {
             if outputs.len() >= self.0.limits.outputs {
@@ -232,16 +232,16 @@ impl<'de> Visitor<'de> for OutputsSeed<'_, '_> {
 
 struct OutputSeed<'c, 'l>(&'c mut Counts<'l>);
 
-seed!(OutputSeed => Output);
+seed!(OutputSeed => JsonOutput);
 
 impl<'de> Visitor<'de> for OutputSeed<'_, '_> {
-    type Value = Output;
+    type Value = JsonOutput;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an output")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Output, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonOutput, A::Error> {
         let (mut name, mut parameters) = (None, None);
         while let Some(Text(key)) = map.next_key()? {
             match &*key {
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for OutputSeed<'_, '_> {
             }
         }
         let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
-        Ok(Output { name, parameters: parameters.unwrap_or_default() })
+        Ok(JsonOutput { name, parameters: parameters.unwrap_or_default() })
     }
 }
 

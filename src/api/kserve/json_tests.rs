@@ -11,12 +11,12 @@ use crate::api::kserve::model_inputs::AnyInputs;
 use crate::config::server::settings::SharedMemory;
 use crate::model::SequenceStep;
 
-static LIMITS: LazyLock<Limits> =
-    LazyLock::new(|| Limits { inputs: 4, outputs: 4, parameters: 9, ..Limits::default() });
+static LIMITS: LazyLock<ServerLimits> =
+    LazyLock::new(|| ServerLimits { inputs: 4, outputs: 4, parameters: 9, ..ServerLimits::default() });
 static REGIONS: LazyLock<Regions> = LazyLock::new(|| Regions::new(0, SharedMemory::On));
 
-fn head(json_length: Option<usize>) -> Head<'static> {
-    Head {
+fn head(json_length: Option<usize>) -> JsonRequestHead<'static> {
+    JsonRequestHead {
         model: "acc",
         version: "",
         sequence: None,
@@ -166,7 +166,7 @@ fn bytes_alone_are_the_one_row_of_the_only_input() {
 fn the_header_may_not_differ_from_the_parameter() {
     let with = |parameters: &str| {
         infer(
-            Head { sequence: Some("7"), ..head(None) },
+            JsonRequestHead { sequence: Some("7"), ..head(None) },
             &Bytes::from(body(parameters)),
             &mut QueuedBytesPermit::unlimited(),
         )

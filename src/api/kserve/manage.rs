@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::path::{Named, Path};
+use super::path::{ModelPath, Path};
 use super::settings::{self, LogSetting, TraceSettings};
 use super::shared_memory::{self, Region};
 use super::surface::Kserve;
@@ -60,7 +60,7 @@ async fn all_statistics(State(kserve): State<Kserve>) -> Result<Json<Value>, Sta
     Ok(Json(statistics::json(&statistics::response(kserve.statistics("", "")?))))
 }
 
-async fn model_statistics(State(kserve): State<Kserve>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+async fn model_statistics(State(kserve): State<Kserve>, Path(of): Path<ModelPath>) -> Result<Json<Value>, Status> {
     Ok(Json(statistics::json(&statistics::response(kserve.statistics(&of.model, &of.version)?))))
 }
 
@@ -68,7 +68,7 @@ async fn model_statistics(State(kserve): State<Kserve>, Path(of): Path<Named>) -
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Wish {
+struct RepositoryRequest {
     ready: bool,
     parameters: Map<String, Value>,
 }
@@ -79,14 +79,14 @@ struct Other {
     repository: String,
 }
 
-impl Wish {
-    fn parameters(self) -> control::Parameters {
+impl RepositoryRequest {
+    fn parameters(self) -> control::ControlParameters {
         self.parameters.into_iter().map(|(key, value)| (key, value.into())).collect()
     }
 }
 
 async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>, Status> {
-    let models = control::index(kserve.api(), read::<Wish>(&body)?.ready).await?;
+    let models = control::index(kserve.api(), read::<RepositoryRequest>(&body)?.ready).await?;
     let row = |row: &sequor_proto::repository_index_response::ModelIndex| {
         if row.version.is_empty() && row.state.is_empty() {
             return json!({ "name": row.name });
@@ -96,13 +96,13 @@ async fn index(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Value>,
     Ok(Json(models.iter().map(row).collect()))
 }
 
-async fn load(State(kserve): State<Kserve>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
-    control::load(kserve.api(), of.model, read::<Wish>(&body)?.parameters()).await?;
+async fn load(State(kserve): State<Kserve>, Path(of): Path<ModelPath>, body: Bytes) -> Result<StatusCode, Status> {
+    control::load(kserve.api(), of.model, read::<RepositoryRequest>(&body)?.parameters()).await?;
     Ok(StatusCode::OK)
 }
 
-async fn unload(State(kserve): State<Kserve>, Path(of): Path<Named>, body: Bytes) -> Result<StatusCode, Status> {
-    control::unload(kserve.api(), of.model, read::<Wish>(&body)?.parameters()).await?;
+async fn unload(State(kserve): State<Kserve>, Path(of): Path<ModelPath>, body: Bytes) -> Result<StatusCode, Status> {
+    control::unload(kserve.api(), of.model, read::<RepositoryRequest>(&body)?.parameters()).await?;
     Ok(StatusCode::OK)
 }
 
@@ -188,7 +188,7 @@ async fn trace(State(kserve): State<Kserve>) -> Result<Json<Value>, Status> {
     update_trace(&kserve, "", TraceSettings::new())
 }
 
-async fn model_trace(State(kserve): State<Kserve>, Path(of): Path<Named>) -> Result<Json<Value>, Status> {
+async fn model_trace(State(kserve): State<Kserve>, Path(of): Path<ModelPath>) -> Result<Json<Value>, Status> {
     update_trace(&kserve, &of.model, TraceSettings::new())
 }
 
@@ -198,7 +198,7 @@ async fn set_trace(State(kserve): State<Kserve>, body: Bytes) -> Result<Json<Val
 
 async fn set_model_trace(
     State(kserve): State<Kserve>,
-    Path(of): Path<Named>,
+    Path(of): Path<ModelPath>,
     body: Bytes,
 ) -> Result<Json<Value>, Status> {
     update_trace(&kserve, &of.model, trace_changes(&body)?)

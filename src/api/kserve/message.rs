@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 use super::response_format::ResponseFormat;
 use super::scan::{self, Scanned, scan};
-use super::surface::{Call, Kserve};
+use super::surface::{CallNames, Kserve};
 use super::{SEQUENCE_HEADER, decode, refusal};
 use crate::api::Status;
 use crate::api::intake::Decoded;
@@ -53,7 +53,7 @@ impl CallMetadata {
 #[derive(Debug)]
 pub(super) struct ScannedMessage {
     message: Bytes,
-    call: Call,
+    call: CallNames,
     /// Bytes that decoding takes, and bytes of shared memory that it reads.
     unpacked: u64,
     shared: u64,
@@ -66,7 +66,7 @@ pub(super) struct ScannedMessage {
 /// A request of a call, decoded or refused.
 #[derive(Debug)]
 pub(super) struct ReadMessage {
-    pub(super) call: Call,
+    pub(super) call: CallNames,
     pub(super) request: Result<Decoded, Status>,
     pub(super) form: ResponseFormat,
 }
@@ -78,7 +78,7 @@ impl ScannedMessage {
             return ScannedMessage::scan(kserve, message, permit);
         }
         let [model, version, id] = [(); 3].map(|()| String::new());
-        let call = Call { surface: Surface::KserveGrpc, model, version, id };
+        let call = CallNames { surface: Surface::KserveGrpc, model, version, id };
         ScannedMessage { message, call, unpacked: 0, shared: 0, is_well_formed: false, is_scanned: false, permit }
     }
 
@@ -87,7 +87,7 @@ impl ScannedMessage {
             scan(&message, &kserve.api().limits());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let is_text = std::str::from_utf8(model).is_ok();
-        let call = Call { surface: Surface::KserveGrpc, model: text(model), version: text(version), id: text(id) };
+        let call = CallNames { surface: Surface::KserveGrpc, model: text(model), version: text(version), id: text(id) };
         let permit = refused.map_or(permit, |exceeded| Err(exceeded.into()));
         let is_well_formed = is_well_formed && is_text;
         ScannedMessage { call, unpacked, shared, is_well_formed, is_scanned: true, permit, message }

@@ -23,7 +23,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
 /// The model and version a path names.
 #[derive(Debug, Clone, serde::Deserialize)]
-pub(super) struct Named {
+pub(super) struct ModelPath {
     pub(super) model: String,
     #[serde(default)]
     pub(super) version: String,

@@ -11,7 +11,7 @@ pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
 use crate::api::refusal::{deadline, limit, processor, reason, retry, span};
 use crate::api::{Code, Status};
 use crate::config::units::human;
-use crate::error::{Control, Failure, Invalid, NotServed, Refused};
+use crate::error::{ControlFailure, Failure, Invalid, NotServed, Refused};
 
 /// The one conversion from failures to what a client of this protocol reads.
 pub fn status(failure: &Failure) -> Status {
@@ -80,17 +80,19 @@ fn not_served(what: &NotServed) -> (Code, String) {
     }
 }
 
-fn control(what: &Control) -> (Code, String) {
+fn control(what: &ControlFailure) -> (Code, String) {
     match what {
-        Control::NotExplicit => {
+        ControlFailure::NotExplicit => {
             let text = "explicit model load / unload is not allowed if polling is enabled \
                         (model.control_mode of this server is not \"explicit\"; start it with --model-control-mode=explicit)";
             (Code::Unavailable, text.to_owned())
         }
-        Control::Absent { model } => {
+        ControlFailure::Absent { model } => {
             (Code::Internal, format!("failed to load '{model}', failed to poll from model repository"))
         }
-        Control::Failed { model, why } => (Code::Internal, format!("failed to load '{model}', {}", why.join("; "))),
+        ControlFailure::Failed { model, why } => {
+            (Code::Internal, format!("failed to load '{model}', {}", why.join("; ")))
+        }
     }
 }
 

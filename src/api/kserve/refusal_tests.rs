@@ -131,10 +131,10 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.insert("not-ready", Failure::NotServed(NotServed::NotReady { model: model(), version: 1 }));
     all.insert("bad-version", Failure::NotServed(NotServed::BadVersion { version: "abc".to_owned() }));
     all.insert("negative-version", Failure::NotServed(NotServed::NegativeVersion { version: "-1".to_owned() }));
-    all.insert("not-explicit", Failure::Control(Control::NotExplicit));
-    all.insert("absent", Failure::Control(Control::Absent { model: "nope".to_owned() }));
+    all.insert("not-explicit", Failure::Control(ControlFailure::NotExplicit));
+    all.insert("absent", Failure::Control(ControlFailure::Absent { model: "nope".to_owned() }));
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
-    all.insert("load-failed", Failure::Control(Control::Failed { model: model(), why }));
+    all.insert("load-failed", Failure::Control(ControlFailure::Failed { model: model(), why }));
     all.insert("run", Failure::Run("onnx runtime error 1: bad".to_owned()));
     let (id, place) = (Id::Int(7), "GPU 0".to_owned());
     all.insert("device-memory", Failure::DeviceMemory { model: model(), id, place, wanted: 16 << 20 });

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::classes;
-use super::fault::Fault;
+use super::fault::DecodeError;
 use super::shared_memory::{Regions, Window};
 use crate::api::Status;
-use crate::model::{InferRequest, Named, Served, TensorMetadata};
+use crate::model::{InferRequest, NamedTensor, Served, TensorMetadata};
 
 /// Made with the request, kept until there is an answer.
 #[derive(Debug, Default, PartialEq)]
@@ -19,18 +19,18 @@ pub(crate) struct ResponseFormat {
     pub(crate) typed: bool,
     /// HTTP: bytes behind the JSON, where an output does not say otherwise.
     pub(crate) binary: bool,
-    pub(crate) outputs: HashMap<String, Wish>,
+    pub(crate) outputs: HashMap<String, OutputRequest>,
 }
 
 /// How one output is wanted.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct OutputRequest {
     pub(crate) binary: Option<bool>,
-    pub(crate) place: Place,
+    pub(crate) place: OutputTarget,
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum OutputTarget {
     /// In the answer, as it is.
     #[default]
     Answer,
@@ -45,7 +45,7 @@ pub(crate) enum Place {
 
 /// A parameter of a tensor, of either protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Given<'a> {
+pub(crate) enum ParameterValue<'a> {
     Number(i64),
     Text(&'a str),
     Other,
@@ -54,15 +54,15 @@ pub(crate) enum Given<'a> {
 /// The parameters of a tensor that say where it lies: region, size, offset.
 pub(crate) fn window<'a>(
     what: &str,
-    get: impl Fn(&str) -> Option<Given<'a>>,
+    get: impl Fn(&str) -> Option<ParameterValue<'a>>,
     regions: &Regions,
-) -> Result<Option<Window>, Fault> {
+) -> Result<Option<Window>, DecodeError> {
     let kind = |key: &str, expected: &str| {
-        Fault::malformed(format!("invalid value type for '{key}' parameter of {what}, expected {expected}."))
+        DecodeError::malformed(format!("invalid value type for '{key}' parameter of {what}, expected {expected}."))
     };
     let number = |key: &str| match get(key) {
         None => Ok(None),
-        Some(Given::Number(n)) => match u64::try_from(n) {
+        Some(ParameterValue::Number(n)) => match u64::try_from(n) {
             Ok(n) => Ok(Some(n)),
             Err(_) => Err(kind(key, "a value >= 0")),
         },
@@ -70,15 +70,15 @@ pub(crate) fn window<'a>(
     };
     let (size, offset) = (number("shared_memory_byte_size")?, number("shared_memory_offset")?);
     let name = match get("shared_memory_region") {
-        Some(Given::Text(name)) => name,
+        Some(ParameterValue::Text(name)) => name,
         Some(_) => return Err(kind("shared_memory_region", "string_param")),
         None if size.is_none() && offset.is_none() => return Ok(None),
-        None => return Err(Fault::malformed(format!("'shared_memory_region' of {what} is missing"))),
+        None => return Err(DecodeError::malformed(format!("'shared_memory_region' of {what} is missing"))),
     };
     let Some(size) = size else {
-        return Err(Fault::malformed(format!("'shared_memory_byte_size' of {what} is missing")));
+        return Err(DecodeError::malformed(format!("'shared_memory_byte_size' of {what} is missing")));
     };
-    regions.window(name, offset.unwrap_or(0), size).map(Some).map_err(Fault::Status)
+    regions.window(name, offset.unwrap_or(0), size).map(Some).map_err(DecodeError::Status)
 }
 
 impl ResponseFormat {
@@ -87,31 +87,31 @@ impl ResponseFormat {
         &mut self,
         output: &str,
         binary: Option<bool>,
-        get: impl Fn(&str) -> Option<Given<'a>>,
+        get: impl Fn(&str) -> Option<ParameterValue<'a>>,
         regions: &Regions,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DecodeError> {
         let window = window(&format!("output '{output}'"), &get, regions)?;
         let place = match (get("classification"), window) {
-            (None, None) => Place::Answer,
-            (None, Some(window)) => Place::Region(window),
+            (None, None) => OutputTarget::Answer,
+            (None, Some(window)) => OutputTarget::Region(window),
             (Some(_), Some(_)) => {
                 let text = format!("output '{output}' cannot be both in shared memory and a classification");
-                return Err(Fault::malformed(text));
+                return Err(DecodeError::malformed(text));
             }
-            (Some(Given::Text(_) | Given::Other), None) => {
+            (Some(ParameterValue::Text(_) | ParameterValue::Other), None) => {
                 let text = "invalid value type for 'classification' parameter, expected int64_param.";
-                return Err(Fault::malformed(text));
+                return Err(DecodeError::malformed(text));
             }
-            (Some(Given::Number(count @ 1..)), None) => {
+            (Some(ParameterValue::Number(count @ 1..)), None) => {
                 let count = usize::try_from(count).unwrap_or(usize::MAX);
-                Place::Classes { count, batching: false, labels: None }
+                OutputTarget::Classes { count, batching: false, labels: None }
             }
             (Some(_), None) => {
-                return Err(Fault::malformed("invalid value for 'classification' parameter, expected >= 0"));
+                return Err(DecodeError::malformed("invalid value for 'classification' parameter, expected >= 0"));
             }
         };
-        if binary.is_some() || place != Place::Answer {
-            self.outputs.insert(output.to_owned(), Wish { binary, place });
+        if binary.is_some() || place != OutputTarget::Answer {
+            self.outputs.insert(output.to_owned(), OutputRequest { binary, place });
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl ResponseFormat {
 
     /// Whether the model is to be asked before the request is run.
     pub(crate) fn needs_model(&self) -> bool {
-        self.outputs.values().any(|wish| !matches!(wish.place, Place::Answer))
+        self.outputs.values().any(|wish| !matches!(wish.place, OutputTarget::Answer))
     }
 
     /// Takes from the model what the answer will need, and refuses what could not be written afterwards. `rows` is the request's batch.
@@ -137,12 +137,12 @@ impl ResponseFormat {
         for (name, wish) in &mut self.outputs {
             let Some(output) = metadata.outputs.iter().find(|o| o.name == *name) else { continue };
             match &mut wish.place {
-                Place::Answer => {}
-                Place::Classes { batching, labels, .. } => {
+                OutputTarget::Answer => {}
+                OutputTarget::Classes { batching, labels, .. } => {
                     classes::check(name, output.dtype)?;
                     (*batching, *labels) = (batches, model.labels(name));
                 }
-                Place::Region(window) => {
+                OutputTarget::Region(window) => {
                     if let Some(bytes) = bytes_of(output, batches.then_some(rows)) {
                         window.check(name, bytes)?;
                     }
@@ -158,21 +158,21 @@ impl ResponseFormat {
 
     /// Whether the output's own type is what travels.
     pub(crate) fn is_plain(&self, output: &str) -> bool {
-        self.outputs.get(output).is_none_or(|wish| wish.place == Place::Answer)
+        self.outputs.get(output).is_none_or(|wish| wish.place == OutputTarget::Answer)
     }
 
     /// An output as it is to be sent; with a window where it has been written to shared memory instead.
-    pub(crate) fn settle(&self, mut output: Named) -> Result<(Named, Option<&Window>), Status> {
+    pub(crate) fn settle(&self, mut output: NamedTensor) -> Result<(NamedTensor, Option<&Window>), Status> {
         if self.outputs.is_empty() {
             return Ok((output, None));
         }
         match self.outputs.get(&output.name).map(|wish| &wish.place) {
-            None | Some(Place::Answer) => Ok((output, None)),
-            Some(Place::Classes { count, batching, labels }) => {
+            None | Some(OutputTarget::Answer) => Ok((output, None)),
+            Some(OutputTarget::Classes { count, batching, labels }) => {
                 output.tensor = classes::of(&output.tensor, *count, *batching, labels.as_deref().unwrap_or_default());
                 Ok((output, None))
             }
-            Some(Place::Region(window)) => {
+            Some(OutputTarget::Region(window)) => {
                 window.write(&output.name, &output.tensor.data)?;
                 output.tensor.data = bytes::Bytes::new();
                 Ok((output, Some(window)))

@@ -3,7 +3,7 @@
 //!
 //! The scan allocates nothing. Where the bytes are not well-formed it stops; decoding stops there too, and says what is wrong.
 
-use crate::api::Limits;
+use crate::api::ServerLimits;
 use crate::api::order::INLINE_BYTES;
 use crate::error::ExceededLimit;
 
@@ -35,9 +35,9 @@ pub(crate) struct Scanned<'m> {
 
 /// Whether scanning takes longer than a connection's task may. Raw contents are passed over and take no time.
 pub(crate) fn is_long(message: &[u8]) -> bool {
-    let (mut fields, mut raw) = (Fields(message), 0);
+    let (mut fields, mut raw) = (MessageFields(message), 0);
     while let Some(field) = fields.next() {
-        if let Field { number: 7, value: Value::Bytes(contents) } = field {
+        if let Field { number: 7, value: FieldValue::Bytes(contents) } = field {
             raw += contents.len();
         }
         if message.len() - fields.0.len() - raw > INLINE_BYTES {
@@ -48,34 +48,34 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
 }
 
 /// Scans a message.
-pub(crate) fn scan<'m>(message: &'m [u8], limits: &Limits) -> Scanned<'m> {
+pub(crate) fn scan<'m>(message: &'m [u8], limits: &ServerLimits) -> Scanned<'m> {
     let mut scanned = Scanned::default();
     scanned.refused = scanned.message(message, limits).err();
     scanned
 }
 
 impl<'m> Scanned<'m> {
-    fn message(&mut self, message: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
-        let mut fields = Fields(message);
+    fn message(&mut self, message: &'m [u8], limits: &ServerLimits) -> Result<(), ExceededLimit> {
+        let mut fields = MessageFields(message);
         self.is_well_formed = true;
         for field in fields.by_ref() {
             match field {
-                Field { value: Value::Group, .. } => self.is_well_formed = false,
-                Field { number: 1, value: Value::Bytes(text) } => self.model = text,
-                Field { number: 2, value: Value::Bytes(text) } => self.version = text,
-                Field { number: 3, value: Value::Bytes(text) } => self.id = text,
-                Field { number: 4, value: Value::Bytes(entry) } => self.parameter(entry),
-                Field { number: 5, value: Value::Bytes(input) } => {
+                Field { value: FieldValue::Group, .. } => self.is_well_formed = false,
+                Field { number: 1, value: FieldValue::Bytes(text) } => self.model = text,
+                Field { number: 2, value: FieldValue::Bytes(text) } => self.version = text,
+                Field { number: 3, value: FieldValue::Bytes(text) } => self.id = text,
+                Field { number: 4, value: FieldValue::Bytes(entry) } => self.parameter(entry),
+                Field { number: 5, value: FieldValue::Bytes(input) } => {
                     self.inputs += 1;
                     self.take(ITEM);
                     self.input(input, limits)?;
                 }
-                Field { number: 6, value: Value::Bytes(output) } => {
+                Field { number: 6, value: FieldValue::Bytes(output) } => {
                     self.outputs += 1;
                     self.take(ITEM);
                     self.output(output, limits)?;
                 }
-                Field { number: 7, value: Value::Bytes(_) } => self.raw += 1,
+                Field { number: 7, value: FieldValue::Bytes(_) } => self.raw += 1,
                 Field { .. } => {}
             }
             self.check(limits)?;
@@ -84,7 +84,7 @@ impl<'m> Scanned<'m> {
         Ok(())
     }
 
-    fn check(&self, limits: &Limits) -> Result<(), ExceededLimit> {
+    fn check(&self, limits: &ServerLimits) -> Result<(), ExceededLimit> {
         let counts = [
             (self.inputs, limits.inputs, "inputs", "limits.inputs"),
             (self.raw, limits.inputs, "raw_input_contents", "limits.inputs"),
@@ -106,28 +106,28 @@ impl<'m> Scanned<'m> {
         self.take(ITEM + entry.len() as u64);
     }
 
-    fn input(&mut self, input: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
-        for field in Fields(input) {
+    fn input(&mut self, input: &'m [u8], limits: &ServerLimits) -> Result<(), ExceededLimit> {
+        for field in MessageFields(input) {
             match field {
-                Field { number: 1 | 2, value: Value::Bytes(text) } => self.take(text.len() as u64),
+                Field { number: 1 | 2, value: FieldValue::Bytes(text) } => self.take(text.len() as u64),
                 Field { number: 3, value } => self.take(value.numbers() * 8),
-                Field { number: 4, value: Value::Bytes(entry) } => {
+                Field { number: 4, value: FieldValue::Bytes(entry) } => {
                     self.parameter(entry);
                     self.shared = self.shared.saturating_add(shared_memory(entry));
                     self.check(limits)?;
                 }
-                Field { number: 5, value: Value::Bytes(contents) } => self.contents(contents),
+                Field { number: 5, value: FieldValue::Bytes(contents) } => self.contents(contents),
                 Field { .. } => {}
             }
         }
         Ok(())
     }
 
-    fn output(&mut self, output: &'m [u8], limits: &Limits) -> Result<(), ExceededLimit> {
-        for field in Fields(output) {
+    fn output(&mut self, output: &'m [u8], limits: &ServerLimits) -> Result<(), ExceededLimit> {
+        for field in MessageFields(output) {
             match field {
-                Field { number: 1, value: Value::Bytes(text) } => self.take(text.len() as u64),
-                Field { number: 2, value: Value::Bytes(entry) } => {
+                Field { number: 1, value: FieldValue::Bytes(text) } => self.take(text.len() as u64),
+                Field { number: 2, value: FieldValue::Bytes(entry) } => {
                     self.parameter(entry);
                     self.check(limits)?;
                 }
@@ -139,14 +139,14 @@ impl<'m> Scanned<'m> {
 
     /// A list is held twice: as it is decoded, and as the tensor that is made of it.
     fn contents(&mut self, contents: &'m [u8]) {
-        for Field { number, value } in Fields(contents) {
+        for Field { number, value } in MessageFields(contents) {
             self.take(match (number, value) {
                 (1, value) => value.numbers() * 2,
                 (2 | 4, value) => value.numbers() * 8,
                 (3 | 5, value) => value.numbers() * 16,
-                (6 | 7, Value::Bytes(packed)) => packed.len() as u64 * 2,
+                (6 | 7, FieldValue::Bytes(packed)) => packed.len() as u64 * 2,
                 (6 | 7, _) => 16,
-                (8, Value::Bytes(element)) => ELEMENT + element.len() as u64 * 2,
+                (8, FieldValue::Bytes(element)) => ELEMENT + element.len() as u64 * 2,
                 _ => 0,
             });
         }
@@ -156,16 +156,16 @@ impl<'m> Scanned<'m> {
 /// The bytes of shared memory that a parameter asks to be read.
 fn shared_memory(entry: &[u8]) -> u64 {
     let is_size =
-        |field: &Field<'_>| matches!(field, Field { number: 1, value: Value::Bytes(b"shared_memory_byte_size") });
-    if !Fields(entry).any(|field| is_size(&field)) {
+        |field: &Field<'_>| matches!(field, Field { number: 1, value: FieldValue::Bytes(b"shared_memory_byte_size") });
+    if !MessageFields(entry).any(|field| is_size(&field)) {
         return 0;
     }
-    let parameters = Fields(entry).filter_map(|field| match field {
-        Field { number: 2, value: Value::Bytes(parameter) } => Some(parameter),
+    let parameters = MessageFields(entry).filter_map(|field| match field {
+        Field { number: 2, value: FieldValue::Bytes(parameter) } => Some(parameter),
         _ => None,
     });
-    let numbers = parameters.flat_map(Fields).filter_map(|field| match field {
-        Field { number: 2, value: Value::Number(n) } => Some(n),
+    let numbers = parameters.flat_map(MessageFields).filter_map(|field| match field {
+        Field { number: 2, value: FieldValue::Number(n) } => Some(n),
         _ => None,
     });
     numbers.last().unwrap_or(0).min(i64::MAX as u64)
@@ -175,10 +175,10 @@ fn shared_memory(entry: &[u8]) -> u64 {
 
 struct Field<'m> {
     number: u64,
-    value: Value<'m>,
+    value: FieldValue<'m>,
 }
 
-enum Value<'m> {
+enum FieldValue<'m> {
     Number(u64),
     /// A number of 4 or 8 bytes.
     Fixed,
@@ -187,22 +187,22 @@ enum Value<'m> {
     Group,
 }
 
-impl Value<'_> {
+impl FieldValue<'_> {
     /// How many numbers of a repeated field this is, packed or alone.
     fn numbers(&self) -> u64 {
         match self {
             // The last byte of a number has its highest bit clear.
-            Value::Bytes(packed) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
-            Value::Number(_) | Value::Fixed => 1,
-            Value::Group => 0,
+            FieldValue::Bytes(packed) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
+            FieldValue::Number(_) | FieldValue::Fixed => 1,
+            FieldValue::Group => 0,
         }
     }
 }
 
 /// The fields of a message, up to the first that is not well-formed.
-struct Fields<'m>(&'m [u8]);
+struct MessageFields<'m>(&'m [u8]);
 
-impl<'m> Iterator for Fields<'m> {
+impl<'m> Iterator for MessageFields<'m> {
     type Item = Field<'m>;
 
     /// Leaves what is not well-formed where it is.
@@ -216,19 +216,19 @@ impl<'m> Iterator for Fields<'m> {
     }
 }
 
-impl<'m> Fields<'m> {
+impl<'m> MessageFields<'m> {
     fn field(&mut self) -> Option<Field<'m>> {
         let tag = self.varint()?;
         let value = match tag & 7 {
-            0 => Value::Number(self.varint()?),
+            0 => FieldValue::Number(self.varint()?),
             1 => self.skip(8)?,
             2 => {
                 let length = usize::try_from(self.varint()?).ok()?;
                 let (bytes, rest) = self.0.split_at_checked(length)?;
                 self.0 = rest;
-                Value::Bytes(bytes)
+                FieldValue::Bytes(bytes)
             }
-            3 | 4 => Value::Group,
+            3 | 4 => FieldValue::Group,
             5 => self.skip(4)?,
             _ => return None,
         };
@@ -249,9 +249,9 @@ impl<'m> Fields<'m> {
         None
     }
 
-    fn skip(&mut self, bytes: usize) -> Option<Value<'m>> {
+    fn skip(&mut self, bytes: usize) -> Option<FieldValue<'m>> {
         self.0 = self.0.get(bytes..)?;
-        Some(Value::Fixed)
+        Some(FieldValue::Fixed)
     }
 }
 

@@ -11,8 +11,8 @@ use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use sequor_proto::{InferParameter, InferTensorContents, ModelInferRequest};
 
-fn limits() -> Limits {
-    Limits { inputs: 3, outputs: 3, parameters: 3, ..Limits::default() }
+fn limits() -> ServerLimits {
+    ServerLimits { inputs: 3, outputs: 3, parameters: 3, ..ServerLimits::default() }
 }
 
 fn parameters(count: usize) -> BTreeMap<String, InferParameter> {

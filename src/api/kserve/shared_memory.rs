@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use super::fault::Fault;
+use super::fault::DecodeError;
 use super::refusal::{self, RegionFault};
 use crate::api::Status;
 use crate::api::queued::QueuedBytesPermit;
@@ -143,7 +143,7 @@ impl Regions {
         &self,
         windows: impl Iterator<Item = &'w Window>,
         permit: &mut QueuedBytesPermit,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DecodeError> {
         let mut total = 0u64;
         for window in windows {
             total = total.saturating_add(window.size);

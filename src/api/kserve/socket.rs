@@ -21,15 +21,15 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
 use super::body::BodyRequest;
-use super::path::{Named, Path};
+use super::path::{ModelPath, Path};
 use super::refusal::BAD_INPUT;
 use super::response_format::ResponseFormat;
 use super::stream::{GUESS, is_full};
-use super::surface::{Call, CallAnswer, Kserve};
+use super::surface::{CallAnswer, CallNames, Kserve};
 use super::{SEQUENCE_HEADER, answer};
 use crate::api::intake::Decoded;
 use crate::api::peers::Peer;
-use crate::api::{Code, Phase, RequestContext, Status, Upgrades};
+use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades};
 use crate::telemetry::metrics::Surface;
 
 /// Bytes before the JSON of a binary message.
@@ -37,7 +37,7 @@ const LENGTH: usize = 4;
 
 pub(super) async fn open(
     State(kserve): State<Kserve>,
-    Path(named): Path<Named>,
+    Path(named): Path<ModelPath>,
     headers: HeaderMap,
     context: RequestContext,
     upgrades: Result<Extension<Upgrades>, ExtensionRejection>,
@@ -66,7 +66,7 @@ struct Talk {
     peer: Peer,
     /// How long the client may be silent before it is sent a ping, and again before it is given up; zero is for ever.
     keepalive: Duration,
-    named: Named,
+    named: ModelPath,
     /// What the headers say of the sequence.
     sequence: Option<String>,
     /// What features of models come from.
@@ -84,7 +84,7 @@ type DecodeResult = Result<(Decoded, ResponseFormat), Status>;
 type Decoding = JoinHandle<(String, DecodeResult)>;
 
 /// Why a conversation goes on, or ends.
-enum Heard {
+enum SocketEvent {
     Answer(Message),
     Message(Message),
     Decoded(String, Box<DecodeResult>),
@@ -109,49 +109,49 @@ impl Talk {
             let (waiting, largest) = (&mut self.waiting, &mut self.largest);
             let heard = tokio::select! {
                 biased;
-                answer = next_answer(waiting, largest) => Heard::Answer(answer),
-                (id, decoded) = decoded(&mut self.decoding) => Heard::Decoded(id, Box::new(decoded)),
+                answer = next_answer(waiting, largest) => SocketEvent::Answer(answer),
+                (id, decoded) = decoded(&mut self.decoding) => SocketEvent::Decoded(id, Box::new(decoded)),
                 message = socket.recv(), if has_room => match message {
-                    Some(Ok(message)) => Heard::Message(message),
-                    Some(Err(_)) | None => Heard::Gone,
+                    Some(Ok(message)) => SocketEvent::Message(message),
+                    Some(Err(_)) | None => SocketEvent::Gone,
                 },
-                _ = phases.wait_for(|phase| *phase == Phase::Closing), if !is_closing => Heard::Closing,
+                _ = phases.wait_for(|phase| *phase == ServerPhase::Closing), if !is_closing => SocketEvent::Closing,
                 // What the client sends is not read while there is no room for answers.
-                () = silence.as_mut(), if has_room && !self.keepalive.is_zero() => Heard::Silent,
+                () = silence.as_mut(), if has_room && !self.keepalive.is_zero() => SocketEvent::Silent,
             };
-            if matches!(heard, Heard::Message(_) | Heard::Answer(_) | Heard::Silent) {
+            if matches!(heard, SocketEvent::Message(_) | SocketEvent::Answer(_) | SocketEvent::Silent) {
                 silence.as_mut().reset(Instant::now() + self.keepalive);
             }
-            is_asked &= !matches!(heard, Heard::Message(_));
+            is_asked &= !matches!(heard, SocketEvent::Message(_));
             match heard {
                 // A client that does not read is waited for here, and its messages stay unread meanwhile.
-                Heard::Answer(answer) => {
+                SocketEvent::Answer(answer) => {
                     if socket.send(answer).await.is_err() {
                         return;
                     }
                 }
-                Heard::Message(Message::Text(text)) => self.begin(None, text.into()),
-                Heard::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
+                SocketEvent::Message(Message::Text(text)) => self.begin(None, text.into()),
+                SocketEvent::Message(Message::Binary(bytes)) => self.begin_binary(&bytes),
                 // The pong is written before the next message is read: a client that does not read its pongs is not read from.
-                Heard::Message(Message::Ping(_)) => {
+                SocketEvent::Message(Message::Ping(_)) => {
                     if socket.flush().await.is_err() {
                         return;
                     }
                 }
-                Heard::Message(Message::Pong(_)) => {}
-                Heard::Message(Message::Close(_)) | Heard::Gone => return,
-                Heard::Silent if is_asked => return,
-                Heard::Silent => {
+                SocketEvent::Message(Message::Pong(_)) => {}
+                SocketEvent::Message(Message::Close(_)) | SocketEvent::Gone => return,
+                SocketEvent::Silent if is_asked => return,
+                SocketEvent::Silent => {
                     is_asked = true;
                     if socket.send(Message::Ping(Bytes::new())).await.is_err() {
                         return;
                     }
                 }
-                Heard::Decoded(id, decoded) => {
+                SocketEvent::Decoded(id, decoded) => {
                     self.decoding = None;
                     self.push(id, *decoded);
                 }
-                Heard::Closing => is_closing = true,
+                SocketEvent::Closing => is_closing = true,
             }
         }
     }
@@ -195,8 +195,8 @@ impl Talk {
     }
 
     fn push(&mut self, id: String, decoded: DecodeResult) {
-        let Named { model, version } = self.named.clone();
-        let call = Call { surface: Surface::KserveHttp, model, version, id };
+        let ModelPath { model, version } = self.named.clone();
+        let call = CallNames { surface: Surface::KserveHttp, model, version, id };
         let (request, form) = match decoded {
             Ok((decoded, form)) => (Ok(decoded), form),
             Err(status) => (Err(status), ResponseFormat::default()),
@@ -243,7 +243,7 @@ fn request_id(json: &[u8]) -> String {
     serde_json::from_slice::<WithId>(json).map(|body| body.id).unwrap_or_default()
 }
 
-fn message(body: answer::Body) -> Message {
+fn message(body: answer::EncodedBody) -> Message {
     let Some(length) = body.json_length else {
         return match Utf8Bytes::try_from(body.bytes) {
             Ok(text) => Message::Text(text),

@@ -19,7 +19,7 @@ use super::reply_queue::Sender;
 use super::response_format::ResponseFormat;
 use super::surface::{CallAnswer, Kserve};
 use crate::api::peers::Peer;
-use crate::api::{Code, Phase, Status};
+use crate::api::{Code, ServerPhase, Status};
 use crate::executor::ExecutorHandle;
 
 /// What an answer is taken to need before the first one is seen.
@@ -65,7 +65,7 @@ where
     ) -> Pump<S> {
         let mut phases = kserve.api().phases();
         let closing = Box::pin(async move {
-            if phases.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
+            if phases.wait_for(|phase| *phase == ServerPhase::Closing).await.is_err() {
                 std::future::pending::<()>().await;
             }
         });

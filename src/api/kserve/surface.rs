@@ -57,7 +57,7 @@ impl Kserve {
     }
 
     /// Admits a request of this peer now, in the order of the calls. If the request is refused, its answer is the refusal.
-    pub(crate) fn begin(&self, peer: &Peer, call: Call, decoded: Result<Decoded, Status>) -> CallAnswer {
+    pub(crate) fn begin(&self, peer: &Peer, call: CallNames, decoded: Result<Decoded, Status>) -> CallAnswer {
         let begun = decoded.and_then(|decoded| {
             self.0.api.begin(peer, call.surface, decoded).map_err(|failure| refusal::status(&failure))
         });
@@ -67,7 +67,7 @@ impl Kserve {
 
 /// The names that a refusal needs, also of a request that could not be decoded.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct CallNames {
     pub(crate) surface: Surface,
     pub(crate) model: String,
     pub(crate) version: String,
@@ -80,7 +80,7 @@ pub(crate) struct Call {
 #[must_use = "dropping it cancels the request"]
 pub(crate) struct CallAnswer {
     api: Api,
-    pub(crate) call: Call,
+    pub(crate) call: CallNames,
     /// A refusal is taken by the poll that returns it.
     begun: Result<Underway, Option<Status>>,
 }
@@ -109,7 +109,7 @@ impl Future for CallAnswer {
     }
 }
 
-fn count(api: &Api, call: &Call, status: &Status) {
+fn count(api: &Api, call: &CallNames, status: &Status) {
     api.count_failure(call.surface, (&call.model, &call.version), status);
 }
 

@@ -8,21 +8,21 @@ use sequor_core::{DataType, Shape};
 use super::context::{MockContext, in_place, misfit};
 use super::rows::{self, Inputs, check_poison};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
-use crate::device::{Buffer, Device, Owned, Place, Span, SpanMut, stand_in};
+use crate::device::{Buffer, Device, DeviceId, MemorySpan, MemorySpanMut, Owned, stand_in};
 
 /// A tensor to read or to write, wherever it lies.
-struct Tensor {
+struct TensorView {
     dtype: DataType,
     shape: Shape,
     address: u64,
     len: usize,
 }
 
-impl Tensor {
+impl TensorView {
     /// As a graph on the host is fed.
     fn feed(&self) -> Feed<'_> {
         // SAFETY: the caller's promise: it is there, and left alone, until the run is done.
-        let data = unsafe { Span::from_raw(Place::Host, self.address, self.len) };
+        let data = unsafe { MemorySpan::from_raw(DeviceId::Host, self.address, self.len) };
         Feed { dtype: self.dtype, shape: &self.shape, data }
     }
 }
@@ -37,8 +37,8 @@ pub(super) fn run(
         return Err(BackendError("texts are not computed on a stand-in".to_owned()));
     }
     let stream = device.stream().ok_or_else(|| BackendError("a graph runs on a device without a stream".to_owned()))?;
-    let fed: Vec<Tensor> = feeds.iter().map(|feed| fed(feed, device.place())).collect::<Result<_, _>>()?;
-    let seen: Vec<Feed<'_>> = fed.iter().map(Tensor::feed).collect();
+    let fed: Vec<TensorView> = feeds.iter().map(|feed| fed(feed, device.place())).collect::<Result<_, _>>()?;
+    let seen: Vec<Feed<'_>> = fed.iter().map(TensorView::feed).collect();
     let inputs = Inputs::check(&context.inputs, &seen)?;
     context.begin(&inputs)?;
     if context.program.poison.is_some() {
@@ -54,11 +54,11 @@ pub(super) fn run(
     let (program, ports) = (Arc::clone(&context.program), context.inputs.clone());
     let compute = move || {
         std::thread::sleep(program.cost);
-        let seen: Vec<Feed<'_>> = fed.iter().map(Tensor::feed).collect();
+        let seen: Vec<Feed<'_>> = fed.iter().map(TensorView::feed).collect();
         let result = Inputs::check(&ports, &seen).and_then(|inputs| rows::compute(&program, &inputs));
         for address in to {
             // SAFETY: room of this size, by the caller's promise or because it was just made.
-            let mut room = unsafe { SpanMut::from_raw(Place::Host, address, len) };
+            let mut room = unsafe { MemorySpanMut::from_raw(DeviceId::Host, address, len) };
             if let (Some(room), Ok(result)) = (room.as_host_mut(), &result) {
                 room.copy_from_slice(result);
             }
@@ -69,12 +69,12 @@ pub(super) fn run(
     Ok(())
 }
 
-fn fed(feed: &Feed<'_>, place: Place) -> Result<Tensor, BackendError> {
-    if feed.data.place() != place && feed.data.place() != Place::Host {
+fn fed(feed: &Feed<'_>, place: DeviceId) -> Result<TensorView, BackendError> {
+    if feed.data.place() != place && feed.data.place() != DeviceId::Host {
         return Err(BackendError(format!("{:?} is not memory of {place}", feed.data)));
     }
     let (dtype, shape) = (feed.dtype, feed.shape.clone());
-    Ok(Tensor { dtype, shape, address: feed.data.address(), len: feed.data.len() })
+    Ok(TensorView { dtype, shape, address: feed.data.address(), len: feed.data.len() })
 }
 
 /// Where an output goes; made, if the graph shall make it.

@@ -8,16 +8,16 @@ use sequor_core::{DataType, Shape};
 use super::program::Program;
 use super::rows::{self, Inputs, check_poison};
 use crate::backend::{BackendError, Feed, Fetch, Port, Produced};
-use crate::device::{Device, Owned, SpanMut};
+use crate::device::{Device, MemorySpanMut, Owned};
 
 /// What a test may do, or wait for, on the running thread before a batch is computed. It gets the shape of INPUT.
-pub type Hook = Arc<dyn Fn(&Shape) + Send + Sync>;
+pub type RunHook = Arc<dyn Fn(&Shape) + Send + Sync>;
 
 pub(super) struct MockContext {
     pub(super) program: Arc<Program>,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
-    pub(super) hook: Option<Hook>,
+    pub(super) hook: Option<RunHook>,
     pub(super) device: Option<Arc<dyn Device>>,
 }
 
@@ -69,6 +69,6 @@ pub(super) fn in_place(port: &Port) -> BackendError {
     BackendError(format!("output '{}' is BYTES and cannot be written in place", port.name))
 }
 
-pub(super) fn misfit(port: &Port, shape: &Shape, room: &Shape, data: &SpanMut<'_>) -> BackendError {
+pub(super) fn misfit(port: &Port, shape: &Shape, room: &Shape, data: &MemorySpanMut<'_>) -> BackendError {
     BackendError(format!("output '{}' is {shape}, but the room for it is {room} at {data:?}", port.name))
 }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use sequor_core::{Dim, Dims};
 
-pub use self::context::Hook;
 use self::context::MockContext;
+pub use self::context::RunHook;
 pub use self::program::{Program, What};
 use super::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Port, Signature, select};
 use crate::device::Device;
@@ -26,7 +26,7 @@ use crate::device::Device;
 /// Loads [`Program`]s.
 #[derive(Clone, Default)]
 pub struct MockBackend {
-    hook: Option<Hook>,
+    hook: Option<RunHook>,
     stand_ins: bool,
 }
 
@@ -36,7 +36,7 @@ impl MockBackend {
     }
 
     /// Calls `hook` at the start of every run of every graph this loads.
-    pub fn with_hook(hook: Hook) -> MockBackend {
+    pub fn with_hook(hook: RunHook) -> MockBackend {
         MockBackend { hook: Some(hook), ..MockBackend::default() }
     }
 
@@ -110,7 +110,7 @@ fn signature(program: &Program) -> Signature {
 struct MockGraph {
     program: Arc<Program>,
     signature: Signature,
-    hook: Option<Hook>,
+    hook: Option<RunHook>,
     /// A stand-in; without one it runs on the host.
     device: Option<Arc<dyn Device>>,
 }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use sequor_core::{DataType, Shape};
 
 use super::*;
-use crate::device::{Span, SpanMut};
+use crate::device::{MemorySpan, MemorySpanMut};
 
 fn int(values: &[i32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
@@ -31,7 +31,7 @@ fn first(graph: &Arc<dyn Graph>, rows: u64, inputs: &[Vec<u8>]) -> Result<Vec<u8
     let shapes: Vec<Shape> = inputs.iter().map(|bytes| Shape::of(&[rows, bytes.len() as u64 / 4 / rows])).collect();
     let feeds = ports.inputs.iter().zip(&shapes).zip(inputs);
     let feeds: Vec<Feed<'_>> =
-        feeds.map(|((port, shape), bytes)| Feed { dtype: port.dtype, shape, data: Span::host(bytes) }).collect();
+        feeds.map(|((port, shape), bytes)| Feed { dtype: port.dtype, shape, data: MemorySpan::host(bytes) }).collect();
     let mut outputs = [Fetch::New(None)];
     context.run(&feeds, &mut outputs)?;
     let [Fetch::New(Some(produced))] = outputs else { panic!("no output") };
@@ -68,12 +68,13 @@ fn outputs_go_into_room_of_their_shape_only() {
     let graph = graph("accumulate INT32");
     let mut context = graph.context(&names(&["INPUT", "INPUT_STATE"]), &names(&["OUTPUT_STATE"])).unwrap();
     let (input, mut room, shape) = (int(&[7]), int(&[0]), Shape::of(&[1, 1]));
-    let feed = Feed { dtype: DataType::Int32, shape: &shape, data: Span::host(&input) };
+    let feed = Feed { dtype: DataType::Int32, shape: &shape, data: MemorySpan::host(&input) };
     let feeds = [feed.clone(), feed];
-    context.run(&feeds, &mut [Fetch::Into { shape: &shape, data: SpanMut::host(&mut room) }]).unwrap();
+    context.run(&feeds, &mut [Fetch::Into { shape: &shape, data: MemorySpanMut::host(&mut room) }]).unwrap();
     assert_eq!(room, int(&[14]));
     let (mut room, wide) = (int(&[0, 0]), Shape::of(&[1, 2]));
-    let error = context.run(&feeds, &mut [Fetch::Into { shape: &wide, data: SpanMut::host(&mut room) }]).unwrap_err();
+    let error =
+        context.run(&feeds, &mut [Fetch::Into { shape: &wide, data: MemorySpanMut::host(&mut room) }]).unwrap_err();
     assert!(error.0.starts_with("output 'OUTPUT_STATE' is [1,1], but the room for it is [1,2]"), "{error}");
 }
 

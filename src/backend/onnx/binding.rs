@@ -11,9 +11,9 @@ use super::allocator::default_allocator;
 use super::names::Names;
 use super::session::Session;
 use super::status::check;
-use super::value::{Value, memory_info};
+use super::value::{OnnxValue, memory_info};
 use crate::backend::BackendError;
-use crate::device::Place;
+use crate::device::DeviceId;
 
 /// A session's inputs and outputs, bound by name. It is emptied behind every run.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(super) struct Binding {
 unsafe impl Send for Binding {}
 
 impl Binding {
-    pub(super) fn new(session: &Arc<Session>, place: Place) -> Result<Binding, BackendError> {
-        let (away, host) = (memory_info(place)?, memory_info(Place::Host)?);
+    pub(super) fn new(session: &Arc<Session>, place: DeviceId) -> Result<Binding, BackendError> {
+        let (away, host) = (memory_info(place)?, memory_info(DeviceId::Host)?);
         let mut pointer = ptr::null_mut();
         // SAFETY: the session is alive, and `pointer` may be written to.
         check(unsafe { (ort::api().CreateIoBinding)(session.pointer().cast_mut(), &raw mut pointer) })?;
@@ -108,7 +108,7 @@ impl Binding {
             match outputs.get_mut(n).filter(|place| place.is_null()) {
                 Some(place) => *place = *value,
                 // SAFETY: nothing else has it.
-                None => drop(unsafe { Value::from_raw(*value) }),
+                None => drop(unsafe { OnnxValue::from_raw(*value) }),
             }
         }
         // SAFETY: the array was the allocator's, and is not used any more.

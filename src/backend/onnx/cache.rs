@@ -3,9 +3,9 @@
 
 use sequor_core::{DataType, Shape};
 
-use super::value::Value;
+use super::value::OnnxValue;
 use crate::backend::{BackendError, Port};
-use crate::device::Place;
+use crate::device::DeviceId;
 
 /// As many as a port keeps. Staging and state alternate between few addresses; the number of shapes is that of the batch sizes.
 pub(super) const CAPACITY: usize = 64;
@@ -16,34 +16,34 @@ struct Nowhere;
 static NOWHERE: Nowhere = Nowhere;
 
 #[derive(Debug)]
-struct Entry {
-    place: Place,
+struct CachedValue {
+    place: DeviceId,
     address: u64,
     len: usize,
     shape: Shape,
-    value: Value,
+    value: OnnxValue,
 }
 
 /// The descriptions of one port.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    entries: Vec<Entry>,
+pub(super) struct ValueCache {
+    entries: Vec<CachedValue>,
     /// The entry that the next new one replaces, once there are [`CAPACITY`].
     oldest: usize,
     hits: u64,
 }
 
-impl Cache {
+impl ValueCache {
     /// The description of this memory as a tensor of `port`'s type.
     pub(super) fn describe(
         &mut self,
         port: &Port,
-        place: Place,
+        place: DeviceId,
         address: u64,
         len: usize,
         shape: &Shape,
-    ) -> Result<&Value, BackendError> {
-        let address = if len == 0 && place == Place::Host { (&raw const NOWHERE) as u64 } else { address };
+    ) -> Result<&OnnxValue, BackendError> {
+        let address = if len == 0 && place == DeviceId::Host { (&raw const NOWHERE) as u64 } else { address };
         let known = self.entries.iter().position(|entry| {
             entry.address == address && entry.len == len && entry.place == place && entry.shape == *shape
         });
@@ -54,8 +54,8 @@ impl Cache {
             Some(index) => index,
             None => {
                 check_fit(port, address, len, shape)?;
-                let value = Value::describing(place, address, len, port.dtype, shape)?;
-                self.insert(Entry { place, address, len, shape: shape.clone(), value })
+                let value = OnnxValue::describing(place, address, len, port.dtype, shape)?;
+                self.insert(CachedValue { place, address, len, shape: shape.clone(), value })
             }
         };
         let entry = self.entries.get(index).ok_or_else(|| BackendError("a description went astray".to_owned()))?;
@@ -63,7 +63,7 @@ impl Cache {
     }
 
     /// Puts an entry in and says where. The oldest makes room; values still bound in this run are never replaced, as a port binds one.
-    fn insert(&mut self, entry: Entry) -> usize {
+    fn insert(&mut self, entry: CachedValue) -> usize {
         let index = if self.entries.len() < CAPACITY { self.entries.len() } else { self.oldest };
         match self.entries.get_mut(index) {
             Some(old) => *old = entry,

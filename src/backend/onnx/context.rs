@@ -7,26 +7,26 @@ use ort::sys::OrtValue;
 use sequor_core::DataType;
 
 use super::binding::Binding;
-use super::cache::Cache;
+use super::cache::ValueCache;
 use super::names::Names;
 use super::output;
 use super::session::Session;
 use super::strings;
-use super::value::Value;
+use super::value::OnnxValue;
 use crate::backend::{BackendError, Context, Feed, Fetch, Port};
-use crate::device::Place;
+use crate::device::DeviceId;
 
 /// One side of the graph, in the order the context was made with.
 #[derive(Debug)]
 struct Ports {
     names: Names,
-    ports: Vec<(Port, Cache)>,
+    ports: Vec<(Port, ValueCache)>,
 }
 
 impl Ports {
     fn new(ports: Vec<Port>) -> Result<Ports, BackendError> {
         let names = Names::new(ports.iter().map(|port| port.name.as_str()))?;
-        Ok(Ports { names, ports: ports.into_iter().map(|port| (port, Cache::default())).collect() })
+        Ok(Ports { names, ports: ports.into_iter().map(|port| (port, ValueCache::default())).collect() })
     }
 
     fn expect(&self, given: usize, what: &str) -> Result<(), BackendError> {
@@ -45,7 +45,7 @@ pub(super) struct OnnxContext {
     /// Which outputs are texts.
     texts: Vec<bool>,
     /// Where ONNX Runtime leaves what it makes, if not on the host.
-    pub(super) leaves: Option<Place>,
+    pub(super) leaves: Option<DeviceId>,
     /// For runs that leave something there; made with the first of them.
     binding: Option<Binding>,
     /// For each output that has an input's name, and so is that input, which one.
@@ -75,7 +75,7 @@ impl OnnxContext {
     }
 
     /// Fills `bound_inputs`. String tensors are made for this run alone and put into `made`.
-    fn bind_inputs(&mut self, feeds: &[Feed<'_>], made: &mut Vec<Value>) -> Result<(), BackendError> {
+    fn bind_inputs(&mut self, feeds: &[Feed<'_>], made: &mut Vec<OnnxValue>) -> Result<(), BackendError> {
         self.inputs.expect(feeds.len(), "input")?;
         self.bound_inputs.clear();
         for ((port, cache), feed) in self.inputs.ports.iter_mut().zip(feeds) {
@@ -88,7 +88,7 @@ impl OnnxContext {
                     .as_host()
                     .ok_or_else(|| BackendError(format!("the strings of '{}' are not on the host", port.name)))?;
                 made.push(strings::tensor(port, wire, feed.shape)?);
-                made.last().map_or(ptr::null_mut(), Value::as_ptr)
+                made.last().map_or(ptr::null_mut(), OnnxValue::as_ptr)
             } else {
                 let data = &feed.data;
                 check_place(&self.session, port, data.place())?;
@@ -128,7 +128,7 @@ impl OnnxContext {
     ///
     /// # Safety
     /// As for [`Session::run`].
-    unsafe fn run_bound(&mut self) -> Result<Vec<Option<Value>>, BackendError> {
+    unsafe fn run_bound(&mut self) -> Result<Vec<Option<OnnxValue>>, BackendError> {
         let ours: Vec<bool> = self.bound_outputs.iter().map(|pointer| !pointer.is_null()).collect();
         let ran = match self.leaves.filter(|_| ours.contains(&false)) {
             Some(place) => {
@@ -149,7 +149,7 @@ impl OnnxContext {
         let taken = self.bound_outputs.iter().zip(ours).map(|(pointer, ours)| match ours {
             true => None,
             // SAFETY: it was null before the run, so what is there now was made by it and given away.
-            false => unsafe { Value::from_raw(*pointer) },
+            false => unsafe { OnnxValue::from_raw(*pointer) },
         });
         let taken = taken.collect();
         ran.map(|()| taken)
@@ -168,7 +168,7 @@ impl OnnxContext {
     }
 }
 
-fn check_place(session: &Session, port: &Port, place: Place) -> Result<(), BackendError> {
+fn check_place(session: &Session, port: &Port, place: DeviceId) -> Result<(), BackendError> {
     if session.takes(place) {
         return Ok(());
     }

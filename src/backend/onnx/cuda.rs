@@ -35,7 +35,7 @@ mod provider {
 
     use crate::backend::BackendError;
     use crate::backend::onnx::status::describe;
-    use crate::device::{Device, Place};
+    use crate::device::{Device, DeviceId};
 
     /// Loads the provider for this GPU. No session comes of it.
     pub(in crate::backend::onnx) fn try_load(builder: SessionBuilder, ordinal: u16) -> Result<(), BackendError> {
@@ -47,7 +47,7 @@ mod provider {
         builder: SessionBuilder,
         device: &Arc<dyn Device>,
     ) -> Result<SessionBuilder, BackendError> {
-        let (Place::Cuda(ordinal), Some(stream)) = (device.place(), device.stream()) else {
+        let (DeviceId::Cuda(ordinal), Some(stream)) = (device.place(), device.stream()) else {
             return Err(BackendError(format!("ONNX Runtime has no provider for {}", device.place())));
         };
         // Memory as it is asked for, and not twice as much each time: sessions share a GPU with states and with each other. TF32 off: what a

@@ -11,7 +11,7 @@ use tempfile::{NamedTempFile, TempDir};
 use zip::ZipArchive;
 
 use super::library::FILE;
-use super::probe::{Probe, Version, probe};
+use super::probe::{Probe, RuntimeVersion, probe};
 
 /// The pinned package and its hashes, as pip reads them.
 pub const PIN: &str = include_str!("../../../third_party/onnxruntime.txt");
@@ -40,7 +40,7 @@ impl Package {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// pip runs; it does not say how far it is.
-    Downloading(Version),
+    Downloading(RuntimeVersion),
     /// Out of the package, so many bytes.
     Extracting { bytes: u64 },
 }
@@ -48,8 +48,8 @@ pub enum Progress {
 /// How an installation went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installed {
-    Now { path: PathBuf, version: Version },
-    Already { path: PathBuf, version: Version },
+    Now { path: PathBuf, version: RuntimeVersion },
+    Already { path: PathBuf, version: RuntimeVersion },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,21 +65,21 @@ pub enum InstallError {
     #[error(
         "ONNX Runtime {0} was not installed: pip got nothing from its package index ({1}); pip's own settings for proxies and mirrors apply"
     )]
-    NoNetwork(Version, String),
+    NoNetwork(RuntimeVersion, String),
     #[error(
         "ONNX Runtime {0} was not installed: what the package index gave does not have the pinned hash; nothing of it was kept"
     )]
-    WrongHash(Version),
+    WrongHash(RuntimeVersion),
     #[error(
         "ONNX Runtime {0} was not installed: {1} is not among the machines it is pinned for (x86_64 and aarch64); set ORT_DYLIB_PATH to a libonnxruntime.so"
     )]
-    NoPackage(Version, &'static str),
+    NoPackage(RuntimeVersion, &'static str),
     #[error("ONNX Runtime {0} for GPUs was not installed: {1} is not the machine it is pinned for (x86_64)")]
-    NoGpuPackage(Version, &'static str),
+    NoGpuPackage(RuntimeVersion, &'static str),
     #[error("ONNX Runtime {0} was not installed: pip failed: {1}")]
-    Pip(Version, String),
+    Pip(RuntimeVersion, String),
     #[error("ONNX Runtime {0} was not installed: {1}")]
-    Package(Version, String),
+    Package(RuntimeVersion, String),
     #[error("ONNX Runtime was not installed: {0}")]
     File(#[from] io::Error),
 }
@@ -94,7 +94,7 @@ pub fn install(package: Package, target: &Path, progress: &mut dyn FnMut(Progres
 }
 
 /// The version that [`install`] installs.
-pub fn pinned() -> Option<Version> {
+pub fn pinned() -> Option<RuntimeVersion> {
     version_in(PIN)
 }
 
@@ -133,7 +133,7 @@ impl Installer<'_> {
         Ok(Installed::Now { path, version })
     }
 
-    fn download(&self, scratch: &TempDir, version: Version) -> Result<PathBuf, InstallError> {
+    fn download(&self, scratch: &TempDir, version: RuntimeVersion) -> Result<PathBuf, InstallError> {
         let requirements = scratch.path().join("requirements.txt");
         fs_err::write(&requirements, self.pin)?;
         let mut pip = Command::new(&self.python);
@@ -170,7 +170,7 @@ fn is_wheel(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "whl")
 }
 
-fn platform(version: Version, package: Package) -> Result<&'static str, InstallError> {
+fn platform(version: RuntimeVersion, package: Package) -> Result<&'static str, InstallError> {
     match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => Ok("manylinux_2_28_x86_64"),
         ("linux", arch) if package == Package::Gpu => Err(InstallError::NoGpuPackage(version, arch)),
@@ -181,7 +181,7 @@ fn platform(version: Version, package: Package) -> Result<&'static str, InstallE
 }
 
 /// The version in `onnxruntime==1.31.1 …`.
-fn version_in(pin: &str) -> Option<Version> {
+fn version_in(pin: &str) -> Option<RuntimeVersion> {
     let of = |line: &'_ str| {
         ["onnxruntime==", "onnxruntime-gpu=="].iter().find_map(|name| line.strip_prefix(name).map(str::to_owned))
     };
@@ -196,7 +196,7 @@ fn not_started(error: &io::Error) -> InstallError {
     InstallError::File(io::Error::new(error.kind(), format!("python3 could not be started: {error}")))
 }
 
-fn succeeded(output: &Output, version: Version) -> Result<(), InstallError> {
+fn succeeded(output: &Output, version: RuntimeVersion) -> Result<(), InstallError> {
     if output.status.success() {
         return Ok(());
     }
@@ -204,7 +204,7 @@ fn succeeded(output: &Output, version: Version) -> Result<(), InstallError> {
 }
 
 /// What pip's complaint means. It has no exit codes or machine-readable errors for these.
-fn why_pip_failed(stderr: &str, version: Version) -> InstallError {
+fn why_pip_failed(stderr: &str, version: RuntimeVersion) -> InstallError {
     const NETWORK: [&str; 8] = [
         "NewConnectionError",
         "ConnectTimeout",
@@ -237,7 +237,7 @@ fn why_pip_failed(stderr: &str, version: Version) -> InstallError {
 /// A library out of the package, in a file beside where it shall stand, so that a rename puts it there whole.
 fn extract(
     wheel: &Path,
-    version: Version,
+    version: RuntimeVersion,
     target: &Path,
     file: &str,
     progress: &mut dyn FnMut(Progress),
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    fn version() -> Version {
+    fn version() -> RuntimeVersion {
         pinned().unwrap()
     }
 

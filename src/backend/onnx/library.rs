@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::probe::{OLDEST, Probe, Version, probe};
+use super::probe::{OLDEST, Probe, RuntimeVersion, probe};
 use crate::config::trust;
 
 /// The file's name, on its own and in every place.
@@ -38,7 +38,7 @@ pub trait Surroundings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
     pub path: PathBuf,
-    pub version: Version,
+    pub version: RuntimeVersion,
 }
 
 impl Library {
@@ -50,7 +50,7 @@ impl Library {
 
 /// One place that was tried in vain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried {
+pub struct TriedLibrary {
     what: String,
     why: Why,
 }
@@ -61,7 +61,7 @@ enum Why {
     Not(Probe),
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for TriedLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             Why::NotSet => write!(f, "{} (not set)", self.what),
@@ -78,12 +78,12 @@ impl fmt::Display for Tried {
 pub enum NoLibrary {
     /// A place that was named does not do.
     #[error("no usable ONNX Runtime ({}.{} or newer). {by} names {tried}. Correct it or leave it empty. To get one: sequor runtime install", OLDEST.major, OLDEST.minor)]
-    Named { by: &'static str, tried: Tried },
+    Named { by: &'static str, tried: TriedLibrary },
     #[error("no usable ONNX Runtime ({}.{} or newer). Tried: {}. To get one: sequor runtime install", OLDEST.major, OLDEST.minor, list(.tried))]
-    Nowhere { tried: Vec<Tried> },
+    Nowhere { tried: Vec<TriedLibrary> },
 }
 
-fn list(tried: &[Tried]) -> String {
+fn list(tried: &[TriedLibrary]) -> String {
     tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -95,7 +95,7 @@ pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library
     if let Some(path) = world.variable(VARIABLE).filter(|path| !path.is_empty()) {
         return named("$ORT_DYLIB_PATH", Path::new(&path), world);
     }
-    let mut search = Search { world, tried: vec![Tried { what: format!("${VARIABLE}"), why: Why::NotSet }] };
+    let mut search = Search { world, tried: vec![TriedLibrary { what: format!("${VARIABLE}"), why: Why::NotSet }] };
     search
         .beside_program()
         .or_else(|| search.local())
@@ -111,15 +111,16 @@ fn named(by: &'static str, path: &Path, world: &impl Surroundings) -> Result<Lib
     let (verdict, path) = found.unwrap_or_else(|| (world.probe(path), path.to_owned()));
     match verdict {
         Probe::Usable(version) => Ok(Library { path, version }),
-        verdict => {
-            Err(NoLibrary::Named { by, tried: Tried { what: path.display().to_string(), why: Why::Not(verdict) } })
-        }
+        verdict => Err(NoLibrary::Named {
+            by,
+            tried: TriedLibrary { what: path.display().to_string(), why: Why::Not(verdict) },
+        }),
     }
 }
 
 struct Search<'a, W> {
     world: &'a W,
-    tried: Vec<Tried>,
+    tried: Vec<TriedLibrary>,
 }
 
 impl<W: Surroundings> Search<'_, W> {
@@ -219,7 +220,7 @@ impl<W: Surroundings> Search<'_, W> {
     }
 
     fn missed(&mut self, what: String, verdict: Probe) {
-        self.tried.push(Tried { what, why: Why::Not(verdict) });
+        self.tried.push(TriedLibrary { what, why: Why::Not(verdict) });
     }
 }
 

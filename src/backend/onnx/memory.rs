@@ -17,7 +17,7 @@ use sequor_core::Time;
 use super::status::check;
 use super::value::memory_info;
 use crate::backend::BackendError;
-use crate::device::{Device, Host, Place};
+use crate::device::{Device, DeviceId, Host};
 
 const UNUSED_FOR: Duration = Duration::from_secs(10);
 
@@ -28,9 +28,9 @@ const HEADER: usize = 64;
 const LARGE: usize = 64 << 10;
 
 /// Blocks of one process. Sessions share it.
-static MEMORY: Memory = Memory { free: Mutex::new(BTreeMap::new()), now: AtomicU64::new(0) };
+static MEMORY: BlockPool = BlockPool { free: Mutex::new(BTreeMap::new()), now: AtomicU64::new(0) };
 
-struct Memory {
+struct BlockPool {
     /// By size, in the order in which they were freed.
     free: Mutex<BTreeMap<usize, Vec<Block>>>,
     /// The time when memory was last released, in nanoseconds: precise to the second.
@@ -54,7 +54,7 @@ struct Allocator {
 /// Makes every session of this environment that asks for shared allocators use this memory. Once for a process.
 pub(super) fn register(environment: &Environment) -> Result<(), BackendError> {
     // Both live as long as the environment, which is never released.
-    let info = Box::leak(Box::new(memory_info(Place::Host)?));
+    let info = Box::leak(Box::new(memory_info(DeviceId::Host)?));
     // SAFETY: a table of functions; those that are missing are set below.
     let mut calls = unsafe { OrtAllocator::default() };
     calls.Alloc = Some(allocate);
@@ -71,7 +71,7 @@ pub(super) fn release(now: Time) -> bool {
     MEMORY.release(now)
 }
 
-impl Memory {
+impl BlockPool {
     /// A block with room for so many bytes, and its size.
     fn allocate(&self, bytes: usize) -> Option<(u64, usize)> {
         let size = block_size(bytes)?;
@@ -91,7 +91,7 @@ impl Memory {
     }
 
     /// # Safety
-    /// The block must be of this size, from [`Memory::allocate`], and no longer in use.
+    /// The block must be of this size, from [`BlockPool::allocate`], and no longer in use.
     unsafe fn free(&self, address: u64, size: usize) {
         if size >= LARGE {
             let since = Time(self.now.load(Ordering::Relaxed));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn blocks_are_used_again_and_released_when_nothing_used_them_for_ten_seconds() {
-        let memory = Memory { free: Mutex::default(), now: AtomicU64::new(0) };
+        let memory = BlockPool { free: Mutex::default(), now: AtomicU64::new(0) };
         let (first, size) = memory.allocate(1 << 20).unwrap();
         // SAFETY: allocated above.
         unsafe { memory.free(first, size) };

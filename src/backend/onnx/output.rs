@@ -7,20 +7,20 @@ use sequor_core::{DataType, Shape};
 use super::element::from_onnx;
 use super::session::Session;
 use super::strings;
-use super::value::Value;
+use super::value::OnnxValue;
 use crate::backend::{BackendError, Feed, Port, Produced};
-use crate::device::{Device, Owned, Place, Span, SpanMut, copy};
+use crate::device::{Device, DeviceId, MemorySpan, MemorySpanMut, Owned, copy};
 
 /// What keeps an output's memory. The value is released first; it may need the session's allocators for that.
 struct Kept {
-    _value: Value,
+    _value: OnnxValue,
     _session: Arc<Session>,
 }
 
 /// The answer of one port.
 pub(super) fn produced(
     port: &Port,
-    value: Option<Value>,
+    value: Option<OnnxValue>,
     session: &Arc<Session>,
     inputs: &[Feed<'_>],
 ) -> Result<Produced, BackendError> {
@@ -41,22 +41,22 @@ pub(super) fn produced(
 
 fn adopted(
     port: &Port,
-    value: Value,
+    value: OnnxValue,
     len: usize,
     session: &Arc<Session>,
     inputs: &[Feed<'_>],
 ) -> Result<Owned, BackendError> {
     let place = match (value.on_host()?, session.device()) {
-        (true, _) => Place::Host,
+        (true, _) => DeviceId::Host,
         (false, Some(device)) => device.place(),
         (false, None) => return Err(BackendError(format!("output '{}' was left on a device", port.name))),
     };
     let address = value.address()?;
-    if let Some(bytes) = inputs.iter().filter(|_| place == Place::Host).find_map(|feed| within(feed, address, len)) {
+    if let Some(bytes) = inputs.iter().filter(|_| place == DeviceId::Host).find_map(|feed| within(feed, address, len)) {
         return Ok(Owned::from_vec(bytes.to_vec()));
     }
     // SAFETY: the value has so many bytes by its own type and shape.
-    let span = unsafe { Span::from_raw(place, address, len) };
+    let span = unsafe { MemorySpan::from_raw(place, address, len) };
     if let Some(device) = session.device().filter(|_| inputs.iter().any(|feed| overlaps(feed, &span))) {
         // SAFETY: the input stays as it is until the run is over, which comes behind the copy.
         return unsafe { Owned::copied(device, &span) }.map_err(|error| BackendError(error.to_string()));
@@ -67,10 +67,10 @@ fn adopted(
 }
 
 /// Whether an output on an accelerator is an input's memory there.
-fn overlaps(feed: &Feed<'_>, output: &Span<'_>) -> bool {
+fn overlaps(feed: &Feed<'_>, output: &MemorySpan<'_>) -> bool {
     let (from, at) = (feed.data.address(), output.address());
     let meets = from < at + output.len() as u64 && at < from + feed.data.len() as u64;
-    meets && feed.data.place() == output.place() && output.place() != Place::Host
+    meets && feed.data.place() == output.place() && output.place() != DeviceId::Host
 }
 
 /// The bytes of an output that is an input as it came: then its memory is the caller's, who may have other plans for it.
@@ -85,7 +85,7 @@ pub(super) fn pass_through(
     device: Option<&Arc<dyn Device>>,
     feed: &Feed<'_>,
     shape: &Shape,
-    room: &mut SpanMut<'_>,
+    room: &mut MemorySpanMut<'_>,
 ) -> Result<(), BackendError> {
     if feed.shape != shape || feed.data.len() != room.len() {
         let (name, is, len) = (&port.name, feed.shape, room.len());

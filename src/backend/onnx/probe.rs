@@ -12,44 +12,44 @@ use ort::sys::OrtApiBase;
 
 /// A version of ONNX Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct RuntimeVersion {
     pub major: u32,
     pub minor: u32,
     pub patch: u32,
 }
 
 /// The oldest version whose C API has all that is used here.
-pub const OLDEST: Version = Version { major: 1, minor: ort::MINOR_VERSION, patch: 0 };
+pub const OLDEST: RuntimeVersion = RuntimeVersion { major: 1, minor: ort::MINOR_VERSION, patch: 0 };
 
-impl fmt::Display for Version {
+impl fmt::Display for RuntimeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
 
 /// Reads `1.31.1`, and `1.31.1-dev` or `1.31` as builds of one's own call themselves.
-impl FromStr for Version {
+impl FromStr for RuntimeVersion {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Version, ()> {
+    fn from_str(text: &str) -> Result<RuntimeVersion, ()> {
         let mut numbers = text.split('.').map(|part| {
             let digits = part.find(|c: char| !c.is_ascii_digit()).map_or(part, |end| part.split_at(end).0);
             digits.parse::<u32>().map_err(|_| ())
         });
         let major = numbers.next().ok_or(())??;
         let minor = numbers.next().ok_or(())??;
-        Ok(Version { major, minor, patch: numbers.next().and_then(Result::ok).unwrap_or(0) })
+        Ok(RuntimeVersion { major, minor, patch: numbers.next().and_then(Result::ok).unwrap_or(0) })
     }
 }
 
 /// What a candidate turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
-    Usable(Version),
+    Usable(RuntimeVersion),
     Absent,
-    TooOld(Version),
+    TooOld(RuntimeVersion),
     /// A major version this server does not know.
-    TooNew(Version),
+    TooNew(RuntimeVersion),
     /// There, and not opened, because others could have put it there; why.
     Untrusted(String),
     /// There, but not a library that loads here, or one of something else; why.
@@ -58,7 +58,7 @@ pub enum Probe {
 
 impl Probe {
     /// The verdict on a library that says it has this version.
-    pub fn of_version(version: Version) -> Probe {
+    pub fn of_version(version: RuntimeVersion) -> Probe {
         match version.major.cmp(&OLDEST.major) {
             std::cmp::Ordering::Greater => Probe::TooNew(version),
             _ if version < OLDEST => Probe::TooOld(version),
@@ -67,7 +67,7 @@ impl Probe {
     }
 
     /// The version, if it is known.
-    pub fn version(&self) -> Option<Version> {
+    pub fn version(&self) -> Option<RuntimeVersion> {
         match self {
             Probe::Usable(version) | Probe::TooOld(version) | Probe::TooNew(version) => Some(*version),
             Probe::Absent | Probe::Untrusted(_) | Probe::NotALibrary(_) => None,
@@ -117,7 +117,7 @@ fn not_loaded(path: &Path, error: &libloading::Error, bare: bool) -> Probe {
     Probe::NotALibrary(cause.strip_prefix(&own).unwrap_or(&cause).to_owned())
 }
 
-fn version_of(library: &Library) -> Result<Version, String> {
+fn version_of(library: &Library) -> Result<RuntimeVersion, String> {
     // SAFETY: a library that exports this name is ONNX Runtime, and the type is that of its header.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase") }
         .map_err(|_| "it does not export OrtGetApiBase".to_owned())?;
@@ -137,7 +137,7 @@ fn version_of(library: &Library) -> Result<Version, String> {
 mod tests {
     use super::*;
 
-    fn version(text: &str) -> Version {
+    fn version(text: &str) -> RuntimeVersion {
         text.parse().unwrap()
     }
 
@@ -146,7 +146,7 @@ mod tests {
         assert!(version("1.9.0") < version("1.23.2"));
         assert_eq!(version("1.31").to_string(), "1.31.0");
         assert_eq!(version("1.31.1-dev"), version("1.31.1"));
-        assert!("onnx".parse::<Version>().is_err());
+        assert!("onnx".parse::<RuntimeVersion>().is_err());
     }
 
     #[test]

@@ -17,14 +17,14 @@ use super::cuda;
 use super::names::Names;
 use super::status::{check, describe};
 use crate::backend::{BackendError, LoadOptions};
-use crate::device::{Device, Place};
+use crate::device::{Device, DeviceId};
 
 /// Made over the C API and not as `ort`'s own session: that one reads the types of inputs and outputs while it is made, and panics at
 /// those it does not know.
 pub(super) struct Session {
     pointer: NonNull<OrtSession>,
     /// Where it runs.
-    place: Place,
+    place: DeviceId,
     /// A run with these does not wait for the accelerator.
     unawaited: Option<RunOptions>,
     /// Whose stream it uses, if it runs on an accelerator. It is released after the session.
@@ -47,7 +47,7 @@ unsafe impl Sync for Session {}
 impl Session {
     pub(super) fn open(environment: &Environment, file: &Path, options: &LoadOptions) -> Result<Session, BackendError> {
         let pointer = create(environment, file, &builder(environment, options)?)?;
-        let (place, environment) = (Place::Host, environment.clone());
+        let (place, environment) = (DeviceId::Host, environment.clone());
         Ok(Session { pointer, place, unawaited: None, device: None, _environment: environment })
     }
 
@@ -71,8 +71,8 @@ impl Session {
     }
 
     /// Whether a run may be given memory at this place. ONNX Runtime does not ask: it would read a device's address on the host.
-    pub(super) fn takes(&self, place: Place) -> bool {
-        place == Place::Host || place == self.place
+    pub(super) fn takes(&self, place: DeviceId) -> bool {
+        place == DeviceId::Host || place == self.place
     }
 
     pub(super) fn pointer(&self) -> *const OrtSession {

@@ -6,16 +6,16 @@ use std::ptr;
 use sequor_core::Shape;
 
 use super::status::check;
-use super::value::Value;
+use super::value::OnnxValue;
 use crate::backend::{BackendError, Port};
 
 /// A string tensor with these elements.
-pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<Value, BackendError> {
+pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<OnnxValue, BackendError> {
     let elements = parse(wire).ok_or_else(|| broken(port, "their data ends inside an element"))?;
     if shape.elements() != Some(elements.len() as u64) {
         return Err(broken(port, &format!("there are {} of them for the shape {shape}", elements.len())));
     }
-    let value = Value::strings(shape)?;
+    let value = OnnxValue::strings(shape)?;
     for (index, element) in elements.iter().enumerate() {
         let mut buffer: *mut c_char = ptr::null_mut();
         // SAFETY: the value is a string tensor, made with exactly so many elements, and nothing else has it yet.
@@ -31,7 +31,7 @@ pub(super) fn tensor(port: &Port, wire: &[u8], shape: &Shape) -> Result<Value, B
 }
 
 /// The elements of a string tensor with so many of them.
-pub(super) fn wire(value: &Value, count: usize) -> Result<Vec<u8>, BackendError> {
+pub(super) fn wire(value: &OnnxValue, count: usize) -> Result<Vec<u8>, BackendError> {
     if count == 0 {
         return Ok(Vec::new());
     }

@@ -13,34 +13,34 @@ use super::element::to_onnx;
 use super::signature::tensor_type;
 use super::status::{check, describe};
 use crate::backend::BackendError;
-use crate::device::Place;
+use crate::device::DeviceId;
 
 /// Owns one OrtValue.
 #[derive(Debug)]
-pub(super) struct Value(NonNull<OrtValue>);
+pub(super) struct OnnxValue(NonNull<OrtValue>);
 
 // SAFETY: a value may be used and released on any thread; what is shared of it is only read.
-unsafe impl Send for Value {}
+unsafe impl Send for OnnxValue {}
 // SAFETY: as above.
-unsafe impl Sync for Value {}
+unsafe impl Sync for OnnxValue {}
 
-impl Value {
+impl OnnxValue {
     /// Takes over what ONNX Runtime gave away.
     ///
     /// # Safety
     /// The pointer must be null or a value that nothing else releases.
-    pub(super) unsafe fn from_raw(pointer: *mut OrtValue) -> Option<Value> {
-        NonNull::new(pointer).map(Value)
+    pub(super) unsafe fn from_raw(pointer: *mut OrtValue) -> Option<OnnxValue> {
+        NonNull::new(pointer).map(OnnxValue)
     }
 
     /// Describes `len` bytes at `address`. Nothing is read, and whether the memory is there only matters when the value is used in a run.
     pub(super) fn describing(
-        place: Place,
+        place: DeviceId,
         address: u64,
         len: usize,
         dtype: DataType,
         shape: &Shape,
-    ) -> Result<Value, BackendError> {
+    ) -> Result<OnnxValue, BackendError> {
         let info = memory_info(place)?;
         let dims = wire_dims(shape)?;
         let data =
@@ -62,7 +62,7 @@ impl Value {
     }
 
     /// A tensor of empty strings.
-    pub(super) fn strings(shape: &Shape) -> Result<Value, BackendError> {
+    pub(super) fn strings(shape: &Shape) -> Result<OnnxValue, BackendError> {
         let dims = wire_dims(shape)?;
         let mut value = ptr::null_mut();
         // SAFETY: the allocator is the process's own, the dims live through the call, and `value` may be written to.
@@ -116,22 +116,22 @@ impl Value {
     }
 }
 
-impl Drop for Value {
+impl Drop for OnnxValue {
     fn drop(&mut self) {
         // SAFETY: this is the only owner.
         unsafe { (ort::api().ReleaseValue)(self.as_ptr()) }
     }
 }
 
-fn made(value: *mut OrtValue) -> Result<Value, BackendError> {
+fn made(value: *mut OrtValue) -> Result<OnnxValue, BackendError> {
     // SAFETY: callers hand in what a call of the C API just made for them.
-    unsafe { Value::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
+    unsafe { OnnxValue::from_raw(value) }.ok_or_else(|| BackendError("ONNX Runtime made no tensor".to_owned()))
 }
 
-pub(super) fn memory_info(place: Place) -> Result<MemoryInfo<'static>, BackendError> {
+pub(super) fn memory_info(place: DeviceId) -> Result<MemoryInfo<'static>, BackendError> {
     let (device, ordinal) = match place {
-        Place::Host => (AllocationDevice::CPU, 0),
-        Place::Cuda(ordinal) => (AllocationDevice::CUDA, i32::from(ordinal)),
+        DeviceId::Host => (AllocationDevice::CPU, 0),
+        DeviceId::Cuda(ordinal) => (AllocationDevice::CUDA, i32::from(ordinal)),
     };
     MemoryInfo::new(device, ordinal, AllocatorType::Device, MemoryType::Default).map_err(|error| describe(&error))
 }

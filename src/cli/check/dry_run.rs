@@ -159,12 +159,12 @@ mod tests {
     use sequor_core::Shape;
 
     use super::*;
-    use crate::model::{Named, Tensor};
+    use crate::model::{NamedTensor, Tensor};
 
     fn answer(values: &[f32]) -> InferAnswer {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(&[1, values.len() as u64]), data: data.into() };
-        let outputs = vec![Named { name: "y".to_owned(), tensor }];
+        let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
         InferAnswer { model: String::new(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::dry_run::{Compared, Ran};
 use super::rows::RowCosts;
-use crate::cli::plugin::check::Good as GoodPlugin;
+use crate::cli::plugin::check::CheckedComponent;
 use crate::config::fault::code;
 use crate::config::units::human;
 use crate::error::{LoadError, LoadWarning};
@@ -44,7 +44,7 @@ pub(super) struct Finding {
 
 /// A version that would be served.
 #[derive(Debug)]
-pub(super) struct Good {
+pub(super) struct ServableVersion {
     pub(super) version: ReadyVersion,
     pub(super) ran: Ran,
 }
@@ -76,7 +76,7 @@ impl Finding {
     }
 
     /// A plug-in that decides for some model.
-    pub(super) fn plugin(place: String, tried: Result<&GoodPlugin, String>) -> Finding {
+    pub(super) fn plugin(place: String, tried: Result<&CheckedComponent, String>) -> Finding {
         match tried {
             Ok(good) => Finding { facts: Some(json!(good)), ..Finding::new(place, Severity::Ok, "", good.told()) },
             // It decides for a model that is good: only samples went wrong.
@@ -103,8 +103,8 @@ impl Finding {
         }
     }
 
-    pub(super) fn good(place: String, good: Good) -> Finding {
-        let Good { version: v, ran } = good;
+    pub(super) fn good(place: String, good: ServableVersion) -> Finding {
+        let ServableVersion { version: v, ran } = good;
         let text = format!("{}; {}", memory(&v), sentence(&ran));
         let facts = json!({
             "version": v.version, "strategy": v.strategy, "instances": v.instances, "slots": v.slots,
@@ -157,7 +157,7 @@ fn sentence(ran: &Ran) -> String {
 
 /// Everything that was found.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct CheckReport {
     pub(super) models: usize,
     /// Those that were told of.
     pub(super) plugins: BTreeSet<String>,
@@ -167,7 +167,7 @@ pub(super) struct Report {
 /// Sentences longer than this do not push the codes away.
 const WIDEST: usize = 100;
 
-impl Report {
+impl CheckReport {
     pub(super) fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::error::At;
 
-    fn report() -> Report {
+    fn report() -> CheckReport {
         let base = Path::new("/srv/models");
         let at = At { path: base.join("encoder/config.pbtxt"), line: 24, column: 5 };
         let what = "state \"h\": model gives [N,30], config says dims [31]".to_owned();
@@ -231,11 +231,11 @@ mod tests {
             on: None,
         };
         let ran = Ran { samples: 4, compared: Compared::Same, rows: None };
-        let mut report = Report { models: 4, ..Report::default() };
+        let mut report = CheckReport { models: 4, ..CheckReport::default() };
         report.push(Finding::error("encoder", base, config));
         report.push(Finding::error("gone", base, file));
         report.push(Finding::error("gone", base, LoadError::Runtime("no threads".to_owned())));
-        report.push(Finding::good("vad".to_owned(), Good { version, ran }));
+        report.push(Finding::good("vad".to_owned(), ServableVersion { version, ran }));
         report.push(Finding::note("notes".to_owned(), code::NOTE_NO_MODEL, "no model".to_owned()));
         report.push(Finding::run("bad".to_owned(), "onnx runtime error 1: x"));
         report

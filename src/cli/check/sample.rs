@@ -7,7 +7,7 @@ use sequor_core::{Dialect, Dim, Id, Shape};
 
 use crate::error::Failure;
 use crate::model::repository::ReadyVersion;
-use crate::model::{InferAnswer, InferRequest, Metadata, Named, SequenceStep, Tensor};
+use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, SequenceStep, Tensor};
 
 /// A sample that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(120);
@@ -29,7 +29,7 @@ pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Re
         let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
         let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;
         let tensor = Tensor { dtype: input.dtype, shape, data: Bytes::from(vec![0; bytes]) };
-        Ok(Named { name: input.name.clone(), tensor })
+        Ok(NamedTensor { name: input.name.clone(), tensor })
     });
     let in_sequence = version.slots > 0;
     let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, step: None, idle: None };

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use serde::Serialize;
 
 use super::{Failed, failed, file, machine, remote};
-use crate::author::trial::{Running, Trial};
+use crate::author::trial::{RunningGuest, Trial};
 use crate::config::units::Span;
 
 /// Candidates of a question.
@@ -93,7 +93,7 @@ fn told(measured: &Measured) -> String {
 }
 
 /// Calls until the time is over, ascending.
-fn measure(running: &mut Running, size: u32, span: Duration) -> Result<Vec<Duration>, String> {
+fn measure(running: &mut RunningGuest, size: u32, span: Duration) -> Result<Vec<Duration>, String> {
     let (began, mut took) = (Instant::now(), Vec::new());
     while took.len() < 20 || began.elapsed() < span {
         let round = took.len() as u64;

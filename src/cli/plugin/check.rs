@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Failed, file, machine, remote};
 use crate::author::trial::{Terms, Trial};
-use crate::author::{Machine, Problem};
+use crate::author::{AuthorError, Machine};
 use crate::scheduling::guest::Source;
 
 pub(super) fn command() -> Command {
@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
 
 /// A component that a server would take.
 #[derive(Debug, Serialize)]
-pub(in crate::cli) struct Good {
+pub(in crate::cli) struct CheckedComponent {
     name: String,
     version: String,
     world: String,
@@ -55,13 +55,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     Err(Failed::Configuration(format!("{wrong} of {} would be refused", files.len())))
 }
 
-fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<Good, String> {
+fn one(path: &Path, matches: &ArgMatches, machine: &Machine) -> Result<CheckedComponent, String> {
     tried(path, file::of_terms(matches).map_err(|e| e.to_string())?, machine)
 }
 
 /// The component of this file, if a server would take it; else why not.
-pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<Good, String> {
-    let text = |problem: Problem| problem.to_string();
+pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Result<CheckedComponent, String> {
+    let text = |problem: AuthorError| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;
     let trial = Trial::new(path, &bytes, machine, terms).map_err(text)?;
     let mut running = trial.start().map_err(text)?;
@@ -76,7 +76,7 @@ pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Res
         plan_us = took.iter().rev().take(3).min().map(|best| best.as_nanos() as f64 / 1e3);
     }
     let (declared, manifest) = (trial.component.declared(), trial.component.manifest());
-    Ok(Good {
+    Ok(CheckedComponent {
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         world: declared.world.clone(),
@@ -87,10 +87,10 @@ pub(in crate::cli) fn tried(path: &Path, terms: Terms, machine: &Machine) -> Res
     })
 }
 
-impl Good {
+impl CheckedComponent {
     /// What it is, but for its name.
     pub(in crate::cli) fn told(&self) -> String {
-        let Good { world, contract, bytes, plan_us, imports, .. } = self;
+        let CheckedComponent { world, contract, bytes, plan_us, imports, .. } = self;
         let plan = plan_us.map(|us| format!(", plan of 64: {us:.1} us")).unwrap_or_default();
         let imports = if imports.is_empty() { "none".to_owned() } else { imports.join(" ") };
         let size = *bytes as f64 / 1e3;

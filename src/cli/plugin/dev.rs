@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Failed, failed, file, machine, remote};
 use crate::author::{self, Project};
-use crate::cli::remote::client::{Body, Client, segment};
+use crate::cli::remote::client::{Client, RequestPayload, segment};
 use crate::cli::remote::component;
 use crate::config::units::Span;
 use crate::scheduling::report::Summary;
@@ -143,7 +143,7 @@ impl Trying {
             self.is_there = true;
             let config = serde_json::from_str::<serde_json::Value>(&self.config).ok();
             let how = json!({ "model": self.model, "config": config });
-            let attached = self.client.post(&self.path("/attach"), Body::Json(how))?;
+            let attached = self.client.post(&self.path("/attach"), RequestPayload::Json(how))?;
             self.serves = true;
             attached
         };
@@ -160,11 +160,11 @@ impl Trying {
                     serde_json::from_str::<serde_json::Value>(if config.is_empty() { "{}" } else { config }).ok();
                 let time = time.map(|time| time.to_string());
                 let how = json!({ "model": self.model, "config": config, "shadow": shadow, "time": time });
-                self.client.post(&format!("/admin/plugins/{}/attach", segment(name)), Body::Json(how))?;
+                self.client.post(&format!("/admin/plugins/{}/attach", segment(name)), RequestPayload::Json(how))?;
                 name.as_str()
             }
             None => {
-                self.client.post(&self.path("/detach"), Body::Json(json!({ "model": self.model })))?;
+                self.client.post(&self.path("/detach"), RequestPayload::Json(json!({ "model": self.model })))?;
                 "the built-in policy"
             }
         };
@@ -208,11 +208,11 @@ fn interrupted() -> Result<Receiver<()>, Failed> {
     Ok(receiver)
 }
 
-type Files = BTreeMap<PathBuf, (SystemTime, u64)>;
+type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
 
 /// Every source, with when it was changed. What builds leave behind is none.
-fn sources(folder: &Path) -> Files {
-    let mut found = Files::new();
+fn sources(folder: &Path) -> SourceFiles {
+    let mut found = SourceFiles::new();
     let Ok(entries) = std::fs::read_dir(folder) else { return found };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());

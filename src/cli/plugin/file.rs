@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Failed, failed, remote};
 use crate::author::trial::Terms;
-use crate::author::{Problem, Project};
+use crate::author::{AuthorError, Project};
 use crate::config::units::{Size, Span};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
@@ -74,7 +74,7 @@ pub(super) fn named(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failed> {
 }
 
 /// The component of a folder, or the file itself.
-pub(super) fn component(path: &Path) -> Result<PathBuf, Problem> {
+pub(super) fn component(path: &Path) -> Result<PathBuf, AuthorError> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
@@ -83,10 +83,10 @@ pub(super) fn component(path: &Path) -> Result<PathBuf, Problem> {
     Ok(if path == Path::new(".") { PathBuf::from(format!("{name}.wasm")) } else { path.join(format!("{name}.wasm")) })
 }
 
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, AuthorError> {
     std::fs::read(path).map_err(|e| {
         let hint = if e.kind() == std::io::ErrorKind::NotFound { "; sequor plugin build makes it" } else { "" };
-        Problem::File { path: path.to_owned(), what: format!("{e}{hint}") }
+        AuthorError::File { path: path.to_owned(), what: format!("{e}{hint}") }
     })
 }
 

@@ -16,7 +16,7 @@ pub(super) fn command() -> Command {
 
 /// A component as `inspect` prints it.
 #[derive(Debug, Serialize)]
-struct Seen {
+struct InspectedComponent {
     file: String,
     bytes: usize,
     sha256: String,
@@ -44,7 +44,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     Ok(())
 }
 
-fn look(path: &Path, matches: &ArgMatches) -> Result<Seen, Failed> {
+fn look(path: &Path, matches: &ArgMatches) -> Result<InspectedComponent, Failed> {
     let bytes = file::bytes(path).map_err(failed)?;
     let terms = file::of_terms(matches)?;
     let trial =
@@ -53,7 +53,7 @@ fn look(path: &Path, matches: &ArgMatches) -> Result<Seen, Failed> {
         Ok(running) => (Some(running.memory()), None),
         Err(problem) => (None, Some(problem.to_string())),
     };
-    Ok(Seen {
+    Ok(InspectedComponent {
         file: path.display().to_string(),
         bytes: bytes.len(),
         sha256: trial.component.sha256().to_owned(),
@@ -64,8 +64,8 @@ fn look(path: &Path, matches: &ArgMatches) -> Result<Seen, Failed> {
     })
 }
 
-fn told(seen: &Seen) -> String {
-    let Seen { file, bytes, sha256, imports, memory, error, manifest } = seen;
+fn told(seen: &InspectedComponent) -> String {
+    let InspectedComponent { file, bytes, sha256, imports, memory, error, manifest } = seen;
     let memory = match (memory, error) {
         (Some(memory), _) => format!("{:.1} MiB once configured", *memory as f64 / 1_048_576.0),
         (None, error) => format!("unknown: {}", error.as_deref().unwrap_or_default()),

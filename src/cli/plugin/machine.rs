@@ -1,7 +1,7 @@
 //! This machine as authors' tools have it, and what comes of it when they fail.
 
 use super::Failed;
-use crate::author::{Machine, Problem};
+use crate::author::{AuthorError, Machine};
 use crate::cli::variable;
 
 /// This machine, whose news go to standard error.
@@ -10,10 +10,10 @@ pub(in crate::cli) fn machine() -> Machine {
 }
 
 /// Separates faults of a file, which its author mends, from other failures.
-pub(super) fn failed(problem: Problem) -> Failed {
+pub(super) fn failed(problem: AuthorError) -> Failed {
     match problem {
-        Problem::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
-        Problem::Text(what) => Failed::Configuration(what),
+        AuthorError::File { path, what } => Failed::Configuration(format!("{}: {what}", path.display())),
+        AuthorError::Text(what) => Failed::Configuration(what),
         other => Failed::Failed(other.to_string()),
     }
 }

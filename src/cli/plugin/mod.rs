@@ -14,15 +14,13 @@ mod test;
 
 use clap::{ArgMatches, Command};
 
-use super::{Failed, remote};
+use super::{CommandFn, Failed, remote};
 use machine::failed;
 pub(super) use machine::machine;
 
-type Run = fn(&ArgMatches) -> Result<(), Failed>;
-
 /// The verbs: how each is called, and what runs it.
-fn verbs() -> Vec<(Command, Run)> {
-    let here: Vec<(Command, Run)> = vec![
+fn verbs() -> Vec<(Command, CommandFn)> {
+    let here: Vec<(Command, CommandFn)> = vec![
         (new::command(), new::run),
         (build::command(), build::run),
         (check::command(), check::run),

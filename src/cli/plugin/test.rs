@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{Failed, failed, file, remote};
 use crate::cli::equip::cache;
-use crate::simulate::file::File;
-use crate::simulate::{Contender, Costs, Experiment, Plug, Problem, Report};
+use crate::simulate::file::WorkloadFile;
+use crate::simulate::{Contender, Costs, Experiment, Plug, SimulateError, SimulationReport};
 use sequor_wasm::limits::Limits;
 
 pub(super) fn command() -> Command {
@@ -21,12 +21,12 @@ pub(super) fn command() -> Command {
 }
 
 /// What came of a case.
-struct Tried {
+struct CaseResult {
     component: String,
     case: PathBuf,
     /// Expectations that did not hold, in words.
     wrong: Vec<String>,
-    report: Report,
+    report: SimulationReport,
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
@@ -40,7 +40,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             if !as_json {
                 print!("{}", told(&tried));
             }
-            let Tried { component, case, wrong, report } = tried;
+            let CaseResult { component, case, wrong, report } = tried;
             let ok = wrong.is_empty();
             all.push(json!({ "component": component, "case": case, "ok": ok, "wrong": wrong, "report": report }));
         }
@@ -55,7 +55,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     Ok(())
 }
 
-fn told(tried: &Tried) -> String {
+fn told(tried: &CaseResult) -> String {
     let how = if tried.wrong.is_empty() { "ok" } else { "NOT AS EXPECTED" };
     let wrong: String = tried.wrong.iter().map(|what| format!("  {what}\n")).collect();
     format!("{}   {how}\n{}{wrong}", tried.case.display(), tried.report.table())
@@ -77,21 +77,21 @@ fn cases(component: &Path) -> Result<Vec<PathBuf>, Failed> {
 }
 
 /// Runs a case.
-fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<Tried, Problem> {
-    let text =
-        std::fs::read_to_string(case).map_err(|e| Problem::File { path: case.to_owned(), what: e.to_string() })?;
-    let load = File::read(case, &text)?;
-    let config = serde_json::to_string(&load.config).map_err(|e| Problem::Given(e.to_string()))?;
+fn one(component: &Path, bytes: &[u8], case: &Path) -> Result<CaseResult, SimulateError> {
+    let text = std::fs::read_to_string(case)
+        .map_err(|e| SimulateError::File { path: case.to_owned(), what: e.to_string() })?;
+    let load = WorkloadFile::read(case, &text)?;
+    let config = serde_json::to_string(&load.config).map_err(|e| SimulateError::Given(e.to_string()))?;
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy().into_owned();
-    let plug = Plug::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(Problem::Given)?;
+    let plug = Plug::new(&name, bytes, &config, Limits::default(), cache().as_ref()).map_err(SimulateError::Given)?;
     let seed = load.seed.unwrap_or(1);
-    let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(Problem::Given)?);
+    let (workload, serving) = (load.workload(seed)?, load.serve.clone().settle().map_err(SimulateError::Given)?);
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&workload.facts(serving.facts(instances)))
-        .map_err(|what| Problem::Given(format!("{name}: {what}")))?;
-    let contenders = vec![Contender::named("oldest").map_err(Problem::Given)?, Contender::plugin(&name, plug)];
+        .map_err(|what| SimulateError::Given(format!("{name}: {what}")))?;
+    let contenders = vec![Contender::named("oldest").map_err(SimulateError::Given)?, Contender::plugin(&name, plug)];
     let report = Experiment { workload, serving, costs: Costs::default(), contenders, seed }.run();
     let runs = report.runs.iter().filter(|run| run.policy == name);
     let wrong: Vec<String> = runs.flat_map(|run| load.expect.against(run)).collect();
-    Ok(Tried { component: name, case: case.to_owned(), wrong, report })
+    Ok(CaseResult { component: name, case: case.to_owned(), wrong, report })
 }

@@ -40,7 +40,7 @@ pub(crate) struct Client {
 }
 
 /// What a request brings.
-pub(crate) enum Body {
+pub(crate) enum RequestPayload {
     Nothing,
     Json(Value),
     Bytes(Vec<u8>),
@@ -84,24 +84,24 @@ impl Client {
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Value, Failed> {
-        self.ask(&Method::GET, path, Body::Nothing)
+        self.ask(&Method::GET, path, RequestPayload::Nothing)
     }
 
-    pub(crate) fn post(&self, path: &str, body: Body) -> Result<Value, Failed> {
+    pub(crate) fn post(&self, path: &str, body: RequestPayload) -> Result<Value, Failed> {
         self.ask(&Method::POST, path, body)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Value, Failed> {
-        self.ask(&Method::DELETE, path, Body::Nothing)
+        self.ask(&Method::DELETE, path, RequestPayload::Nothing)
     }
 
-    pub(crate) fn put(&self, path: &str, body: Body) -> Result<Value, Failed> {
+    pub(crate) fn put(&self, path: &str, body: RequestPayload) -> Result<Value, Failed> {
         self.ask(&Method::PUT, path, body)
     }
 
     /// The answer's bytes, unchanged.
     pub(crate) fn fetch(&self, path: &str) -> Result<Bytes, Failed> {
-        self.send(&Method::GET, path, Body::Nothing)
+        self.send(&Method::GET, path, RequestPayload::Nothing)
     }
 
     /// Whether a server listens there.
@@ -109,12 +109,12 @@ impl Client {
         self.runtime.block_on(self.connect()).is_ok()
     }
 
-    fn ask(&self, method: &Method, path: &str, body: Body) -> Result<Value, Failed> {
+    fn ask(&self, method: &Method, path: &str, body: RequestPayload) -> Result<Value, Failed> {
         Ok(serde_json::from_slice(&self.send(method, path, body)?).unwrap_or(Value::Null))
     }
 
     /// The body of an answer that says yes.
-    fn send(&self, method: &Method, path: &str, body: Body) -> Result<Bytes, Failed> {
+    fn send(&self, method: &Method, path: &str, body: RequestPayload) -> Result<Bytes, Failed> {
         let request = self.request(method, path, body)?;
         let answered = async {
             let exchanged = tokio::time::timeout(ANSWER, self.exchange(request)).await;
@@ -131,16 +131,16 @@ impl Client {
         Err(Failed::Refused { text, help })
     }
 
-    fn request(&self, method: &Method, path: &str, body: Body) -> Result<Request<Full<Bytes>>, Failed> {
+    fn request(&self, method: &Method, path: &str, body: RequestPayload) -> Result<Request<Full<Bytes>>, Failed> {
         let mut builder =
             Request::builder().method(method).uri(path).header(HOST, format!("{}:{}", self.host, self.port));
         if let Some(key) = &self.key {
             builder = builder.header(AUTHORIZATION, format!("Bearer {key}"));
         }
         let bytes = match body {
-            Body::Nothing => Bytes::new(),
-            Body::Bytes(bytes) => bytes.into(),
-            Body::Json(value) => {
+            RequestPayload::Nothing => Bytes::new(),
+            RequestPayload::Bytes(bytes) => bytes.into(),
+            RequestPayload::Json(value) => {
                 builder = builder.header(CONTENT_TYPE, "application/json");
                 value.to_string().into()
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::advice;
-use super::client::{Body, Client, segment};
+use super::client::{Client, RequestPayload, segment};
 use crate::cli::Failed;
 use crate::config::trust;
 
@@ -20,13 +20,13 @@ pub(in crate::cli) fn bring(client: &Client, path: &str, name: &str, file: Optio
 }
 
 fn handed_over(client: &Client, path: &str, name: &str, bytes: Vec<u8>) -> Result<Value, Failed> {
-    let Some(folder) = folder(client) else { return client.post(path, Body::Bytes(bytes)) };
+    let Some(folder) = folder(client) else { return client.post(path, RequestPayload::Bytes(bytes)) };
     // What the server refuses shall not be what it finds at its next start.
     let (tried, kept) = (format!(".{name}.{}.new", std::process::id()), folder.join(format!("{name}.wasm")));
     let beside = folder.join(&tried);
     let made = File::create_new(&beside).and_then(|mut file| file.write_all(&bytes));
     if made.is_err() {
-        return client.post(path, Body::Bytes(bytes));
+        return client.post(path, RequestPayload::Bytes(bytes));
     }
     let answer = named(client, path, &tried);
     let settled = if answer.is_ok() { fs_err::rename(&beside, &kept) } else { fs_err::remove_file(&beside) };
@@ -42,7 +42,7 @@ pub(in crate::cli) fn sweep(client: &Client, name: &str) {
 }
 
 fn named(client: &Client, path: &str, file: &str) -> Result<Value, Failed> {
-    client.post(&format!("{path}?from={}", segment(file)), Body::Nothing)
+    client.post(&format!("{path}?from={}", segment(file)), RequestPayload::Nothing)
 }
 
 /// The folder of the server's plug-ins, if it has one and that is here.

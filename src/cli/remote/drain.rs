@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::client::{Body, Client};
+use super::client::{Client, RequestPayload};
 use super::{args, print};
 use crate::cli::Failed;
 
@@ -21,7 +21,7 @@ pub(in crate::cli) fn command() -> Command {
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let client = Client::of(matches)?;
-    client.post("/admin/drain", Body::Nothing)?;
+    client.post("/admin/drain", RequestPayload::Nothing)?;
     let waits = matches.get_flag("wait");
     while waits && client.is_there() {
         std::thread::sleep(LOOK);

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command};
 use serde::Deserialize;
 
-use super::client::{Body, Client, segment};
+use super::client::{Client, RequestPayload, segment};
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::human;
@@ -31,7 +31,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 
 /// The columns of a version; the server's answer has more.
 #[derive(Deserialize)]
-struct Version {
+struct VersionRow {
     model: String,
     version: Option<u64>,
     state: String,
@@ -49,14 +49,14 @@ struct Version {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<Version>| {
+    print(matches, &Client::of(matches)?.get("/admin/models")?, |versions: Vec<VersionRow>| {
         let heads =
             ["MODEL", "V", "STATE", "SCHEDULER", "INST", "LIVE", "SLOTS", "BACKLOG", "REQ/S", "STATE BYTES", "REASON"];
         table(&heads, &versions.iter().map(row).collect::<Vec<_>>())
     })
 }
 
-fn row(v: &Version) -> [String; 11] {
+fn row(v: &VersionRow) -> [String; 11] {
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     [
         v.model.clone(),
@@ -75,6 +75,7 @@ fn row(v: &Version) -> [String; 11] {
 
 fn change(verb: &str, matches: &ArgMatches) -> Result<(), Failed> {
     let name = text(matches, "name");
-    let answer = Client::of(matches)?.post(&format!("/admin/models/{}/{verb}", segment(name)), Body::Nothing)?;
+    let answer =
+        Client::of(matches)?.post(&format!("/admin/models/{}/{verb}", segment(name)), RequestPayload::Nothing)?;
     print(matches, &answer, |_: serde_json::Value| format!("{name} is {verb}ed\n"))
 }

@@ -6,19 +6,17 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
 use super::advice::{known, replaceable, served};
-use super::client::{Body, Client, segment};
+use super::client::{Client, RequestPayload, segment};
 use super::{args, component, print, text, wants_json};
-use crate::cli::Failed;
+use crate::cli::{CommandFn, Failed};
 use crate::config::units::{Span, human};
-use crate::scheduling::report::{Attached, State, Summary};
+use crate::scheduling::report::{Attached, BindingState, Summary};
 use crate::text::numbers::{pair, rate};
 use crate::text::table;
 use sequor_wasm::journal::LogLine;
 
-type Run = fn(&ArgMatches) -> Result<(), Failed>;
-
 /// The verbs: how each is called, and what runs it.
-pub(in crate::cli) fn verbs() -> Vec<(Command, Run)> {
+pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
     let from = || option("from", "FILE", "The component").value_parser(value_parser!(PathBuf));
     let model = || option("model", "MODEL", "The model").required(true);
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -69,7 +67,7 @@ fn path(matches: &ArgMatches, verb: &str) -> String {
 /// Asks for what needs nothing but the name of a plug-in that is there.
 fn asked(matches: &ArgMatches, verb: &str) -> Result<Value, Failed> {
     let client = Client::of(matches)?;
-    client.post(&path(matches, verb), Body::Nothing).map_err(known(&client, text(matches, "name")))
+    client.post(&path(matches, verb), RequestPayload::Nothing).map_err(known(&client, text(matches, "name")))
 }
 
 /// One plug-in as the server shows it.
@@ -132,12 +130,12 @@ fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {
     let last = match attached {
         None => ["-", "loaded", "0", "-", "0", "-", ""].map(str::to_owned),
         Some(a) => [
-            format!("{}{}", a.model, if a.state == State::Shadow { " (shadow)" } else { "" }),
+            format!("{}{}", a.model, if a.state == BindingState::Shadow { " (shadow)" } else { "" }),
             match a.state {
-                State::Active => "active",
-                State::Shadow => "shadow",
-                State::Recovering => "recovering",
-                State::Parked => "PARKED",
+                BindingState::Active => "active",
+                BindingState::Shadow => "shadow",
+                BindingState::Recovering => "recovering",
+                BindingState::Parked => "PARKED",
             }
             .to_owned(),
             rate(a.calls_per_second),
@@ -157,7 +155,7 @@ fn origin(attached: &Attached) -> String {
     if let Some((differing, all)) = attached.differs.filter(|(_, all)| *all > 0) {
         said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
-    if attached.state == State::Parked {
+    if attached.state == BindingState::Parked {
         // Those of one that was parked by hand, or long ago, count no more.
         match (attached.strikes, &attached.last_fault) {
             (0, None) => {}
@@ -243,7 +241,7 @@ fn attach_one(matches: &ArgMatches) -> Result<(), Failed> {
             fields.insert("time".to_owned(), time.to_string().into());
         }
     }
-    let answer = Client::of(matches)?.post(&path(matches, "attach"), Body::Json(body)).map_err(served)?;
+    let answer = Client::of(matches)?.post(&path(matches, "attach"), RequestPayload::Json(body)).map_err(served)?;
     let how = if shadow { "watches" } else { "decides for" };
     let saved = if save { ", and its sequor.toml says so" } else { "" };
     done(matches, &answer, &format!("{how} {model} now{saved}"))
@@ -255,7 +253,7 @@ fn detach(matches: &ArgMatches) -> Result<(), Failed> {
     // Once it is detached, nothing says any more that the file names it.
     let before = client.get(&path(matches, "")).ok();
     let is_named = before.is_some_and(|before| named(&before).any(|name| name == model));
-    let answer = client.post(&path(matches, "detach"), Body::Json(json!({ "model": model })));
+    let answer = client.post(&path(matches, "detach"), RequestPayload::Json(json!({ "model": model })));
     let answer = answer.map_err(served).map_err(known(&client, text(matches, "name")))?;
     let hint = if is_named { " until the next start: its sequor.toml names it" } else { "" };
     done(matches, &answer, &format!("is detached from {model}{hint}"))

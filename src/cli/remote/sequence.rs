@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::{Body, Client, segment};
+use super::client::{Client, RequestPayload, segment};
 use super::{args, print, text};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
@@ -81,24 +81,24 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 
 #[derive(Deserialize)]
 struct Sequences {
-    sequences: Vec<Row>,
+    sequences: Vec<ListedSequence>,
     all: usize,
     in_slots: usize,
     in_backlog: usize,
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct ListedSequence {
     id: Option<Value>,
     id_hash: Option<String>,
     state: String,
     step: u64,
-    live: Option<Live>,
+    live: Option<LiveColumns>,
     ended: Option<Ended>,
 }
 
 #[derive(Deserialize)]
-struct Live {
+struct LiveColumns {
     version: u64,
     instance: Option<u16>,
     slot: Option<u32>,
@@ -117,13 +117,13 @@ struct Ended {
 }
 
 /// `7`, `"call-77"`, `#9f…`: a text that is not shown has a hash.
-fn id(row: &Row) -> String {
+fn id(row: &ListedSequence) -> String {
     row.id.as_ref().map(Value::to_string).or(row.id_hash.as_ref().map(|hash| format!("#{hash}"))).unwrap_or_default()
 }
 
 const HEADS: [&str; 9] = ["ID", "STEP", "STATE", "V", "INST/SLOT", "AGE", "IDLE / LEFT", "QUEUED", "BYTES"];
 
-fn live(row: &Row, live: &Live) -> [String; 9] {
+fn live(row: &ListedSequence, live: &LiveColumns) -> [String; 9] {
     let seat = live.instance.zip(live.slot).map_or("-".to_owned(), |(instance, slot)| format!("{instance}/{slot}"));
     let left = live.left_seconds.map_or("-".to_owned(), span);
     let state = if live.ending { format!("{}, ending", row.state) } else { row.state.clone() };
@@ -167,7 +167,7 @@ fn lives(all: &Sequences) -> String {
 }
 
 fn ends(all: &Sequences) -> String {
-    let row = |row: &Row| {
+    let row = |row: &ListedSequence| {
         let ended = row.ended.as_ref()?;
         Some([id(row), row.step.to_string(), ended.reason.clone(), span(ended.ago_seconds)])
     };
@@ -181,13 +181,15 @@ fn path(matches: &ArgMatches, more: &str) -> String {
 }
 
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
-    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |row: Row| match (&row.live, &row.ended) {
-        (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
-        (None, Some(ended)) => {
-            let (step, ago) = (row.step, span(ended.ago_seconds));
-            format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)
+    print(matches, &Client::of(matches)?.get(&path(matches, ""))?, |row: ListedSequence| {
+        match (&row.live, &row.ended) {
+            (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
+            (None, Some(ended)) => {
+                let (step, ago) = (row.step, span(ended.ago_seconds));
+                format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), ended.reason)
+            }
+            (None, None) => String::new(),
         }
-        (None, None) => String::new(),
     })
 }
 
@@ -209,6 +211,6 @@ fn export(matches: &ArgMatches) -> Result<(), Failed> {
 fn import(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").cloned().unwrap_or_default();
     let state = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
-    let answer = Client::of(matches)?.put(&path(matches, "/state"), Body::Bytes(state))?;
+    let answer = Client::of(matches)?.put(&path(matches, "/state"), RequestPayload::Bytes(state))?;
     print(matches, &answer, |_: Value| format!("{} goes on from {}\n", text(matches, "id"), file.display()))
 }

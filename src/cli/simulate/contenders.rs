@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::files::{file_name, unreadable};
 use crate::cli::equip::cache;
-use crate::simulate::{Contender, Plug, Problem, Serving, Workload};
+use crate::simulate::{Contender, Plug, Serving, SimulateError, Workload};
 use sequor_wasm::limits::Limits;
 
 /// The contender of this name; a plug-in is tried out.
@@ -13,23 +13,23 @@ pub(super) fn contender(
     set: &[String],
     limits: Limits,
     (workload, serving): (&Workload, &Serving),
-) -> Result<Contender, Problem> {
+) -> Result<Contender, SimulateError> {
     if !name.ends_with(".wasm") {
-        return Contender::named(name).map_err(Problem::Given);
+        return Contender::named(name).map_err(SimulateError::Given);
     }
     let path = Path::new(name);
     let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let file = file_name(path);
-    let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(Problem::Given)?;
+    let plug = Plug::new(&file, &bytes, &config(set)?, limits, cache().as_ref()).map_err(SimulateError::Given)?;
     let instances = serving.instances.first().copied().unwrap_or(1);
     plug.try_out(&workload.facts(serving.facts(instances)))
-        .map_err(|what| Problem::Given(format!("{file}: {what}")))?;
+        .map_err(|what| SimulateError::Given(format!("{file}: {what}")))?;
     Ok(Contender::plugin(&file, plug))
 }
 
 /// `burst=4`, `weights.gold=4`, `name=anna` as a table in JSON.
-pub(super) fn config(set: &[String]) -> Result<String, Problem> {
-    let wrong = |text: &str| Problem::Given(format!("--set {text}: KEY=VALUE is wanted, as burst=4"));
+pub(super) fn config(set: &[String]) -> Result<String, SimulateError> {
+    let wrong = |text: &str| SimulateError::Given(format!("--set {text}: KEY=VALUE is wanted, as burst=4"));
     let mut document = String::new();
     for text in set {
         let (key, value) = text.split_once('=').ok_or_else(|| wrong(text))?;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::simulate::Problem;
+use crate::simulate::SimulateError;
 
-pub(super) fn text(path: &Path) -> Result<String, Problem> {
+pub(super) fn text(path: &Path) -> Result<String, SimulateError> {
     std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))
 }
 
-pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
-    Problem::File { path: path.to_owned(), what: error.to_string() }
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> SimulateError {
+    SimulateError::File { path: path.to_owned(), what: error.to_string() }
 }
 
 /// A file as it is called in a sentence: without its folders.

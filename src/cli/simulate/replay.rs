@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::scheduling::guest::{Manifest, ModelFacts};
     use crate::scheduling::round_file::Wrong;
-    use crate::scheduling::wat_fixture::Guest;
+    use crate::scheduling::wat_fixture::SchedulerWat;
     use sequor_wasm::limits::Limits;
 
     /// Three candidates, of which index 97 was fired.
@@ -151,20 +151,20 @@ mod tests {
     fn a_round_is_put_again_and_judged() {
         let folder = tempfile::tempdir().unwrap();
         let file = recorded().write(folder.path()).unwrap();
-        let put = |guest: &Guest<'_>| {
+        let put = |guest: &SchedulerWat<'_>| {
             let path = folder.path().join("fair.wasm");
             std::fs::write(&path, guest.component()).unwrap();
             run(&file, path.to_str().unwrap()).map_err(|e| e.to_string())
         };
-        assert_eq!(put(&Guest::default()), Ok(()));
+        assert_eq!(put(&SchedulerWat::default()), Ok(()));
         // It fires its first candidate twice.
         let twice = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
             (i32.store (i32.const 1036) (i32.const 2)) (i32.const 1024)";
         assert_eq!(
-            put(&Guest { plan: twice, ..Guest::default() }).unwrap_err(),
+            put(&SchedulerWat { plan: twice, ..SchedulerWat::default() }).unwrap_err(),
             "still at fault: repeat: plan answered 0 twice"
         );
-        let fell = put(&Guest { plan: "unreachable", ..Guest::default() }).unwrap_err();
+        let fell = put(&SchedulerWat { plan: "unreachable", ..SchedulerWat::default() }).unwrap_err();
         assert_eq!(fell, "still at fault: trap: it gave up (unreachable) (in plan), in plan");
         assert!(run(Path::new("/none.json"), "x.wasm").is_err());
     }
@@ -173,7 +173,7 @@ mod tests {
     fn what_went_wrong_is_told_first() {
         let component = {
             let engine = Arc::new(Engine::new(Mode::Simulation).unwrap());
-            SchedulerComponent::new(&engine, "fair.wasm", &Guest::default().component(), Grants::default(), None)
+            SchedulerComponent::new(&engine, "fair.wasm", &SchedulerWat::default().component(), Grants::default(), None)
                 .unwrap()
         };
         assert_eq!(

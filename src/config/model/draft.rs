@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use sequor_proto::ModelConfig;
 
 use super::locate::Places;
-use super::report::{Report, Texts};
+use super::report::{ConfigSources, Report};
 use super::sequor_toml::SequorToml;
 use super::settings::{BackendKind, ModelSettings, VersionPolicy};
 use super::signature::Signature;
 use super::{complete, fit, json, names, normalise, refuse, settle, text, validate, versions};
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
-use crate::config::server::file::{Limits, Model};
+use crate::config::server::file::{ModelSection, ServerLimits};
 
 /// What the server says about all configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct Options {
     pub auto_complete: bool,
     /// The `max_batch_size` of a completed model that can batch.
     pub default_max_batch_size: u32,
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let Model { auto_complete, default_max_batch_size, .. } = Model::default();
-        Options { auto_complete, default_max_batch_size, limits: Limits::default() }
+        let ModelSection { auto_complete, default_max_batch_size, .. } = ModelSection::default();
+        Options { auto_complete, default_max_batch_size, limits: ServerLimits::default() }
     }
 }
 
@@ -127,7 +127,7 @@ impl Draft {
         let settled = !options.auto_complete || !complete::is_needed(&config);
         let mut normal = config.clone();
         normalise::normalise(&mut normal);
-        let texts = Texts { toml: &toml, directory: &directory, path: &path, places: &places };
+        let texts = ConfigSources { toml: &toml, directory: &directory, path: &path, places: &places };
         let mut report = Report::new(&normal, texts, options.limits, settled);
         names::check(&mut report, &own_name);
         refuse::check(&mut report);
@@ -168,7 +168,8 @@ impl Draft {
         }
         normalise::normalise(&mut config);
         let Draft { toml, directory, path, places, .. } = self;
-        let mut report = Report::new(&config, Texts { toml, directory, path, places }, self.options.limits, true);
+        let mut report =
+            Report::new(&config, ConfigSources { toml, directory, path, places }, self.options.limits, true);
         validate::check(&mut report, &file_size);
         if report.faults.is_empty() {
             fit::check(&mut report, graph);

@@ -45,7 +45,7 @@ pub(super) fn check(report: &mut Report<'_>) {
 }
 
 pub(super) fn features(report: &Report<'_>) -> Vec<Feature> {
-    let feature = |feature: &sequor_toml::Feature| {
+    let feature = |feature: &sequor_toml::FeatureSection| {
         let from = match feature.from {
             From::Parameter => FeatureFrom::Parameter(feature.key.clone()),
             From::Header => FeatureFrom::Header(feature.key.to_ascii_lowercase()),

@@ -9,25 +9,25 @@ use super::report::Report;
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
 
 /// A backend under the names configurations use: platform and default file, in pairs. The first pair is the default.
-struct Known {
+struct KnownBackend {
     backend: &'static str,
     kinds: &'static [(&'static str, &'static str)],
 }
 
 /// In the order in which they are tried.
-const KNOWN: [Known; 6] = [
-    Known {
+const KNOWN: [KnownBackend; 6] = [
+    KnownBackend {
         backend: "tensorflow",
         kinds: &[("tensorflow_savedmodel", "model.savedmodel"), ("tensorflow_graphdef", "model.graphdef")],
     },
-    Known { backend: "tensorrt", kinds: &[("tensorrt_plan", "model.plan")] },
-    Known { backend: ONNXRUNTIME, kinds: &[("onnxruntime_onnx", "model.onnx")] },
-    Known { backend: "openvino", kinds: &[("", "model.xml")] },
-    Known { backend: "pytorch", kinds: &[("pytorch_libtorch", "model.pt"), ("torch_aoti", "model.pt2")] },
-    Known { backend: "python", kinds: &[("", "model.py")] },
+    KnownBackend { backend: "tensorrt", kinds: &[("tensorrt_plan", "model.plan")] },
+    KnownBackend { backend: ONNXRUNTIME, kinds: &[("onnxruntime_onnx", "model.onnx")] },
+    KnownBackend { backend: "openvino", kinds: &[("", "model.xml")] },
+    KnownBackend { backend: "pytorch", kinds: &[("pytorch_libtorch", "model.pt"), ("torch_aoti", "model.pt2")] },
+    KnownBackend { backend: "python", kinds: &[("", "model.py")] },
 ];
 
-impl Known {
+impl KnownBackend {
     /// Which of its kinds the configuration means, if it means this backend.
     fn meant(&self, config: &ModelConfig, files: &[String]) -> Option<&'static (&'static str, &'static str)> {
         let says = |(platform, file): &&(&str, &str)| {

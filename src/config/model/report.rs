@@ -7,7 +7,7 @@ use sequor_proto::{ModelConfig, ModelSequenceBatching, model_config::SchedulingC
 use super::locate::Places;
 use super::sequor_toml::SequorToml;
 use crate::config::fault::Fault;
-use crate::config::server::file::Limits;
+use crate::config::server::file::ServerLimits;
 
 pub(super) struct Report<'a> {
     pub(super) config: &'a ModelConfig,
@@ -18,13 +18,13 @@ pub(super) struct Report<'a> {
     places: &'a Places,
     /// Whether `max_batch_size` is final: completion may still set one that is 0.
     settled: bool,
-    pub(super) limits: Limits,
+    pub(super) limits: ServerLimits,
     pub(super) faults: Vec<Fault>,
 }
 
 /// All texts of one configuration.
 #[derive(Clone, Copy)]
-pub(super) struct Texts<'a> {
+pub(super) struct ConfigSources<'a> {
     pub(super) toml: &'a SequorToml,
     pub(super) directory: &'a Path,
     pub(super) path: &'a Path,
@@ -32,8 +32,8 @@ pub(super) struct Texts<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(config: &'a ModelConfig, texts: Texts<'a>, limits: Limits, settled: bool) -> Self {
-        let Texts { toml, directory, path, places } = texts;
+    pub(super) fn new(config: &'a ModelConfig, texts: ConfigSources<'a>, limits: ServerLimits, settled: bool) -> Self {
+        let ConfigSources { toml, directory, path, places } = texts;
         Report { config, toml, directory, path, places, settled, limits, faults: Vec::new() }
     }
 

@@ -108,7 +108,7 @@ fn reshape(said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
 }
 
 fn constants(report: &Report<'_>, graph: &Signature) -> Vec<Constant> {
-    let of = |(name, keys): (&String, &sequor_toml::Input)| {
+    let of = |(name, keys): (&String, &sequor_toml::InputSection)| {
         constant::constant(graph.input(name)?, keys.constant.as_ref()?).ok()
     };
     report.toml.keys.input.iter().filter_map(of).collect()

@@ -13,22 +13,22 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 }
 
 const SECTIONS: [&[Key]; 17] = [
-    File::KEYS,
-    Model::KEYS,
+    ServerFile::KEYS,
+    ModelSection::KEYS,
     Http::KEYS,
     Grpc::KEYS,
-    Metrics::KEYS,
-    Admin::KEYS,
-    Tls::KEYS,
-    Limits::KEYS,
+    MetricsSection::KEYS,
+    AdminSection::KEYS,
+    TlsSection::KEYS,
+    ServerLimits::KEYS,
     Connections::KEYS,
     SharedMemorySection::KEYS,
     Drain::KEYS,
     Runtime::KEYS,
-    Log::KEYS,
-    Plugins::KEYS,
+    LogSection::KEYS,
+    PluginsSection::KEYS,
     Auth::KEYS,
-    State::KEYS,
+    StateSection::KEYS,
     Otlp::KEYS,
 ];
 
@@ -38,7 +38,7 @@ const fn seconds(n: u64) -> Span {
 
 section! {
     /// The whole file. What it does not say is the default.
-    pub struct File, "" {
+    pub struct ServerFile, "" {
         /// Name of this server in what it says of itself; the host's name if not given
         pub node: Option<String> = None;
         /// Stop if a model fails to load at the start
@@ -52,28 +52,28 @@ section! {
     }
     with {
         pub schema: u32 = 1;
-        pub model: Model = Model::default();
+        pub model: ModelSection = ModelSection::default();
         pub http: Http = Http::default();
         pub grpc: Grpc = Grpc::default();
-        pub metrics: Metrics = Metrics::default();
-        pub admin: Admin = Admin::default();
-        pub tls: Tls = Tls::default();
-        pub limits: Limits = Limits::default();
+        pub metrics: MetricsSection = MetricsSection::default();
+        pub admin: AdminSection = AdminSection::default();
+        pub tls: TlsSection = TlsSection::default();
+        pub limits: ServerLimits = ServerLimits::default();
         pub connections: Connections = Connections::default();
         pub shared_memory: SharedMemorySection = SharedMemorySection::default();
         pub drain: Drain = Drain::default();
         pub runtime: Runtime = Runtime::default();
-        pub log: Log = Log::default();
-        pub plugins: Plugins = Plugins::default();
+        pub log: LogSection = LogSection::default();
+        pub plugins: PluginsSection = PluginsSection::default();
         pub(super) auth: Option<Auth> = None;
-        pub(super) state: Option<State> = None;
+        pub(super) state: Option<StateSection> = None;
         pub(super) otlp: Option<Otlp> = None;
     }
 }
 
 section! {
     /// Which models, and who says so.
-    pub struct Model, "model." {
+    pub struct ModelSection, "model." {
         /// Directory of models in Triton's layout
         pub repository: Vec<PathBuf> = Vec::new();
         /// Who says which models are loaded: the repository at the start, the repository at any time, or load and unload requests
@@ -128,7 +128,7 @@ section! {
 }
 
 section! {
-    pub struct Metrics, "metrics." {
+    pub struct MetricsSection, "metrics." {
         /// Serve metrics
         pub enabled: bool = true;
         /// Address of the metrics listener; that of HTTP if not given
@@ -142,7 +142,7 @@ section! {
 
 section! {
     /// The operators' own listener. An empty path is none.
-    pub struct Admin, "admin." {
+    pub struct AdminSection, "admin." {
         /// Serve operators: the status page, /admin, /openapi.json
         pub enabled: bool = true;
         /// Address of the operators' listener; beyond this machine only with keys or client certificates
@@ -160,7 +160,7 @@ section! {
 
 section! {
     /// Of the listeners for clients and operators; empty paths are none.
-    pub struct Tls, "tls." {
+    pub struct TlsSection, "tls." {
         /// Certificate (PEM) of the HTTP, gRPC and operators' listeners; reloaded
         pub cert: PathBuf = PathBuf::new();
         /// Its private key (PEM)
@@ -173,7 +173,7 @@ section! {
 section! {
     /// The server's limits on requests, models and memory.
     #[derive(Copy, Eq)]
-    pub struct Limits, "limits." {
+    pub struct ServerLimits, "limits." {
         /// Maximum bytes of one request
         pub request: Size = Size(64 << 20), positive;
         /// Maximum requests in flight
@@ -270,7 +270,7 @@ section! {
 }
 
 section! {
-    pub struct Log, "log." {
+    pub struct LogSection, "log." {
         /// Form of the log
         pub format: LogFormat = LogFormat::Text;
         /// Log level: error, warn, info, debug, trace, or a filter by module
@@ -287,7 +287,7 @@ choice! {
 
 section! {
     /// What plug-ins may do, and where they are. An empty path is none.
-    pub struct Plugins, "plugins." {
+    pub struct PluginsSection, "plugins." {
         /// Directory of plug-ins, NAME.wasm each
         pub dir: PathBuf = PathBuf::new();
         /// Let a plug-in's file that changes take the place of what serves, once it has been tried
@@ -320,7 +320,7 @@ section! {
 }
 
 section! {
-    pub(super) struct State, "state." {
+    pub(super) struct StateSection, "state." {
         dir: Option<PathBuf> = None;
         url: Option<String> = None;
         lease: Option<Span> = None;
@@ -341,17 +341,17 @@ mod tests {
     use toml::Value;
 
     use super::*;
-    use crate::config::server::key::Kind;
+    use crate::config::server::key::ValueKind;
 
-    fn sample(kind: Kind) -> &'static str {
+    fn sample(kind: ValueKind) -> &'static str {
         match kind {
-            Kind::Bool => "true",
-            Kind::Number => "1",
-            Kind::Ratio => "0.5",
-            Kind::Text | Kind::Texts | Kind::Path | Kind::Paths => "x",
-            Kind::Span => "1s",
-            Kind::Size => "1MiB",
-            Kind::Choice(choices) => choices[0],
+            ValueKind::Bool => "true",
+            ValueKind::Number => "1",
+            ValueKind::Ratio => "0.5",
+            ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths => "x",
+            ValueKind::Span => "1s",
+            ValueKind::Size => "1MiB",
+            ValueKind::Choice(choices) => choices[0],
         }
     }
 
@@ -362,13 +362,13 @@ mod tests {
             for part in key.parts().into_iter().rev() {
                 value = Value::Table([(part.to_owned(), value)].into_iter().collect());
             }
-            assert!(value.clone().try_into::<File>().is_ok(), "{value}");
+            assert!(value.clone().try_into::<ServerFile>().is_ok(), "{value}");
         }
     }
 
     /// What serde says it expects instead of a field that does not exist.
     fn fields(text: &str) -> BTreeSet<String> {
-        let said = toml::from_str::<File>(text).unwrap_err().message().to_owned();
+        let said = toml::from_str::<ServerFile>(text).unwrap_err().message().to_owned();
         let (_, names) = said.split_once("expected").unwrap();
         names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
     }

@@ -4,8 +4,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::file::keys;
-use super::key::{Key, Kind};
-use super::triton::{FLAGS, Fate, Flag, How, own_value};
+use super::key::{Key, ValueKind};
+use super::triton::{FLAGS, Fate, Flag, FlagConversion, own_value};
 use crate::config::fault::code;
 
 /// The id (and name) of the flag that says which file to read.
@@ -13,7 +13,7 @@ pub const CONFIG: &str = "config";
 
 /// Flags that were given, in the order of the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenFlags {
     /// `--config`.
     pub config: Option<String>,
     /// Key, the flag as it was written, and its values with the unit of the flag.
@@ -31,7 +31,7 @@ pub fn args() -> Vec<Arg> {
     let flags =
         served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
     let others = FLAGS.iter().filter(|f| matches!(f.fate, Fate::Nothing(_) | Fate::Refused { .. }));
-    let others = others.map(|flag| alias(flag.name, How::AsIs));
+    let others = others.map(|flag| alias(flag.name, FlagConversion::AsIs));
     std::iter::once(config).chain(flags).chain(others).collect()
 }
 
@@ -44,10 +44,10 @@ fn own(key: &'static Key) -> Arg {
 }
 
 /// A flag that is known from another server.
-fn alias(flag: &'static str, how: How) -> Arg {
+fn alias(flag: &'static str, how: FlagConversion) -> Arg {
     let arg = Arg::new(flag).long(flag).hide(true).value_name("VALUE").action(ArgAction::Append);
     match how {
-        How::Off => arg.action(ArgAction::SetTrue),
+        FlagConversion::Off => arg.action(ArgAction::SetTrue),
         _ => arg.num_args(1).allow_hyphen_values(true),
     }
 }
@@ -55,8 +55,8 @@ fn alias(flag: &'static str, how: How) -> Arg {
 fn arg(key: &'static Key, flag: String) -> Arg {
     let arg = Arg::new(flag.clone()).long(flag).value_name(key.kind.placeholder());
     match key.kind {
-        Kind::Texts | Kind::Paths => arg.action(ArgAction::Append),
-        Kind::Bool => arg.num_args(0..=1).default_missing_value("true"),
+        ValueKind::Texts | ValueKind::Paths => arg.action(ArgAction::Append),
+        ValueKind::Bool => arg.num_args(0..=1).default_missing_value("true"),
         _ => arg,
     }
 }
@@ -70,15 +70,15 @@ fn plain(value: &toml::Value) -> String {
     }
 }
 
-impl Given {
+impl GivenFlags {
     /// Nothing but the file.
-    pub fn of_file(config: Option<String>) -> Given {
-        Given { config, ..Given::default() }
+    pub fn of_file(config: Option<String>) -> GivenFlags {
+        GivenFlags { config, ..GivenFlags::default() }
     }
 
     /// What was given on the command line, of [`args`].
-    pub fn from_matches(matches: &ArgMatches) -> Given {
-        let mut given = Given::of_file(matches.get_one::<String>(CONFIG).cloned());
+    pub fn from_matches(matches: &ArgMatches) -> GivenFlags {
+        let mut given = GivenFlags::of_file(matches.get_one::<String>(CONFIG).cloned());
         for key in keys().filter(|key| key.is_served()) {
             if let Some(values) = said(matches, &key.flag()) {
                 let values = values.into_iter().map(|value| own_value(&key.flag(), value)).collect();
@@ -95,9 +95,9 @@ impl Given {
     }
 
     /// A flag of another server for a key of ours.
-    fn alias(&mut self, matches: &ArgMatches, key: &'static str, flag: &'static str, how: How) {
+    fn alias(&mut self, matches: &ArgMatches, key: &'static str, flag: &'static str, how: FlagConversion) {
         let values = match how {
-            How::Off => matches.get_flag(flag).then(|| vec![String::new()]),
+            FlagConversion::Off => matches.get_flag(flag).then(|| vec![String::new()]),
             _ => said(matches, flag),
         };
         let Some(values) = values else { return };
@@ -106,7 +106,9 @@ impl Given {
         for value in values {
             match how.translate(&value) {
                 Ok(Some(value)) => ours.push(value),
-                Ok(None) if how == How::DefaultBatch => self.notices.push(format!("{name} {value} has no effect")),
+                Ok(None) if how == FlagConversion::DefaultBatch => {
+                    self.notices.push(format!("{name} {value} has no effect"));
+                }
                 Ok(None) => {}
                 Err(what) => self.wrong.push((name.clone(), code::VALUE, what)),
             }
@@ -143,10 +145,10 @@ fn said(matches: &ArgMatches, id: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn given(args: &[&str]) -> Given {
+    fn given(args: &[&str]) -> GivenFlags {
         let command = clap::Command::new("serve").args(super::args());
         let args = std::iter::once("serve").chain(args.iter().copied());
-        Given::from_matches(&command.try_get_matches_from(args).unwrap())
+        GivenFlags::from_matches(&command.try_get_matches_from(args).unwrap())
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::config::units::{Size, Span};
 pub struct Key {
     /// Section and name.
     pub path: &'static str,
-    pub kind: Kind,
+    pub kind: ValueKind,
     pub(super) rule: Rule,
     /// One sentence for `--help` and the reference; empty for what is not served yet.
     pub help: &'static str,
@@ -22,7 +22,7 @@ pub struct Key {
 
 /// How text becomes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     Bool,
     Number,
     Ratio,
@@ -45,7 +45,7 @@ pub(super) enum Rule {
 
 /// A type that settings may have.
 pub(super) trait SettingValue {
-    const KIND: Kind;
+    const KIND: ValueKind;
 }
 
 /// Declares a section: the struct that the file is read into, its defaults, and its keys. A key without help is parsed and refused. `with` lists
@@ -103,7 +103,7 @@ macro_rules! choice {
         }
 
         impl $crate::config::server::key::SettingValue for $name {
-            const KIND: $crate::config::server::key::Kind = $crate::config::server::key::Kind::Choice(&[$($word),*]);
+            const KIND: $crate::config::server::key::ValueKind = $crate::config::server::key::ValueKind::Choice(&[$($word),*]);
         }
     };
 }
@@ -113,7 +113,7 @@ pub(super) use {choice, rule, section};
 macro_rules! kinds {
     ($($of:ty => $kind:ident),* $(,)?) => { $(
         impl SettingValue for $of {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ValueKind = ValueKind::$kind;
         }
     )* };
 }
@@ -134,7 +134,7 @@ kinds! {
 }
 
 impl<T: SettingValue> SettingValue for Option<T> {
-    const KIND: Kind = T::KIND;
+    const KIND: ValueKind = T::KIND;
 }
 
 impl Key {
@@ -165,10 +165,10 @@ impl Key {
 
 impl Rule {
     /// Why a value is refused, if the rule does not allow it.
-    pub(super) fn refuse(self, kind: Kind, value: &Value) -> Option<&'static str> {
+    pub(super) fn refuse(self, kind: ValueKind, value: &Value) -> Option<&'static str> {
         let is_zero = match (kind, value) {
-            (Kind::Span, Value::String(text)) => text.parse().is_ok_and(|Span(span)| span.is_zero()),
-            (Kind::Size, Value::String(text)) => text.parse() == Ok(Size(0)),
+            (ValueKind::Span, Value::String(text)) => text.parse().is_ok_and(|Span(span)| span.is_zero()),
+            (ValueKind::Size, Value::String(text)) => text.parse() == Ok(Size(0)),
             (_, Value::Integer(number)) => *number == 0,
             _ => false,
         };
@@ -176,40 +176,40 @@ impl Rule {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// The value this text stands for.
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Bool => match text.to_ascii_lowercase().as_str() {
+            ValueKind::Bool => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Ok(Value::Boolean(true)),
                 "false" | "0" => Ok(Value::Boolean(false)),
                 _ => Err(format!("\"{text}\" is neither true nor false")),
             },
-            Kind::Number => text.parse().map(Value::Integer).map_err(|_| format!("\"{text}\" is not a number")),
-            Kind::Ratio => text.parse().map(Value::Float).map_err(|_| format!("\"{text}\" is not a number")),
-            Kind::Text | Kind::Path => Ok(Value::String(text.to_owned())),
-            Kind::Texts | Kind::Paths => {
+            ValueKind::Number => text.parse().map(Value::Integer).map_err(|_| format!("\"{text}\" is not a number")),
+            ValueKind::Ratio => text.parse().map(Value::Float).map_err(|_| format!("\"{text}\" is not a number")),
+            ValueKind::Text | ValueKind::Path => Ok(Value::String(text.to_owned())),
+            ValueKind::Texts | ValueKind::Paths => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Ok(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
             }
-            Kind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
-            Kind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
-            Kind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
-            Kind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
+            ValueKind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
+            ValueKind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
+            ValueKind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
+            ValueKind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
         }
     }
 
     /// What help calls the value.
     pub fn placeholder(self) -> String {
         match self {
-            Kind::Bool => "BOOL".to_owned(),
-            Kind::Number => "N".to_owned(),
-            Kind::Ratio => "RATIO".to_owned(),
-            Kind::Text | Kind::Texts => "TEXT".to_owned(),
-            Kind::Path | Kind::Paths => "PATH".to_owned(),
-            Kind::Span => "DURATION".to_owned(),
-            Kind::Size => "SIZE".to_owned(),
-            Kind::Choice(choices) => choices.join("|"),
+            ValueKind::Bool => "BOOL".to_owned(),
+            ValueKind::Number => "N".to_owned(),
+            ValueKind::Ratio => "RATIO".to_owned(),
+            ValueKind::Text | ValueKind::Texts => "TEXT".to_owned(),
+            ValueKind::Path | ValueKind::Paths => "PATH".to_owned(),
+            ValueKind::Span => "DURATION".to_owned(),
+            ValueKind::Size => "SIZE".to_owned(),
+            ValueKind::Choice(choices) => choices.join("|"),
         }
     }
 }

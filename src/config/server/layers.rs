@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::file::{File, keys};
-use super::flags::Given;
+use super::file::{ServerFile, keys};
+use super::flags::GivenFlags;
 use super::key::Key;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
@@ -60,7 +60,7 @@ pub(super) struct Layers {
 impl Layers {
     /// The lowest layer that says anything.
     pub(super) fn file(&mut self, path: &Path, text: &str) {
-        if let Err(fault) = toml_file::read_offering::<File>(path, text, &is_offered) {
+        if let Err(fault) = toml_file::read_offering::<ServerFile>(path, text, &is_offered) {
             self.faults.push(fault);
             return;
         }
@@ -83,7 +83,7 @@ impl Layers {
         }
     }
 
-    pub(super) fn flags(&mut self, given: &Given) {
+    pub(super) fn flags(&mut self, given: &GivenFlags) {
         for (flag, code, what) in &given.wrong {
             self.faults.push(Fault { at: Origin::Flag(flag.clone()).at(), code, what: what.clone() });
         }
@@ -100,7 +100,7 @@ impl Layers {
         let checked = value.and_then(|value| {
             let mut alone = Table::new();
             put(&mut alone, &key.parts(), value.clone());
-            alone.try_into::<File>().map(|_| value).map_err(|e| e.message().to_owned())
+            alone.try_into::<ServerFile>().map(|_| value).map_err(|e| e.message().to_owned())
         });
         match checked {
             Ok(value) => {
@@ -126,11 +126,11 @@ impl Layers {
     }
 
     /// Everything, over the defaults.
-    pub(super) fn settled(&mut self) -> File {
+    pub(super) fn settled(&mut self) -> ServerFile {
         self.table.clone().try_into().unwrap_or_else(|e: toml::de::Error| {
             // Every value was read alone before: this cannot be, but a default served in silence would be worse.
             self.faults.push(Fault { at: At::default(), code: code::VALUE, what: e.message().to_owned() });
-            File::default()
+            ServerFile::default()
         })
     }
 

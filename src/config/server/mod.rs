@@ -18,8 +18,8 @@ pub mod settings;
 pub mod shown;
 pub mod triton;
 
-pub use file::{Connections, Drain, Grpc, Limits};
-pub use flags::{Given, args};
+pub use file::{Connections, Drain, Grpc, ServerLimits};
+pub use flags::{GivenFlags, args};
 pub use layers::Origin;
-pub use settings::{Host, Settings, config_path, load};
+pub use settings::{HostInfo, Settings, config_path, load};
 pub use shown::Shown;

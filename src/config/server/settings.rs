@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::file::{
-    Admin, AllowSharedMemory, Connections, Drain, File, GRANTS, Grpc, Http, Limits, Log, Metrics, Model, Plugins,
-    Runtime, Tls, keys,
+    AdminSection, AllowSharedMemory, Connections, Drain, GRANTS, Grpc, Http, LogSection, MetricsSection, ModelSection,
+    PluginsSection, Runtime, ServerFile, ServerLimits, TlsSection, keys,
 };
-use super::flags::Given;
+use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
@@ -18,7 +18,7 @@ use crate::config::units::Size;
 
 /// What the machine tells, for defaults that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Host {
+pub struct HostInfo {
     pub name: String,
     /// Bytes of memory; `None` if it could not be found out.
     pub memory: Option<u64>,
@@ -31,21 +31,21 @@ pub struct Settings {
     pub strict_readiness: bool,
     /// The file to record requests in, and how large the recording may be.
     pub record: Option<(PathBuf, u64)>,
-    pub model: Model,
+    pub model: ModelSection,
     pub http: Http,
     pub grpc: Grpc,
-    pub metrics: Metrics,
-    pub admin: Admin,
+    pub metrics: MetricsSection,
+    pub admin: AdminSection,
     /// `None` is no TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSection>,
     /// `limits.state` is filled in from the memory of the machine, where that is known.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     pub connections: Connections,
     pub shared_memory: SharedMemory,
     pub drain: Drain,
     pub runtime: Runtime,
-    pub log: Log,
-    pub plugins: Plugins,
+    pub log: LogSection,
+    pub plugins: PluginsSection,
     /// Who set what; a key that is not here has its default.
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every key that is served, with its value and who set it, as operators are shown it.
@@ -62,7 +62,7 @@ pub enum SharedMemory {
 }
 
 /// The file to read, if one is named.
-pub fn config_path(variable: &dyn Fn(&str) -> Option<String>, given: &Given) -> Option<PathBuf> {
+pub fn config_path(variable: &dyn Fn(&str) -> Option<String>, given: &GivenFlags) -> Option<PathBuf> {
     given.config.clone().or_else(|| variable("SEQUOR_CONFIG")).map(PathBuf::from)
 }
 
@@ -73,8 +73,8 @@ const LEAST_RECORD: u64 = 64 << 10;
 pub fn load(
     file: Option<(&Path, &str)>,
     variable: &dyn Fn(&str) -> Option<String>,
-    given: &Given,
-    host: &Host,
+    given: &GivenFlags,
+    host: &HostInfo,
 ) -> Result<Settings, Vec<Fault>> {
     let mut layers = Layers::default();
     if let Some((path, text)) = file {
@@ -90,7 +90,7 @@ pub fn load(
 }
 
 /// Values of the right type that mean nothing.
-fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
+fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let mut faults = Vec::new();
     if said.schema != 1 {
         let at = layers.file_at(&["schema"]);
@@ -137,7 +137,7 @@ fn meaningless(said: &File, layers: &Layers) -> Vec<Fault> {
 }
 
 /// A maximum of queued bytes that the largest request does not fit.
-fn small_queue(path: &'static str, queued: Option<Size>, said: &File, layers: &Layers) -> Option<Fault> {
+fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, layers: &Layers) -> Option<Fault> {
     let (queued, request) = (queued?, said.limits.request);
     if queued >= request {
         return None;
@@ -148,7 +148,7 @@ fn small_queue(path: &'static str, queued: Option<Size>, said: &File, layers: &L
 }
 
 /// Values that the rule of their key does not allow.
-fn against_rules(said: &File, layers: &Layers) -> Vec<Fault> {
+fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let refused = keys().filter_map(|key| Some((key.path, key.rule.refuse(key.kind, of(key.path)?)?)));
@@ -157,8 +157,8 @@ fn against_rules(said: &File, layers: &Layers) -> Vec<Fault> {
 }
 
 /// An operators' listener that anybody could reach.
-fn unsafe_admin(said: &File, layers: &Layers) -> Option<Fault> {
-    let Admin { enabled, address, port, keys_file, .. } = &said.admin;
+fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let AdminSection { enabled, address, port, keys_file, .. } = &said.admin;
     let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
     // A text that is no address is refused where it is bound.
     let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -173,8 +173,8 @@ fn unsafe_admin(said: &File, layers: &Layers) -> Option<Fault> {
 }
 
 /// A certificate without its key, or the other way round.
-fn half_a_tls(said: &File, layers: &Layers) -> Option<Fault> {
-    let Tls { cert, key, client_ca } = &said.tls;
+fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let TlsSection { cert, key, client_ca } = &said.tls;
     let [has_cert, has_key, has_ca] = [cert, key, client_ca].map(|path| !path.as_os_str().is_empty());
     let (there, lacks) = match (has_cert, has_key, has_ca) {
         (true, false, _) => ("tls.cert", "tls.key"),
@@ -190,7 +190,7 @@ fn half_a_tls(said: &File, layers: &Layers) -> Option<Fault> {
 }
 
 /// Where nothing is said, clients of this machine alone may register shared memory.
-fn shared_memory(said: &File) -> SharedMemory {
+fn shared_memory(said: &ServerFile) -> SharedMemory {
     let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let http = !said.http.enabled || is_local(&said.http.address);
     let grpc = !said.grpc.enabled || is_local(&said.grpc.address);
@@ -202,7 +202,7 @@ fn shared_memory(said: &File) -> SharedMemory {
     }
 }
 
-fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> Settings {
+fn settle(said: ServerFile, origins: BTreeMap<&'static str, Origin>, host: &HostInfo) -> Settings {
     let shown = shown(&said, &origins);
     let shared_memory = shared_memory(&said);
     let limits = said.limits;
@@ -217,7 +217,7 @@ fn settle(said: File, origins: BTreeMap<&'static str, Origin>, host: &Host) -> S
         metrics: said.metrics,
         admin: said.admin,
         tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
-        limits: Limits { state: limits.state.or_else(|| host.memory.map(|bytes| Size(bytes / 4 * 3))), ..limits },
+        limits: ServerLimits { state: limits.state.or_else(|| host.memory.map(|bytes| Size(bytes / 4 * 3))), ..limits },
         connections: said.connections,
         shared_memory,
         drain: said.drain,
@@ -238,16 +238,16 @@ mod tests {
 
     const FILE: &str = "schema = 1\n[http]\nport = 9000\naddress = \"127.0.0.1\"\n[limits]\nrequest = \"1MiB\"\n";
 
-    fn given(args: &[&str]) -> Given {
+    fn given(args: &[&str]) -> GivenFlags {
         let command = clap::Command::new("serve").args(crate::config::server::args());
-        Given::from_matches(
+        GivenFlags::from_matches(
             &command.try_get_matches_from(std::iter::once("serve").chain(args.iter().copied())).unwrap(),
         )
     }
 
     fn settings(file: &str, variables: &[(&str, &str)], args: &[&str]) -> Result<Settings, Vec<String>> {
         let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        let host = Host { name: "here".to_owned(), memory: Some(4096) };
+        let host = HostInfo { name: "here".to_owned(), memory: Some(4096) };
         load(Some((Path::new("sequor.toml"), file)), &variable, &given(args), &host)
             .map_err(|faults| faults.iter().map(ToString::to_string).collect())
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn nothing_said_is_the_defaults() {
-        let settings = load(None, &|_| None, &Given::default(), &Host::default()).unwrap();
+        let settings = load(None, &|_| None, &GivenFlags::default(), &HostInfo::default()).unwrap();
         assert_eq!((settings.http.port, settings.grpc.port, settings.metrics.port), (8000, 8001, 8002));
         assert_eq!((settings.limits.in_flight, settings.limits.state), (65536, None));
         assert!(settings.strict_readiness && !settings.exit_on_error && settings.origins.is_empty());
@@ -352,8 +352,8 @@ mod tests {
     fn the_file_is_named_by_flag_or_variable() {
         let variable = |name: &str| (name == "SEQUOR_CONFIG").then(|| "/v".to_owned());
         assert_eq!(config_path(&variable, &given(&["--config", "/f"])), Some(PathBuf::from("/f")));
-        assert_eq!(config_path(&variable, &Given::default()), Some(PathBuf::from("/v")));
-        assert_eq!(config_path(&|_| None, &Given::default()), None);
+        assert_eq!(config_path(&variable, &GivenFlags::default()), Some(PathBuf::from("/v")));
+        assert_eq!(config_path(&|_| None, &GivenFlags::default()), None);
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         let allowed = |text: &str| {
             let text = format!("schema = 1\n{text}");
             let file = Some((Path::new("sequor.toml"), text.as_str()));
-            load(file, &|_| None, &Given::default(), &Host::default()).map(|settings| settings.shared_memory)
+            load(file, &|_| None, &GivenFlags::default(), &HostInfo::default()).map(|settings| settings.shared_memory)
         };
         const LOCAL: &str = "[http]\naddress = \"127.0.0.1\"\n[grpc]\naddress = \"::1\"\n";
         assert_eq!(allowed(""), Ok(SharedMemory::Off));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::Value;
 
-use super::file::{File, keys};
+use super::file::{ServerFile, keys};
 use super::layers::Origin;
 
 /// A key with its value.
@@ -20,7 +20,7 @@ pub struct Shown {
 }
 
 /// Every key that is served.
-pub(super) fn shown(said: &File, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
+pub(super) fn shown(said: &ServerFile, origins: &BTreeMap<&'static str, Origin>) -> Vec<Shown> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let served = keys().filter(|key| key.is_served());
@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn every_key_has_a_value_and_an_origin() {
         let origins = BTreeMap::from([("http.port", Origin::Flag("--http-port".to_owned()))]);
-        let shown = shown(&File::default(), &origins);
+        let shown = shown(&ServerFile::default(), &origins);
         let of = |key: &str| shown.iter().find(|s| s.key == key).map(|s| (s.value.as_str(), s.origin.as_str()));
         assert_eq!(of("http.port"), Some(("8000", "--http-port")));
         assert_eq!(of("admin.address"), Some(("\"127.0.0.1\"", "default")));

@@ -1,7 +1,7 @@
 //! Every flag of `tritonserver`, so that its command lines go on working: served under our own key, taken without effect (and told so once),
 //! or refused with what to use instead. What would change answers, or who may ask for them, is never taken in silence.
 
-use super::key::Kind;
+use super::key::ValueKind;
 
 /// A flag, and what becomes of it here.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub enum Fate {
     /// It is a flag of ours with the same meaning.
     Own,
     /// It sets this key.
-    Sets { key: &'static str, how: How },
+    Sets { key: &'static str, how: FlagConversion },
     /// It means nothing here, and why.
     Nothing(&'static str),
     /// Not served, and what to do instead. With one of these values it asks for nothing, and is taken.
@@ -24,7 +24,7 @@ pub enum Fate {
 
 /// How its value becomes that of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum FlagConversion {
     AsIs,
     /// With this unit behind it: `--exit-timeout-secs 30` is `"30s"`.
     Unit(&'static str),
@@ -48,7 +48,7 @@ const fn flag(name: &'static str, fate: Fate) -> Flag {
     Flag { name, fate }
 }
 
-const fn sets(name: &'static str, key: &'static str, how: How) -> Flag {
+const fn sets(name: &'static str, key: &'static str, how: FlagConversion) -> Flag {
     flag(name, Sets { key, how })
 }
 
@@ -82,17 +82,17 @@ const NO_TENSORFLOW: &str = "TensorFlow is not served";
 pub const FLAGS: &[Flag] = &[
     // === server and models ===
     flag("help", Own),
-    sets("id", "node", How::AsIs),
-    sets("exit-timeout-secs", "drain.exit_timeout", How::Unit("s")),
+    sets("id", "node", FlagConversion::AsIs),
+    sets("exit-timeout-secs", "drain.exit_timeout", FlagConversion::Unit("s")),
     flag("model-repository", Own),
-    sets("model-store", "model.repository", How::AsIs),
+    sets("model-store", "model.repository", FlagConversion::AsIs),
     flag("exit-on-error", Own),
-    sets("disable-auto-complete-config", "model.auto_complete", How::Off),
-    sets("strict-model-config", "model.auto_complete", How::Not),
+    sets("disable-auto-complete-config", "model.auto_complete", FlagConversion::Off),
+    sets("strict-model-config", "model.auto_complete", FlagConversion::Not),
     flag("strict-readiness", Own),
     flag("model-control-mode", Own),
-    sets("repository-poll-secs", "model.poll", How::Unit("s")),
-    sets("load-model", "model.load", How::AsIs),
+    sets("repository-poll-secs", "model.poll", FlagConversion::Unit("s")),
+    sets("load-model", "model.load", FlagConversion::AsIs),
     nothing("model-load-thread-count", "each model is loaded on a thread of its own"),
     nothing(
         "model-load-retry-count",
@@ -101,16 +101,16 @@ pub const FLAGS: &[Flag] = &[
     refused_unless("model-namespacing", NO, "model names are one name space; rename one of the models"),
     refused("model-config-name", "config.pbtxt is the one configuration of a model"),
     // === HTTP ===
-    sets("allow-http", "http.enabled", How::AsIs),
+    sets("allow-http", "http.enabled", FlagConversion::AsIs),
     flag("http-address", Own),
     flag("http-port", Own),
     refused_unless("reuse-http-port", NO, NO_SHARING),
     refused("http-header-forward-pattern", NO_HEADERS),
     nothing("http-thread-count", NO_THREADS),
     refused("http-restricted-api", NO_KEYS),
-    sets("http-max-input-size", "limits.request", How::Unit("B")),
+    sets("http-max-input-size", "limits.request", FlagConversion::Unit("B")),
     // === gRPC ===
-    sets("allow-grpc", "grpc.enabled", How::AsIs),
+    sets("allow-grpc", "grpc.enabled", FlagConversion::AsIs),
     flag("grpc-address", Own),
     flag("grpc-port", Own),
     refused_unless("reuse-grpc-port", NO, NO_SHARING),
@@ -124,7 +124,7 @@ pub const FLAGS: &[Flag] = &[
     refused("grpc-server-key", NO_TLS),
     refused("grpc-root-cert", NO_TLS),
     nothing("grpc-infer-response-compression-level", "answers over gRPC are not compressed"),
-    sets("grpc-keepalive-time", "grpc.keepalive", How::Unit("ms")),
+    sets("grpc-keepalive-time", "grpc.keepalive", FlagConversion::Unit("ms")),
     nothing("grpc-keepalive-timeout", NO_PINGS),
     nothing("grpc-keepalive-permit-without-calls", NO_PINGS),
     nothing("grpc-http2-max-pings-without-data", NO_PINGS),
@@ -134,10 +134,10 @@ pub const FLAGS: &[Flag] = &[
     nothing("grpc-max-connection-age-grace", "connections may live as long as they like; a proxy can spread them"),
     refused("grpc-restricted-protocol", NO_KEYS),
     // === logs ===
-    sets("log-verbose", "log.level", How::Verbosity),
-    sets("log-info", "log.level", How::Quiet("warn")),
-    sets("log-warning", "log.level", How::Quiet("error")),
-    sets("log-error", "log.level", How::Quiet("off")),
+    sets("log-verbose", "log.level", FlagConversion::Verbosity),
+    sets("log-info", "log.level", FlagConversion::Quiet("warn")),
+    sets("log-warning", "log.level", FlagConversion::Quiet("error")),
+    sets("log-error", "log.level", FlagConversion::Quiet("off")),
     flag("log-format", Own),
     refused("log-file", "logs go to standard error; redirect it"),
     // === other surfaces ===
@@ -149,9 +149,9 @@ pub const FLAGS: &[Flag] = &[
     nothing("vertex-ai-port", NO_CLOUD),
     nothing("vertex-ai-thread-count", NO_CLOUD),
     nothing("vertex-ai-default-model", NO_CLOUD),
-    sets("allow-client-shm", "shared_memory.allow", How::OnOff),
+    sets("allow-client-shm", "shared_memory.allow", FlagConversion::OnOff),
     // === metrics and traces ===
-    sets("allow-metrics", "metrics.enabled", How::AsIs),
+    sets("allow-metrics", "metrics.enabled", FlagConversion::AsIs),
     nothing("allow-gpu-metrics", "the machine's own metrics are left to its own exporters"),
     nothing("allow-cpu-metrics", "the machine's own metrics are left to its own exporters"),
     flag("metrics-address", Own),
@@ -179,7 +179,7 @@ pub const FLAGS: &[Flag] = &[
     nothing("host-policy", "threads are left to the operating system; taskset and numactl bind the whole server"),
     nothing("model-load-gpu-limit", NO_GPU),
     nothing("backend-directory", NO_BACKENDS),
-    sets("backend-config", "model.default_max_batch_size", How::DefaultBatch),
+    sets("backend-config", "model.default_max_batch_size", FlagConversion::DefaultBatch),
     nothing("repoagent-directory", "repository agents are not served; a model that asks for one is refused"),
     // === flags of its past ===
     nothing("allow-poll-model-repository", "--model-control-mode says who loads models"),
@@ -190,7 +190,7 @@ pub const FLAGS: &[Flag] = &[
 
 impl Flag {
     /// The flags that set this key.
-    pub fn of_key(key: &str) -> impl Iterator<Item = (&'static str, How)> {
+    pub fn of_key(key: &str) -> impl Iterator<Item = (&'static str, FlagConversion)> {
         FLAGS.iter().filter_map(move |flag| match flag.fate {
             Sets { key: of, how } if of == key => Some((flag.name, how)),
             _ => None,
@@ -214,22 +214,22 @@ pub fn own_value(flag: &str, value: String) -> String {
     }
 }
 
-impl How {
+impl FlagConversion {
     /// The key's value in our words; `None` if there is nothing to set.
     pub fn translate(self, value: &str) -> Result<Option<String>, String> {
-        let truth = || Kind::Bool.read(value).map(|v| v.as_bool() == Some(true));
+        let truth = || ValueKind::Bool.read(value).map(|v| v.as_bool() == Some(true));
         Ok(match self {
-            How::AsIs => Some(value.to_owned()),
-            How::Unit(unit) => Some(format!("{value}{unit}")),
-            How::Not => Some((!truth()?).to_string()),
-            How::OnOff => Some(if truth()? { "on" } else { "off" }.to_owned()),
-            How::Off => Some("false".to_owned()),
-            How::Quiet(level) => (!truth()?).then(|| level.to_owned()),
-            How::Verbosity => match value.parse::<i64>() {
+            FlagConversion::AsIs => Some(value.to_owned()),
+            FlagConversion::Unit(unit) => Some(format!("{value}{unit}")),
+            FlagConversion::Not => Some((!truth()?).to_string()),
+            FlagConversion::OnOff => Some(if truth()? { "on" } else { "off" }.to_owned()),
+            FlagConversion::Off => Some("false".to_owned()),
+            FlagConversion::Quiet(level) => (!truth()?).then(|| level.to_owned()),
+            FlagConversion::Verbosity => match value.parse::<i64>() {
                 Ok(n) => (n > 0).then(|| "debug".to_owned()),
                 Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| "debug".to_owned()),
             },
-            How::DefaultBatch => value.rsplit_once("default-max-batch-size=").map(|(_, n)| n.to_owned()),
+            FlagConversion::DefaultBatch => value.rsplit_once("default-max-batch-size=").map(|(_, n)| n.to_owned()),
         })
     }
 }
@@ -259,16 +259,22 @@ mod tests {
 
     #[test]
     fn values_become_ours() {
-        let said = |how: How, value: &str| how.translate(value);
+        let said = |how: FlagConversion, value: &str| how.translate(value);
         let some = |text: &str| Ok(Some(text.to_owned()));
-        assert_eq!(said(How::Unit("s"), "30"), some("30s"));
-        assert_eq!((said(How::Not, "False"), said(How::Not, "1")), (some("true"), some("false")));
-        assert_eq!((said(How::OnOff, "true"), said(How::OnOff, "0")), (some("on"), some("off")));
-        assert_eq!((said(How::Verbosity, "0"), said(How::Verbosity, "2")), (Ok(None), some("debug")));
-        assert_eq!((said(How::Verbosity, "true"), said(How::Quiet("warn"), "true")), (some("debug"), Ok(None)));
-        assert_eq!(said(How::Quiet("warn"), "false"), some("warn"));
-        assert_eq!(said(How::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
-        assert_eq!(said(How::DefaultBatch, "tensorflow,version=2"), Ok(None));
-        assert!(said(How::Not, "maybe").is_err() && said(How::Verbosity, "loud").is_err());
+        assert_eq!(said(FlagConversion::Unit("s"), "30"), some("30s"));
+        assert_eq!((said(FlagConversion::Not, "False"), said(FlagConversion::Not, "1")), (some("true"), some("false")));
+        assert_eq!((said(FlagConversion::OnOff, "true"), said(FlagConversion::OnOff, "0")), (some("on"), some("off")));
+        assert_eq!(
+            (said(FlagConversion::Verbosity, "0"), said(FlagConversion::Verbosity, "2")),
+            (Ok(None), some("debug"))
+        );
+        assert_eq!(
+            (said(FlagConversion::Verbosity, "true"), said(FlagConversion::Quiet("warn"), "true")),
+            (some("debug"), Ok(None))
+        );
+        assert_eq!(said(FlagConversion::Quiet("warn"), "false"), some("warn"));
+        assert_eq!(said(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
+        assert_eq!(said(FlagConversion::DefaultBatch, "tensorflow,version=2"), Ok(None));
+        assert!(said(FlagConversion::Not, "maybe").is_err() && said(FlagConversion::Verbosity, "loud").is_err());
     }
 }

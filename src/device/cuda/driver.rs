@@ -8,16 +8,16 @@ use cudarc::driver::sys::{self, CUresult};
 use super::gpu::Gpu;
 use super::primary::uuid_text;
 use super::text;
-use crate::device::{Accelerator, Accelerators, Device, DeviceError, NoAccelerator, Place};
+use crate::device::{Accelerator, Accelerators, Device, DeviceError, DeviceId, NoAccelerator};
 
 /// The CUDA version that the oldest driver served speaks: 550, for what the kernels are made as.
 const OLDEST: (i32, i32) = (12, 4);
 
 /// The driver of this machine.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Driver;
+pub struct CudaDriver;
 
-impl Accelerators for Driver {
+impl Accelerators for CudaDriver {
     fn usable(&self) -> Result<Vec<Accelerator>, NoAccelerator> {
         start()?;
         let count =
@@ -27,7 +27,7 @@ impl Accelerators for Driver {
     }
 
     fn open(&self, ordinal: u16) -> Result<Arc<dyn Device>, DeviceError> {
-        let place = Place::Cuda(ordinal);
+        let place = DeviceId::Cuda(ordinal);
         start().map_err(|e| DeviceError::Failed { place, what: "be opened", why: e.0 })?;
         Ok(Arc::new(Gpu::open(ordinal)?))
     }
@@ -91,7 +91,7 @@ mod tests {
     /// On a machine with a driver this says nothing.
     #[test]
     fn a_missing_driver_is_a_sentence() {
-        match Driver.usable() {
+        match CudaDriver.usable() {
             Ok(found) => assert!(!found.is_empty()),
             Err(NoAccelerator(why)) => assert!(why.contains("NVIDIA driver"), "{why}"),
         }
@@ -99,8 +99,8 @@ mod tests {
         if !unsafe { sys::is_culib_present() } {
             let what =
                 "there is no NVIDIA driver on this machine (libcuda.so.1 does not load); install driver 550 or newer";
-            assert_eq!(Driver.usable().unwrap_err().to_string(), what);
-            let error = Driver.open(0).unwrap_err().to_string();
+            assert_eq!(CudaDriver.usable().unwrap_err().to_string(), what);
+            let error = CudaDriver.open(0).unwrap_err().to_string();
             assert_eq!(error, format!("GPU 0 failed to be opened: {what}"));
         }
     }

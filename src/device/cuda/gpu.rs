@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::pinned::Pinned;
 use super::primary::Primary;
 use super::{failed, kernels, nvml};
-use crate::device::{Device, DeviceError, Fence, Place, RawRow, RawSet, Reading, formula};
+use crate::device::{Device, DeviceError, DeviceId, Fence, RawRow, RawSet, Reading, formula};
 
 /// How long a wait looks again and again before it goes to sleep: the steps of small models are over by then, and to be woken costs as much.
 const EAGER: Duration = Duration::from_micros(50);
@@ -118,8 +118,8 @@ fn new_event() -> Result<CUevent, cudarc::driver::DriverError> {
 }
 
 impl Device for Gpu {
-    fn place(&self) -> Place {
-        Place::Cuda(self.primary.ordinal)
+    fn place(&self) -> DeviceId {
+        DeviceId::Cuda(self.primary.ordinal)
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
@@ -254,11 +254,11 @@ impl Drop for Gpu {
 /// What launches read, in as many places as launches may be under way before one has to wait for another.
 #[derive(Default)]
 struct Tables {
-    ring: [Table; 8],
+    ring: [LaunchTable; 8],
 }
 
 /// Room for the sets and rows of one launch, here and there.
-struct Table {
+struct LaunchTable {
     host: *mut u8,
     device: u64,
     size: usize,
@@ -266,22 +266,22 @@ struct Table {
     busy: Option<CUevent>,
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        Table { host: ptr::null_mut(), device: 0, size: 0, busy: None }
+impl Default for LaunchTable {
+    fn default() -> LaunchTable {
+        LaunchTable { host: ptr::null_mut(), device: 0, size: 0, busy: None }
     }
 }
 
 impl Tables {
     /// The one that was used longest ago.
-    fn next(&mut self) -> &mut Table {
+    fn next(&mut self) -> &mut LaunchTable {
         self.ring.rotate_left(1);
         let [oldest, ..] = &mut self.ring;
         oldest
     }
 }
 
-impl Table {
+impl LaunchTable {
     /// Makes it at least so large. Nothing may be reading it.
     fn ensure(&mut self, size: usize) -> Result<(), cudarc::driver::DriverError> {
         if size <= self.size {

@@ -17,13 +17,13 @@ mod primary;
 
 use cudarc::driver::DriverError;
 
-pub use driver::Driver;
+pub use driver::CudaDriver;
 
-use super::{DeviceError, Place};
+use super::{DeviceError, DeviceId};
 
 /// What the driver says of a call that failed.
 fn failed(ordinal: u16, what: &'static str) -> impl FnOnce(DriverError) -> DeviceError {
-    move |error| DeviceError::Failed { place: Place::Cuda(ordinal), what, why: text(error) }
+    move |error| DeviceError::Failed { place: DeviceId::Cuda(ordinal), what, why: text(error) }
 }
 
 /// `out of memory (CUDA_ERROR_OUT_OF_MEMORY)`.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::device::Reading;
 
-type Handle = *mut c_void;
+type NvmlDevice = *mut c_void;
 
 /// The library's own layout.
 #[repr(C)]
@@ -22,11 +22,11 @@ struct Utilization {
 
 /// The calls that are made; each answers 0 if it went well.
 struct Nvml {
-    handle_by_uuid: unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int,
-    utilization: unsafe extern "C" fn(Handle, *mut Utilization) -> c_int,
-    milliwatts: unsafe extern "C" fn(Handle, *mut c_uint) -> c_int,
-    milliwatts_at_most: unsafe extern "C" fn(Handle, *mut c_uint) -> c_int,
-    millijoules: unsafe extern "C" fn(Handle, *mut c_ulonglong) -> c_int,
+    handle_by_uuid: unsafe extern "C" fn(*const c_char, *mut NvmlDevice) -> c_int,
+    utilization: unsafe extern "C" fn(NvmlDevice, *mut Utilization) -> c_int,
+    milliwatts: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int,
+    milliwatts_at_most: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int,
+    millijoules: unsafe extern "C" fn(NvmlDevice, *mut c_ulonglong) -> c_int,
     /// By UUID, as addresses.
     handles: Mutex<HashMap<String, Option<usize>>>,
 }
@@ -41,7 +41,7 @@ pub(super) fn read(uuid: &str, reading: Reading) -> Reading {
     let mut busy = Utilization::default();
     // SAFETY: the handle is the library's own, and there is room for what is asked.
     let asked = unsafe { (nvml.utilization)(handle, &raw mut busy) };
-    let milli = |call: unsafe extern "C" fn(Handle, *mut c_uint) -> c_int| {
+    let milli = |call: unsafe extern "C" fn(NvmlDevice, *mut c_uint) -> c_int| {
         let mut value = 0;
         // SAFETY: as above.
         (unsafe { call(handle, &raw mut value) } == 0).then(|| f64::from(value) / 1e3)
@@ -59,7 +59,7 @@ pub(super) fn read(uuid: &str, reading: Reading) -> Reading {
 }
 
 impl Nvml {
-    fn handle(&self, uuid: &str) -> Option<Handle> {
+    fn handle(&self, uuid: &str) -> Option<NvmlDevice> {
         let find = || {
             let name = CString::new(uuid).ok()?;
             let mut handle = ptr::null_mut();
@@ -68,7 +68,7 @@ impl Nvml {
         };
         let mut handles = self.handles.lock();
         let known = handles.entry(uuid.to_owned()).or_insert_with(find);
-        known.map(|address| address as Handle)
+        known.map(|address| address as NvmlDevice)
     }
 }
 

@@ -6,19 +6,19 @@ use cudarc::driver::result;
 use cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
 
 use super::primary::Primary;
-use crate::device::{Device, DeviceError, Fence, Host, Place, RawRow, RawSet};
+use crate::device::{Device, DeviceError, DeviceId, Fence, Host, RawRow, RawSet};
 
 /// The host, as a GPU likes it.
 #[derive(Debug)]
 pub(super) struct Pinned(pub(super) Arc<Primary>);
 
 impl Device for Pinned {
-    fn place(&self) -> Place {
-        Place::Host
+    fn place(&self) -> DeviceId {
+        DeviceId::Host
     }
 
     fn allocate(&self, bytes: usize) -> Result<u64, DeviceError> {
-        let full = DeviceError::OutOfMemory { place: Place::Host, bytes };
+        let full = DeviceError::OutOfMemory { place: DeviceId::Host, bytes };
         self.0.bind()?;
         // SAFETY: the context is current; portable memory is usable from every thread and context.
         let memory = unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) }.map_err(|_| full)?;

@@ -17,7 +17,7 @@ use super::scheduler_choice::SchedulerChoice;
 
 /// A model name that is, was or shall be served.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Entry {
+pub(in crate::model) struct CatalogEntry {
     /// One for all loads of the name, so that its sequences live through a reload.
     pub(in crate::model) model: Option<Arc<ModelScheduler>>,
     /// Whether requests are taken.
@@ -77,7 +77,7 @@ pub struct ReadyVersion {
     pub on: Option<String>,
 }
 
-impl Entry {
+impl CatalogEntry {
     /// Notes that a load came about.
     pub(in crate::model) fn take(
         &mut self,

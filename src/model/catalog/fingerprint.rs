@@ -14,12 +14,12 @@ const DEEPEST: usize = 8;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::model) struct Fingerprint {
     config: Option<String>,
-    shared: Vec<Mark>,
-    versions: BTreeMap<u64, Vec<Mark>>,
+    shared: Vec<FileMark>,
+    versions: BTreeMap<u64, Vec<FileMark>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Mark {
+struct FileMark {
     path: PathBuf,
     len: u64,
     changed: Option<SystemTime>,
@@ -52,10 +52,10 @@ impl Fingerprint {
 }
 
 /// Notes a file, or the files in a folder. What vanishes meanwhile is not there.
-fn look(path: PathBuf, depth: usize, marks: &mut Vec<Mark>) {
+fn look(path: PathBuf, depth: usize, marks: &mut Vec<FileMark>) {
     let Ok(metadata) = fs_err::metadata(&path) else { return };
     if !metadata.is_dir() {
-        return marks.push(Mark { path, len: metadata.len(), changed: metadata.modified().ok() });
+        return marks.push(FileMark { path, len: metadata.len(), changed: metadata.modified().ok() });
     }
     let Ok(entries) = fs_err::read_dir(&path) else { return };
     for entry in entries.filter_map(Result::ok).filter(|_| depth > 0) {

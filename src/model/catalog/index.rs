@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::LoadError;
 
 use super::directories::model_directories;
-use super::entry::Entry;
+use super::entry::CatalogEntry;
 use super::names::Catalog;
 
 /// A version in the index; a model of which nothing is known has neither version nor state.
@@ -33,7 +33,7 @@ pub(in crate::model) fn index(catalog: &Catalog, directories: &[PathBuf]) -> Vec
 }
 
 /// The rows of one model.
-fn rows(entry: &Entry, name: &str) -> Vec<IndexRow> {
+fn rows(entry: &CatalogEntry, name: &str) -> Vec<IndexRow> {
     let loads = entry.model.as_ref().map(|model| Arc::clone(&model.loads())).unwrap_or_default();
     let mut versions: BTreeSet<u64> = loads.iter().map(|load| load.version).collect();
     versions.extend(&entry.known);

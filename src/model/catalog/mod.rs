@@ -21,7 +21,7 @@ pub use overview::{Counted, VersionOverview};
 pub use served::Served;
 
 pub(in crate::model) use directories::model_directories;
-pub(in crate::model) use entry::Entry;
+pub(in crate::model) use entry::CatalogEntry;
 pub(in crate::model) use fingerprint::Fingerprint;
 pub(in crate::model) use index::index;
 pub(in crate::model) use names::Catalog;

@@ -10,30 +10,30 @@ use parking_lot::RwLock;
 use crate::error::Failure;
 use crate::model::sequences::{ModelScheduler, VersionStatistics, usage};
 
-use super::entry::{Entry, ModelStatus};
+use super::entry::{CatalogEntry, ModelStatus};
 use super::fingerprint::Fingerprint;
 use super::served::Served;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Catalog {
-    pub(in crate::model) entries: RwLock<BTreeMap<String, Entry>>,
+    pub(in crate::model) entries: RwLock<BTreeMap<String, CatalogEntry>>,
     /// Names, in lower case, of the headers that features come from.
     headers: ArcSwap<Vec<String>>,
 }
 
 impl Catalog {
     /// Changes an entry, and makes it if there is none.
-    pub(in crate::model) fn edit<T>(&self, name: &str, change: impl FnOnce(&mut Entry) -> T) -> T {
+    pub(in crate::model) fn edit<T>(&self, name: &str, change: impl FnOnce(&mut CatalogEntry) -> T) -> T {
         change(self.entries.write().entry(name.to_owned()).or_default())
     }
 
     /// Looks at an entry, if there is one.
-    pub(in crate::model) fn look<T>(&self, name: &str, look: impl FnOnce(&Entry) -> T) -> Option<T> {
+    pub(in crate::model) fn look<T>(&self, name: &str, look: impl FnOnce(&CatalogEntry) -> T) -> Option<T> {
         self.entries.read().get(name).map(look)
     }
 
     /// Looks at every entry, by name.
-    pub(in crate::model) fn collect<T>(&self, mut look: impl FnMut(&String, &Entry) -> Option<T>) -> Vec<T> {
+    pub(in crate::model) fn collect<T>(&self, mut look: impl FnMut(&String, &CatalogEntry) -> Option<T>) -> Vec<T> {
         self.entries.read().iter().filter_map(|(name, entry)| look(name, entry)).collect()
     }
 
@@ -54,7 +54,7 @@ impl Catalog {
 
     /// Whether every model that is wanted is ready.
     pub(in crate::model) fn is_complete(&self) -> bool {
-        self.entries.read().values().all(Entry::is_complete)
+        self.entries.read().values().all(CatalogEntry::is_complete)
     }
 
     /// How the last load of every model ended.

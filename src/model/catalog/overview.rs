@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use sequor_core::{EndReason, Usage};
 
 use crate::model::sequences::usage;
-use crate::telemetry::{BatchCost, Phase, Statistics, ended_reason};
+use crate::telemetry::{BatchCost, RequestPhase, Statistics, ended_reason};
 
-use super::entry::{Availability, Entry, ReadyVersion};
+use super::entry::{Availability, CatalogEntry, ReadyVersion};
 use super::index::{IndexRow, index};
 use super::names::Catalog;
 
@@ -56,7 +56,7 @@ pub(in crate::model) fn overview(catalog: &Catalog, directories: &[PathBuf]) -> 
     rows.into_iter().map(|row| version(entries.get(&row.model), row)).collect()
 }
 
-fn version(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
+fn version(entry: Option<&CatalogEntry>, index: IndexRow) -> VersionOverview {
     let blank = VersionOverview { index, ready: None, usage: Usage::default(), state_bytes: 0, counted: None };
     let (Some(entry), Some(number)) = (entry, blank.index.version) else { return blank };
     let ready = match entry.status.as_ref().map(|status| &status.availability) {
@@ -72,8 +72,8 @@ fn version(entry: Option<&Entry>, index: IndexRow) -> VersionOverview {
         let ended = EndReason::ALL.iter().zip(ended).filter(|(_, n)| *n > 0).map(|(why, n)| (ended_reason(*why), n));
         Counted {
             statistics: metrics.statistics(),
-            queue_p99: metrics.quantile(Phase::Queue, 0.99),
-            total: metrics.quantile(Phase::Total, 0.5).zip(metrics.quantile(Phase::Total, 0.99)),
+            queue_p99: metrics.quantile(RequestPhase::Queue, 0.99),
+            total: metrics.quantile(RequestPhase::Total, 0.5).zip(metrics.quantile(RequestPhase::Total, 0.99)),
             ended: ended.collect(),
         }
     });

@@ -12,7 +12,7 @@ use crate::model::sequences::{
     ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, state_transfer, usage,
 };
 
-use super::entry::Entry;
+use super::entry::CatalogEntry;
 
 /// One version (or the server's choice of it) of one model, found and ready.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Served {
 
 impl Served {
     /// Finds a model in its entry; `version` is as the client wrote it, empty for the server's choice.
-    pub(super) fn find(entry: Option<&Entry>, model: &str, version: &str) -> Result<Served, NotServed> {
+    pub(super) fn find(entry: Option<&CatalogEntry>, model: &str, version: &str) -> Result<Served, NotServed> {
         let version = parse_version(version)?;
         let name = || model.to_owned();
         let entry = entry.ok_or_else(|| NotServed::UnknownModel { model: name() })?;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::plugin_tests::{BY, Rig, attach};
 use crate::model::tests::request;
-use crate::scheduling::report::Plugins as _;
+use crate::scheduling::report::PluginControl as _;
 use crate::scheduling::stand_in::Meanwhile;
 
 #[test]

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use super::schedule_file;
-use crate::model::catalog::{Catalog, Entry, SchedulerChoice};
+use crate::model::catalog::{Catalog, CatalogEntry, SchedulerChoice};
 use crate::model::sequences::ModelScheduler;
 use crate::scheduling::ModelFiles;
 use crate::scheduling::report::PluginError;
 
 #[derive(Debug)]
-pub(super) struct Files(pub(super) Weak<Catalog>);
+pub(super) struct ModelPluginFiles(pub(super) Weak<Catalog>);
 
 /// A model for which a plug-in decides, and its folder.
 struct Naming {
@@ -32,10 +32,10 @@ impl Naming {
     }
 }
 
-impl Files {
+impl ModelPluginFiles {
     /// The models it decides for, by their file or by an operator: a version that a file names is protected in both cases.
     fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<Naming> {
-        let decides = |name: &String, entry: &Entry| {
+        let decides = |name: &String, entry: &CatalogEntry| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
             let is_one = by(&entry.decides) && at.binding().plugin() == plugin;
             is_one.then(|| Naming { model: name.clone(), directory: entry.directory.clone() })
@@ -49,7 +49,7 @@ impl Files {
     }
 }
 
-impl ModelFiles for Files {
+impl ModelFiles for ModelPluginFiles {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(catalog) = self.0.upgrade() else { return Vec::new() };
         let decided = self.decided(&catalog, plugin, |_| true);
@@ -89,6 +89,6 @@ pub(super) fn serving(
     catalog: &Catalog,
     name: &str,
 ) -> Result<(Arc<ModelScheduler>, Arc<parking_lot::Mutex<()>>), PluginError> {
-    let of = |entry: &Entry| Some((entry.model.clone().filter(|_| entry.open)?, Arc::clone(&entry.gate)));
+    let of = |entry: &CatalogEntry| Some((entry.model.clone().filter(|_| entry.open)?, Arc::clone(&entry.gate)));
     catalog.look(name, of).flatten().ok_or_else(|| PluginError::Absent(format!("no model \"{name}\" is served")))
 }

@@ -1,11 +1,11 @@
 //! Saved settings stay true: where a model's file names a plug-in, it names the version that decides.
 
 use super::plugin_tests::{BY, Rig, attach};
-use crate::scheduling::report::{Attach, Plugins};
+use crate::scheduling::report::{Attach, PluginControl};
 
 /// A plug-in that came over the wire, and was saved.
-fn saved(rig: &Rig) -> &dyn Plugins {
-    let repository: &dyn Plugins = &rig.fixture.repository;
+fn saved(rig: &Rig) -> &dyn PluginControl {
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let config = "{\"burst\":4}".to_owned();
     repository.attach(&Attach { save: true, config, ..attach("up") }, BY).unwrap();

@@ -7,10 +7,10 @@ use std::thread;
 use futures_util::FutureExt;
 
 use super::plugin_tests::{BY, Rig, attach};
-use crate::executor::{ConnectionExecutor, Next};
+use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::model::sequences::RequestOrigin;
 use crate::model::tests::request;
-use crate::scheduling::report::Plugins as _;
+use crate::scheduling::report::PluginControl as _;
 
 /// As often as it may take until the instance sleeps when a request comes.
 const TRIES: u64 = 10_000;
@@ -25,7 +25,7 @@ fn done_here(rig: &Rig, and: impl Fn() -> bool) -> bool {
         let served = rig.fixture.repository.find("sum", "").unwrap();
         let mut pending =
             served.submit_from(RequestOrigin { connection: Some(&connection.handle()), owner: None }, whole).unwrap();
-        let here = connection.next(Waker::noop()) == Next::Turn;
+        let here = connection.next(Waker::noop()) == AfterTurn::Turn;
         drop(connection);
         let answer = match (&mut pending).now_or_never() {
             Some(answer) if here && and() => {

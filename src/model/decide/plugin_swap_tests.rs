@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::plugin_tests::{BY, Rig, attach};
 use crate::model::request::SequenceStep;
 use crate::model::tests::{load, request};
-use crate::scheduling::report::{Attach, PluginError, Plugins, State};
+use crate::scheduling::report::{Attach, BindingState, PluginControl, PluginError};
 
 /// Who decides for the model, and how many rounds it has lost.
-fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
+fn decides(rig: &Rig) -> Vec<(String, BindingState, u64)> {
     let of = |s: crate::scheduling::report::Summary| {
         let name = s.name.clone();
         s.attached.into_iter().map(move |at| (name.clone(), at.state, at.fallbacks)).collect::<Vec<_>>()
@@ -20,13 +20,13 @@ fn decides(rig: &Rig) -> Vec<(String, State, u64)> {
 #[test]
 fn one_that_cannot_be_told_who_lives_leaves_the_other_where_it_is() {
     let rig = Rig::new(&["first", "untold"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     rig.fixture.sum(7, 1, |s| s.start = true);
     repository.attach(&attach("first"), BY).unwrap();
     let error = repository.attach(&attach("untold"), BY).unwrap_err().to_string();
     assert_eq!(error, "untold cannot decide for sum: observe: index out of bounds, src/lib.rs:41");
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
-    assert_eq!((rig.plans("first"), decides(&rig)), (1, vec![("first".to_owned(), State::Active, 0)]));
+    assert_eq!((rig.plans("first"), decides(&rig)), (1, vec![("first".to_owned(), BindingState::Active, 0)]));
     // What was said before holds, through a reload as well.
     rig.write("[sequence]\nidle = \"60s\"\n");
     rig.load();
@@ -42,7 +42,7 @@ fn of_two_loads_either_both_get_it_or_none() {
     fs_err::create_dir(model.join("2")).unwrap();
     fs_err::copy(model.join("1/model.onnx"), model.join("2/model.onnx")).unwrap();
     load(&rig.fixture.repository, &model);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     let step = |version: &str, id: u64, change: fn(&mut SequenceStep)| {
         let mut request = request(id, 1, change);
         request.version = version.to_owned();
@@ -65,7 +65,7 @@ fn of_two_loads_either_both_get_it_or_none() {
 #[test]
 fn what_cannot_be_saved_is_not_attached_either() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
     repository.load("up", b"all".to_vec(), BY).unwrap();
     rig.write("plugins = 3\n");
@@ -76,11 +76,11 @@ fn what_cannot_be_saved_is_not_attached_either() {
         "{error}"
     );
     rig.sequence(1);
-    assert_eq!(decides(&rig), [("first".to_owned(), State::Active, 0)]);
+    assert_eq!(decides(&rig), [("first".to_owned(), BindingState::Active, 0)]);
     rig.write("");
     repository.attach(&how, BY).unwrap();
     let kept = fs_err::read(rig.fixture.folder.path().join("plugins/up.wasm")).unwrap();
-    assert_eq!((kept, decides(&rig)), (b"all".to_vec(), vec![("up".to_owned(), State::Active, 0)]));
+    assert_eq!((kept, decides(&rig)), (b"all".to_vec(), vec![("up".to_owned(), BindingState::Active, 0)]));
     // What a later version is made of is kept in its place.
     repository.replace("up", b"all#2".to_vec(), BY).unwrap();
     repository.attach(&how, BY).unwrap();
@@ -96,7 +96,7 @@ fn what_cannot_be_saved_is_not_attached_either() {
 fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
     let rig = Rig::empty(&[], |rules| rules.dir = None);
     rig.load();
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err();
     let said = "not saved: the next start would not find up, which came over the wire. Set [plugins] dir to a folder that the server may write";
@@ -107,7 +107,7 @@ fn what_came_over_the_wire_is_saved_only_where_there_is_a_folder() {
     drop(rig);
     let rig = Rig::new(&[]);
     fs_err::remove_dir(rig.fixture.folder.path().join("plugins")).unwrap();
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err().to_string();
     assert!(error.contains("up.wasm cannot be written (") && error.contains("put the file there"), "{error}");
@@ -120,7 +120,7 @@ fn no_round_is_lost_to_a_swap() {
     // A thread that only lacks a processor must not count as busy.
     let rig = Rig::empty(&["first", "admit", "few"], |rules| rules.time = Duration::from_secs(60));
     rig.load();
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     let done = AtomicBool::new(false);
     let swaps = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..3u64)

@@ -10,14 +10,14 @@ use sequor_core::policy::columns;
 use crate::model::catalog::Availability;
 use crate::model::request::Parameter;
 use crate::model::tests::{Fixture, load, request};
-use crate::scheduling::Rules;
+use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
-use crate::scheduling::report::{Attach, By, PluginError, Plugins, State};
-use crate::scheduling::stand_in::{Does, Version};
+use crate::scheduling::report::{Attach, BindingState, By, PluginControl, PluginError};
+use crate::scheduling::stand_in::{Does, StandInVersion};
 
 pub(super) const BY: By<'_> = By("ops-anna");
 
-pub(in crate::model) type Versions = Arc<Mutex<BTreeMap<String, Arc<Version>>>>;
+pub(in crate::model) type Versions = Arc<Mutex<BTreeMap<String, Arc<StandInVersion>>>>;
 
 /// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
 pub(super) struct Rig {
@@ -47,7 +47,7 @@ fn does(name: &str) -> Option<Does> {
 
 impl Rig {
     /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
-    pub(in crate::model) fn empty(files: &[&str], change: impl FnOnce(&mut Rules)) -> Rig {
+    pub(in crate::model) fn empty(files: &[&str], change: impl FnOnce(&mut PluginRules)) -> Rig {
         let fixture = Fixture::empty(u64::MAX);
         let dir = fixture.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
@@ -59,12 +59,12 @@ impl Rig {
         let loader = move |name: &str, bytes: &[u8]| {
             let text = String::from_utf8(bytes.to_owned()).unwrap();
             let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
-            let version = Version::new(&text, hooks(&text));
+            let version = StandInVersion::new(&text, hooks(&text));
             version.does(does(&text).ok_or_else(no)?);
             known.lock().insert(text, Arc::clone(&version));
             Ok(version as Arc<dyn Source>)
         };
-        let mut rules = Rules { dir: Some(dir), ..Rules::default() };
+        let mut rules = PluginRules { dir: Some(dir), ..PluginRules::default() };
         change(&mut rules);
         fixture.repository.run_plugins(rules, Box::new(loader)).unwrap();
         Rig { fixture, versions }
@@ -88,7 +88,7 @@ impl Rig {
         self.versions.lock()[version].script.lock().plans
     }
 
-    pub(in crate::model) fn state(&self, name: &str) -> State {
+    pub(in crate::model) fn state(&self, name: &str) -> BindingState {
         self.fixture.repository.show(name).unwrap().attached[0].state
     }
 
@@ -154,10 +154,10 @@ fn what_is_wrong_with_it_is_told_at_its_line() {
 #[test]
 fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     rig.fixture.sum(7, 1, |s| s.start = true);
     let shown = repository.attach(&attach("first"), BY).unwrap();
-    assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (State::Active, false));
+    assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (BindingState::Active, false));
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     // It was told of the sequence that lived before it came.
     assert_eq!(rig.versions.lock()["first"].script.lock().told.kind[..1], [1]);
@@ -175,9 +175,9 @@ fn attached_replaced_rolled_back_parked_and_detached_without_a_lost_step() {
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 5);
     assert!(rig.plans("first") >= 3, "one at least on trial");
     repository.park("first", BY).unwrap();
-    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (6, State::Parked));
+    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (6, BindingState::Parked));
     repository.unpark("first", BY).unwrap();
-    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (7, State::Active));
+    assert_eq!((rig.fixture.sum(7, 1, |_| {}), rig.state("first")), (7, BindingState::Active));
     assert!(matches!(repository.unload("first", BY), Err(PluginError::Conflict(_))));
     assert!(repository.detach("first", "sum", BY).unwrap().attached.is_empty());
     let plans = rig.plans("first");
@@ -194,7 +194,7 @@ fn one_that_traps_is_made_anew_by_the_keeper() {
     assert_eq!(rig.fixture.sum(1, 5, |s| s.start = true), 5);
     rig.versions.lock()["trap"].does(Does::First);
     // Maintenance needs its back-off; requests do not wait for it.
-    while rig.state("trap") != State::Active {
+    while rig.state("trap") != BindingState::Active {
         rig.fixture.sum(2, 1, |s| s.start = true);
     }
     let plans = rig.plans("trap");
@@ -238,7 +238,7 @@ fn features_come_from_parameters_headers_and_inputs() {
 #[test]
 fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     let registry = rig.fixture.repository.registry().unwrap();
     let write = |text: &str| {
         fs_err::write(registry.file("first").unwrap(), text).unwrap();
@@ -254,13 +254,13 @@ fn a_file_that_changes_takes_the_place_of_what_serves_and_a_bad_one_does_not() {
     assert_eq!(write("garbage!"), "all#2");
     assert_eq!(write("first"), "first");
     rig.sequence(1);
-    assert_eq!(rig.state("first"), State::Active);
+    assert_eq!(rig.state("first"), BindingState::Active);
 }
 
 #[test]
 fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
     let rig = Rig::new(&["first", "all"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&attach("first"), BY).unwrap();
     rig.fixture.sum(7, 1, |s| s.start = true);
     rig.write("[sequence]\nidle = \"60s\"\n");
@@ -285,11 +285,11 @@ fn what_was_said_at_run_time_holds_through_a_reload_and_can_be_saved() {
 #[test]
 fn a_shadow_is_nobodys_decision() {
     let rig = Rig::new(&["all", "first"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap();
     rig.sequence(1);
     let shown = repository.show("all").unwrap().attached.remove(0);
-    assert_eq!((shown.state, shown.differs), (State::Shadow, Some((0, 3))));
+    assert_eq!((shown.state, shown.differs), (BindingState::Shadow, Some((0, 3))));
     // A plug-in that decides takes its place, so it is no longer the shadow of another.
     repository.attach(&attach("first"), BY).unwrap();
     let error = repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap_err();
@@ -301,7 +301,7 @@ fn a_shadow_is_nobodys_decision() {
 #[test]
 fn what_is_not_there_is_said() {
     let rig = Rig::new(&["first"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     let error = |how: &Attach| repository.attach(how, BY).unwrap_err().to_string();
     assert_eq!(error(&Attach { model: "none".to_owned(), ..attach("first") }), "no model \"none\" is served");
     assert!(error(&attach("none")).starts_with("there is no plug-in \"none\""));
@@ -336,7 +336,7 @@ fn a_model_without_plug_ins_refuses_them_by_name() {
 #[test]
 fn replaced_and_detached_while_requests_run() {
     let rig = Rig::new(&["first", "admit"]);
-    let repository: &dyn Plugins = &rig.fixture.repository;
+    let repository: &dyn PluginControl = &rig.fixture.repository;
     for name in ["first", "admit"] {
         repository.load(name, name.as_bytes().to_vec(), BY).unwrap();
     }

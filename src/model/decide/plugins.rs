@@ -14,10 +14,10 @@ use crate::model::runtime::Clock;
 use crate::model::sequences::ModelScheduler;
 use crate::scheduling::guest::ModelFacts;
 use crate::scheduling::report::{Attach, By, PluginError};
-use crate::scheduling::{BindingOptions, MakeSource, Ready, Registry, Rules, SchedulerBinding, Unfit};
+use crate::scheduling::{BindingOptions, MakeSource, PluginRules, Ready, Registry, SchedulerBinding, Unfit};
 use crate::telemetry::Metrics;
 
-use super::plugin_files::{Files, serving};
+use super::plugin_files::{ModelPluginFiles, serving};
 use super::schedule_file::{self, Says};
 
 /// Attaches plug-ins to loads, and remembers who chose them.
@@ -36,11 +36,11 @@ impl Deciders {
     }
 
     /// Says where plug-ins come from. To be called once, before any model is loaded.
-    pub(in crate::model) fn start(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
+    pub(in crate::model) fn start(&self, rules: PluginRules, loader: Box<MakeSource>) -> std::io::Result<()> {
         // Where interleavings are tried there are no threads but those of the test.
         let keeps = cfg!(not(feature = "shuttle"));
         let registry = Registry::new(rules, loader, Arc::new(self.clock.clone()), self.metrics.clone(), keeps)?;
-        registry.knows_files(Box::new(Files(Arc::downgrade(&self.catalog))));
+        registry.knows_files(Box::new(ModelPluginFiles(Arc::downgrade(&self.catalog))));
         self.registry.set(registry).map_err(|_| std::io::Error::other("plug-ins were settled before"))
     }
 
@@ -202,7 +202,7 @@ impl Deciders {
         registry: &Registry,
         how: &Attach,
         model: &Arc<ModelScheduler>,
-    ) -> Result<Vec<Opened>, PluginError> {
+    ) -> Result<Vec<OpenedBinding>, PluginError> {
         let decides = model.decider().map(|decider| Arc::clone(decider.binding()));
         if let Some(other) = decides.filter(|b| how.shadow && b.plugin() != how.plugin && !b.options().shadow) {
             let what = format!("{} decides for {}; detach it before another is its shadow", other.plugin(), how.model);
@@ -251,7 +251,7 @@ impl Deciders {
 }
 
 /// A binding that is to decide for a load, and its first guest.
-type Opened = (Arc<SchedulerBinding>, Ready);
+type OpenedBinding = (Arc<SchedulerBinding>, Ready);
 
 fn cannot_decide(plugin: &str, model: &ModelScheduler, unfit: &Unfit) -> PluginError {
     PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))

@@ -15,12 +15,12 @@ use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store};
 use crate::tensor::Tensor;
 
-use super::growth::{GrownStates, Reserved};
+use super::growth::{GrownStates, ReservedGrowth};
 use super::placement::Placement;
 use super::ports::{OutputMemory, RunMemory, feed};
 use super::run_error::RunError;
 use super::slots::Slots;
-use super::work::{CommittedRow, Outcome, RunSize, RunTimes, StateNow, Work};
+use super::work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {
@@ -94,9 +94,9 @@ impl Executor {
     pub(in crate::model) fn run(
         &mut self,
         staging: &mut Staging,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         times: &mut RunTimes,
-    ) -> Result<Vec<Outcome>, RunError> {
+    ) -> Result<Vec<RowOutcome>, RunError> {
         let submitted = self.submit(staging, batch, times)?;
         let from = submitted.at;
         submitted.wait(from, times)
@@ -107,7 +107,7 @@ impl Executor {
     pub(in crate::model) fn submit(
         &mut self,
         staging: &mut Staging,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         times: &mut RunTimes,
     ) -> Result<Submitted, RunError> {
         if let Some(error) = self.lost.error.get() {
@@ -134,7 +134,7 @@ impl Executor {
 
     fn submitted(
         &self,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         rows: Vec<Option<CommittedRow>>,
         at: Instant,
         held: RunMemory,
@@ -155,7 +155,7 @@ impl Executor {
     fn ask(
         &mut self,
         staging: &mut Staging,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         times: &mut RunTimes,
         held: &mut RunMemory,
     ) -> Result<(usize, Bound, Instant), RunError> {
@@ -170,8 +170,8 @@ impl Executor {
         Ok((at, bound, done))
     }
 
-    fn prepare(&mut self, staging: &mut Staging, batch: &[Option<Work>]) -> Result<Bound, RunError> {
-        let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(Work::row)).collect();
+    fn prepare(&mut self, staging: &mut Staging, batch: &[Option<RowWork>]) -> Result<Bound, RunError> {
+        let rows: Vec<_> = batch.iter().map(|row| row.as_ref().map(RowWork::row)).collect();
         staging.fill(&rows)?;
         let slots =
             if self.load.states.is_empty() { Vec::new() } else { batch.iter().map(|row| row.as_ref()?.slot).collect() };
@@ -182,7 +182,7 @@ impl Executor {
     }
 
     /// The context whose inputs are those that this batch brings.
-    fn context_for(&mut self, batch: &[Option<Work>]) -> Result<usize, RunError> {
+    fn context_for(&mut self, batch: &[Option<RowWork>]) -> Result<usize, RunError> {
         let Some(first) = batch.iter().flatten().next() else { return Ok(0) };
         if !self.load.wiring.lacks(&first.inputs) {
             return Ok(0);
@@ -200,7 +200,7 @@ impl Executor {
         &mut self,
         at: usize,
         staging: &Staging,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         bound: &Bound,
         held: &mut RunMemory,
     ) -> Result<(), RunError> {
@@ -229,7 +229,7 @@ impl Executor {
     fn commit(
         &mut self,
         at: usize,
-        batch: &[Option<Work>],
+        batch: &[Option<RowWork>],
         bound: &Bound,
         held: &mut RunMemory,
     ) -> Result<Vec<Option<CommittedRow>>, RunError> {
@@ -248,7 +248,7 @@ impl Executor {
             self.slots.grown.apply(reserved);
         }
         let now = |slot: u32| StateNow { shape: store.shape_class(slot), bytes: store.bytes(slot) };
-        let row = |row: &Option<Work>| {
+        let row = |row: &Option<RowWork>| {
             let copy = copies.next().flatten();
             row.as_ref().map(|work| CommittedRow { state: work.slot.map(now).unwrap_or_default(), copy })
         };
@@ -263,7 +263,7 @@ impl Submitted {
     }
 
     /// Waits until the device has done it: the outcome of each request. The wait counts from `from`. If it fails, the device is lost.
-    pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<Outcome>, RunError> {
+    pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<RowOutcome>, RunError> {
         let Submitted { load, device, lost, fence, rows, held, .. } = self;
         let waited = device.wait(fence);
         let done = Instant::now();
@@ -278,12 +278,12 @@ impl Submitted {
     }
 }
 
-fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<Outcome> {
+fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: Vec<OutputSplit>) -> Vec<RowOutcome> {
     let outcome = |CommittedRow { state, copy }: CommittedRow| {
         let outputs = Vec::with_capacity(splits.len());
-        Outcome { outputs, state, copy }
+        RowOutcome { outputs, state, copy }
     };
-    let mut rows: Vec<Option<Outcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
+    let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
     for (output, cut) in settings.outputs.iter().zip(splits) {
         for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
             let Some(row) = row else { continue };
@@ -299,8 +299,8 @@ fn reserve(
     store: &Store,
     grown: &GrownStates,
     (bound, fresh): (&Bound, &[Option<Fresh>]),
-    batch: &[Option<Work>],
-) -> Result<Option<Reserved>, RunError> {
+    batch: &[Option<RowWork>],
+) -> Result<Option<ReservedGrowth>, RunError> {
     if !store.grows() {
         return Ok(None);
     }
@@ -326,7 +326,7 @@ fn splits(
     outputs: &OutputMemory,
     store: &Store,
     (wiring, bound): (&Wiring, &Bound),
-    batch: &[Option<Work>],
+    batch: &[Option<RowWork>],
     held: &mut RunMemory,
 ) -> Result<Vec<OutputSplit>, RunError> {
     let parts: Vec<u64> = batch.iter().map(|row| row.as_ref().map_or(1, |r| r.rows)).collect();

@@ -18,7 +18,7 @@ pub(super) struct GrownStates {
 
 /// Memory for slots whose states are about to have a new size. Dropping it gives the memory back.
 #[derive(Debug)]
-pub(super) struct Reserved(Vec<NewSize>);
+pub(super) struct ReservedGrowth(Vec<NewSize>);
 
 #[derive(Debug)]
 struct NewSize {
@@ -35,7 +35,10 @@ impl GrownStates {
     }
 
     /// Reserves memory for slots whose growing states are about to have so many bytes: for all of them, or for none.
-    pub(in crate::model) fn reserve(&self, sizes: impl IntoIterator<Item = (u32, u64)>) -> Result<Reserved, NoRoom> {
+    pub(in crate::model) fn reserve(
+        &self,
+        sizes: impl IntoIterator<Item = (u32, u64)>,
+    ) -> Result<ReservedGrowth, NoRoom> {
         let one = |(slot, bytes): (u32, u64)| {
             let beyond = bytes.saturating_sub(self.at_start);
             let has = self.by_slot.get(&slot).map_or(0, Ticket::bytes);
@@ -46,11 +49,11 @@ impl GrownStates {
         if reserved.iter().any(|size| size.more.is_some()) {
             self.chunk_cache.trim();
         }
-        Ok(Reserved(reserved))
+        Ok(ReservedGrowth(reserved))
     }
 
     /// The states have their new size.
-    pub(in crate::model) fn apply(&mut self, reserved: Reserved) {
+    pub(in crate::model) fn apply(&mut self, reserved: ReservedGrowth) {
         for NewSize { slot, beyond, more } in reserved.0 {
             match (self.by_slot.get_mut(&slot), more) {
                 (Some(ticket), Some(more)) => ticket.merge(more),
@@ -77,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::device::{Device, Host};
-    use crate::state::{Initial, Store};
+    use crate::state::{InitialValue, Store};
 
     /// States in use and kept memory stay within the limit together, without a START in between.
     #[test]
@@ -92,7 +95,7 @@ mod tests {
             dims: Dims::from_wire(&[1 << 20]),
             batch_axis: Some(0),
             storage: DataType::Fp32,
-            initial: Initial { shape: Shape::of(&[1 << 20]), data: None },
+            initial: InitialValue { shape: Shape::of(&[1 << 20]), data: None },
             same_buffer: false,
         };
         let mut ended = Store::new(&device, vec![state], 1, false, chunk_cache.clone()).unwrap();

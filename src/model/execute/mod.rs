@@ -18,4 +18,4 @@ pub(in crate::model) use executor::{Executor, Submitted};
 pub(in crate::model) use placement::Placement;
 pub(in crate::model) use run_error::RunError;
 pub(in crate::model) use slots::Slots;
-pub(in crate::model) use work::{Outcome, RunSize, RunTimes, StateNow, Work};
+pub(in crate::model) use work::{RowOutcome, RowWork, RunSize, RunTimes, StateNow};

@@ -8,9 +8,9 @@ use sequor_core::Shape;
 
 use crate::backend::{Feed, Fetch, Produced};
 use crate::batch::outputs::{OutputBuffer, OutputSplit};
-use crate::batch::{BatchError, Sink, Source, Staging, Wiring};
+use crate::batch::{BatchError, InputSource, Sink, Staging, Wiring};
 use crate::config::model::settings::ModelSettings;
-use crate::device::{Buffer, Device, Place, Pool, Pooled};
+use crate::device::{Buffer, Device, DeviceId, Pool, Pooled};
 use crate::state::{Bound, StateError, StateOut, Store};
 
 use super::run_error::RunError;
@@ -20,10 +20,10 @@ pub(super) fn feed<'a>(
     staging: &'a Staging,
     store: &'a Store,
     bound: &Bound,
-    source: Source,
+    source: InputSource,
     name: &str,
 ) -> Result<Feed<'a>, RunError> {
-    if let Source::State(n) = source {
+    if let InputSource::State(n) = source {
         // SAFETY: the store is not changed before the run is over, or is changed in the device's order of work, behind the run.
         let (shape, data) = unsafe { store.input(bound, n) }?;
         let dtype = store.specs().nth(n).map(|s| s.dtype).ok_or(StateError::Missing { state: name.to_owned() })?;
@@ -61,7 +61,7 @@ impl OutputMemory {
         pool: Pool,
         settings: &ModelSettings,
     ) -> Result<OutputMemory, RunError> {
-        let away = device.place() != Place::Host;
+        let away = device.place() != DeviceId::Host;
         let outputs = settings.outputs.iter().filter(|_| away);
         let written = outputs.map(|_| Buffer::new(device, 0)).collect::<Result<_, _>>()?;
         Ok(OutputMemory { device: Arc::clone(device), pool, written })
@@ -127,7 +127,7 @@ impl OutputMemory {
         for ((sink, pooled), produced) in wiring.outputs.iter().zip(&mut held.pooled).zip(&held.produced) {
             let wanted = match (produced, sink.state) {
                 _ if sink.client.is_none() || pooled.is_some() => None,
-                (Some(p), _) => (p.data.place() != Place::Host).then(|| (p.shape.clone(), p.data.len())),
+                (Some(p), _) => (p.data.place() != DeviceId::Host).then(|| (p.shape.clone(), p.data.len())),
                 (None, Some(n)) => store.laid_out(bound, n),
                 (None, None) => None,
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::BackendError;
 use crate::batch::BatchError;
-use crate::device::{DeviceError, Place};
+use crate::device::{DeviceError, DeviceId};
 use crate::state::budget::NoRoom;
 use crate::state::{SnapshotError, StateError};
 
@@ -39,7 +39,7 @@ impl RunError {
     }
 
     /// What was wanted and where, if it was memory and there is none.
-    pub(in crate::model) fn no_room(&self) -> Option<(Place, usize)> {
+    pub(in crate::model) fn no_room(&self) -> Option<(DeviceId, usize)> {
         let device = match self {
             RunError::NoState(error) => return error.no_room(),
             RunError::Device(error)

@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 
 /// A row to run; `None` in a batch is padding.
 #[derive(Debug, Clone)]
-pub(in crate::model) struct Work {
+pub(in crate::model) struct RowWork {
     pub(in crate::model) inputs: Vec<Option<Tensor>>,
     pub(in crate::model) rows: u64,
     pub(in crate::model) start: bool,
@@ -22,7 +22,7 @@ pub(in crate::model) struct Work {
     pub(in crate::model) seal: bool,
 }
 
-impl Work {
+impl RowWork {
     pub(in crate::model) fn row(&self) -> BatchRow<'_> {
         BatchRow { inputs: &self.inputs, rows: self.rows, start: self.start, end: self.end, id: &self.id }
     }
@@ -31,7 +31,7 @@ impl Work {
 /// What a row's run has left: its outputs in the order of the settings, what its state is like now, and a copy of the state if it is to be made
 /// durable.
 #[derive(Debug)]
-pub(in crate::model) struct Outcome {
+pub(in crate::model) struct RowOutcome {
     pub(in crate::model) outputs: Vec<Tensor>,
     pub(in crate::model) state: StateNow,
     pub(in crate::model) copy: Option<StateCopy>,
@@ -69,7 +69,7 @@ pub(in crate::model) struct RunSize {
 }
 
 impl RunSize {
-    pub(in crate::model) fn of(batch: &[Option<Work>]) -> RunSize {
+    pub(in crate::model) fn of(batch: &[Option<RowWork>]) -> RunSize {
         let requests = batch.iter().flatten().count() as u64;
         let rows = batch.iter().flatten().map(|w| w.rows).sum();
         RunSize { requests, rows, executed: rows + batch.len() as u64 - requests }

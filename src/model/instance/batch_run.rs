@@ -5,7 +5,7 @@ use sequor_core::{Batch, Req, RowEnd};
 use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::error::Failure;
-use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Slots, StateNow, Work};
+use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots, StateNow};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RowToSeal, TakenBatch};
 use crate::state::budget::NoRoom;
@@ -33,7 +33,7 @@ impl BatchRun {
         load: &LoadedModel,
         slots: &mut Slots,
         taken: TakenBatch,
-    ) -> (BatchRun, Vec<Option<Work>>) {
+    ) -> (BatchRun, Vec<Option<RowWork>>) {
         let TakenBatch { batch, mut jobs } = taken;
         let begun = jobs.iter_mut().flatten().filter_map(|(_, job)| job.begins().then_some(())).count();
         let work = work(&batch, &mut jobs);
@@ -50,7 +50,7 @@ impl BatchRun {
     }
 
     /// Answers every request. `ran` has one result for each row that was to be run.
-    pub(in crate::model) fn end(self, load: &LoadedModel, ran: Vec<Result<Outcome, RunError>>) -> FinishedBatch {
+    pub(in crate::model) fn end(self, load: &LoadedModel, ran: Vec<Result<RowOutcome, RunError>>) -> FinishedBatch {
         let BatchRun { batch, jobs, dispositions } = self;
         let mut ran = ran.into_iter();
         let lost = || Err(RunError::Backend(BackendError("the row was lost".to_owned())));
@@ -61,11 +61,13 @@ impl BatchRun {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost),
                 // An END without inputs runs nothing and is answered with nothing.
-                RowDisposition::Nothing => Ok(Outcome { outputs: Vec::new(), state: StateNow::default(), copy: None }),
+                RowDisposition::Nothing => {
+                    Ok(RowOutcome { outputs: Vec::new(), state: StateNow::default(), copy: None })
+                }
                 RowDisposition::Fails(error) => Err(error),
             };
             rows.push(match &result {
-                Ok(Outcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
+                Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
             });
@@ -86,14 +88,14 @@ pub(super) fn one_by_one(
     load: &LoadedModel,
     executor: &mut Executor,
     staging: &mut Staging,
-    work: Vec<Option<Work>>,
+    work: Vec<Option<RowWork>>,
     error: &RunError,
-) -> Vec<Result<Outcome, RunError>> {
-    let real: Vec<Work> = work.into_iter().flatten().collect();
+) -> Vec<Result<RowOutcome, RunError>> {
+    let real: Vec<RowWork> = work.into_iter().flatten().collect();
     if real.len() < 2 {
         return vec![Err(error.clone())];
     }
-    let alone = |row: Work| {
+    let alone = |row: RowWork| {
         let (row, mut times) = ([Some(row)], RunTimes::default());
         let result = executor.run(staging, &row, &mut times);
         load.ran(&RunSize::of(&row).times(&times));
@@ -120,7 +122,7 @@ fn failure(error: &RunError, load: &LoadedModel, job: &Job) -> Failure {
 }
 
 /// What each row brings, in the order of the batch.
-fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>> {
+fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<RowWork>> {
     let row = |(row, job): (&sequor_core::Row, &mut Option<(Req, Box<Job>)>)| match (row, job) {
         (sequor_core::Row::Real(real), Some((_, job))) => Some(job.work(real)),
         _ => None,
@@ -128,7 +130,7 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<Work>
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn disposition(load: &LoadedModel, slots: &Slots, work: &Work) -> RowDisposition {
+fn disposition(load: &LoadedModel, slots: &Slots, work: &RowWork) -> RowDisposition {
     match slots.roomless(work.slot) {
         Some(error) => RowDisposition::Fails(error.clone()),
         None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
@@ -137,8 +139,8 @@ fn disposition(load: &LoadedModel, slots: &Slots, work: &Work) -> RowDisposition
 }
 
 /// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
-fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<Work>>) -> Vec<Option<Work>> {
-    let runs = |w: &Work| matches!(disposition(load, slots, w), RowDisposition::Runs);
+fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
+    let runs = |w: &RowWork| matches!(disposition(load, slots, w), RowDisposition::Runs);
     if load.has_fixed_rows() {
         return work.into_iter().map(|row| row.filter(runs)).collect();
     }

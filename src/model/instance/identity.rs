@@ -8,7 +8,7 @@ use sequor_wasm::urgency;
 use crate::model::execute::Slots;
 use crate::model::load::{LoadedModel, Mailbox};
 use crate::model::sequences::{FinishedBatch, ModelScheduler, Step};
-use crate::scheduling::{Answer, Decider};
+use crate::scheduling::{Decider, RoundAnswer};
 use crate::sync;
 
 /// Which instance a thread runs.
@@ -70,13 +70,13 @@ impl Identity {
     pub(in crate::model) fn ask(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Step {
         let answer = match decider {
             Some(decider) => decider.ask(&mut round),
-            None => Answer { said: nothing(&round), shadow: None },
+            None => RoundAnswer { said: nothing(&round), shadow: None },
         };
         self.answer(decider, round, answer)
     }
 
     /// Gives an answer to the core, and compares a shadow's with what is done.
-    fn answer(&self, decider: Option<&Decider>, round: Box<Round>, answer: Answer) -> Step {
+    fn answer(&self, decider: Option<&Decider>, round: Box<Round>, answer: RoundAnswer) -> Step {
         let step = self.model.answer(self.instance, round, answer.said);
         if let (Some(decider), Some(shadow)) = (decider, answer.shadow) {
             let ran: Option<Vec<Req>> = match &step {
@@ -92,7 +92,7 @@ impl Identity {
     pub(super) fn ask_in_passing(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Result<Step, Box<Round>> {
         let answer = match decider {
             Some(decider) => decider.try_ask(&mut round),
-            None => Some(Answer { said: nothing(&round), shadow: None }),
+            None => Some(RoundAnswer { said: nothing(&round), shadow: None }),
         };
         urgency::as_any();
         let Some(answer) = answer else { return Err(round) };

@@ -25,10 +25,10 @@ pub(super) struct InFlight {
 
 /// Those of one instance.
 #[derive(Debug)]
-pub(super) struct InFlightQueue(Mutex<Queue>);
+pub(super) struct InFlightQueue(Mutex<InFlightBatches>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct InFlightBatches {
     under_way: VecDeque<InFlight>,
     /// How many were begun and are not given back yet.
     open: usize,
@@ -41,7 +41,7 @@ struct Queue {
 }
 
 /// What the waiting thread does next.
-enum Next {
+enum NextCompletion {
     Complete(Box<InFlight>),
     Sleep,
     End,
@@ -49,7 +49,7 @@ enum Next {
 
 impl InFlightQueue {
     pub(in crate::model) fn new(idle: Vec<Staging>) -> InFlightQueue {
-        InFlightQueue(Mutex::new(Queue { idle, ..Queue::default() }))
+        InFlightQueue(Mutex::new(InFlightBatches { idle, ..InFlightBatches::default() }))
     }
 
     /// Memory to lay out the inputs of a batch in.
@@ -85,12 +85,12 @@ impl InFlightQueue {
         self.0.lock().closed = true;
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> NextCompletion {
         let mut queue = self.0.lock();
         match queue.under_way.pop_front() {
-            Some(batch) => Next::Complete(Box::new(batch)),
-            None if queue.closed => Next::End,
-            None => Next::Sleep,
+            Some(batch) => NextCompletion::Complete(Box::new(batch)),
+            None if queue.closed => NextCompletion::End,
+            None => NextCompletion::Sleep,
         }
     }
 
@@ -107,7 +107,7 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
     let Identity { model, load, instance } = identity;
     loop {
         match in_flight.next() {
-            Next::Complete(batch) => {
+            NextCompletion::Complete(batch) => {
                 let (finished, staging) = batch.wait(load);
                 // Before the core hears of it: it may hand out the next batch at once.
                 in_flight.give_back(staging);
@@ -116,8 +116,8 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
                     load.wake(instance.n);
                 }
             }
-            Next::Sleep => sync::park(None),
-            Next::End => break,
+            NextCompletion::Sleep => sync::park(None),
+            NextCompletion::End => break,
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::device::Place;
+use crate::device::DeviceId;
 use crate::model::execute::{Executor, Placement, RunError};
 use crate::model::load::{Handle, LoadedModel};
 use crate::model::runtime::StartGate;
@@ -13,27 +13,27 @@ use crate::sync::{self, JoinHandle};
 use super::identity::Identity;
 use super::in_flight;
 use super::pipelined::Pipeline;
-use super::serial::{Running, SerialInstance};
+use super::serial::{RunningInstance, SerialInstance};
 
 /// An instance that is ready to start.
 #[derive(Debug)]
-pub(in crate::model) struct Runner(Kind);
+pub(in crate::model) struct Runner(RunnerKind);
 
 #[derive(Debug)]
-enum Kind {
-    Serial(Box<Running>),
+enum RunnerKind {
+    Serial(Box<RunningInstance>),
     Pipelined(Box<Pipeline>),
 }
 
 impl Runner {
     pub(in crate::model) fn new(load: &Arc<LoadedModel>, placement: Placement) -> Result<Runner, RunError> {
-        let (spec, away) = (load.spec(), placement.device.place() != Place::Host);
+        let (spec, away) = (load.spec(), placement.device.place() != DeviceId::Host);
         let sided = matches!(spec.strategy, sequor_core::Strategy::Direct { .. });
         let executor = Executor::new(Arc::clone(load), placement, spec.slots(), sided)?;
         // The host has nothing to do while it waits for itself.
         Ok(match spec.depth {
-            2.. if away => Runner(Kind::Pipelined(Box::new(Pipeline::new(executor, spec.depth)?))),
-            _ => Runner(Kind::Serial(Box::new(Running::new(executor)?))),
+            2.. if away => Runner(RunnerKind::Pipelined(Box::new(Pipeline::new(executor, spec.depth)?))),
+            _ => Runner(RunnerKind::Serial(Box::new(RunningInstance::new(executor)?))),
         })
     }
 
@@ -45,8 +45,8 @@ impl Runner {
         threads: &mut Vec<JoinHandle<()>>,
     ) -> io::Result<Handle> {
         match self.0 {
-            Kind::Serial(running) => serial(SerialInstance::new(identity, *running), gate, threads),
-            Kind::Pipelined(pipeline) => pipelined(*pipeline, identity, gate, threads),
+            RunnerKind::Serial(running) => serial(SerialInstance::new(identity, *running), gate, threads),
+            RunnerKind::Pipelined(pipeline) => pipelined(*pipeline, identity, gate, threads),
         }
     }
 }

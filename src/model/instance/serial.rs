@@ -6,7 +6,7 @@ use super::batch_run::{BatchRun, one_by_one};
 use super::identity::Identity;
 
 use crate::batch::Staging;
-use crate::model::execute::{Executor, Outcome, RunError, RunSize, RunTimes, Work};
+use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::InlineStep;
 use crate::model::sequences::{Step, TakenBatch};
 use crate::scheduling::Decider;
@@ -20,12 +20,12 @@ const QUESTIONS: u32 = 2;
 #[derive(Debug)]
 pub(super) struct SerialInstance {
     identity: Identity,
-    running: Mutex<Running>,
+    running: Mutex<RunningInstance>,
 }
 
 /// What an instance runs with.
 #[derive(Debug)]
-pub(in crate::model) struct Running {
+pub(in crate::model) struct RunningInstance {
     executor: Executor,
     staging: Staging,
     /// What was taken and left to its own thread.
@@ -34,15 +34,15 @@ pub(in crate::model) struct Running {
     is_warm: bool,
 }
 
-impl Running {
-    pub(in crate::model) fn new(executor: Executor) -> Result<Running, RunError> {
+impl RunningInstance {
+    pub(in crate::model) fn new(executor: Executor) -> Result<RunningInstance, RunError> {
         let staging = executor.staging()?;
-        Ok(Running { executor, staging, step: None, is_warm: false })
+        Ok(RunningInstance { executor, staging, step: None, is_warm: false })
     }
 }
 
 impl SerialInstance {
-    pub(in crate::model) fn new(identity: Identity, running: Running) -> Arc<SerialInstance> {
+    pub(in crate::model) fn new(identity: Identity, running: RunningInstance) -> Arc<SerialInstance> {
         Arc::new(SerialInstance { identity, running: Mutex::new(running) })
     }
 
@@ -77,9 +77,9 @@ impl SerialInstance {
     }
 
     /// Both halves of a run, one after the other.
-    fn run_batch(&self, running: &mut Running, taken: TakenBatch, path: StepPath) -> Step {
+    fn run_batch(&self, running: &mut RunningInstance, taken: TakenBatch, path: StepPath) -> Step {
         let own_time = OwnTime::begin();
-        let Running { executor, staging, is_warm, .. } = running;
+        let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
         let runs_a_graph = work.iter().any(Option::is_some);
@@ -99,8 +99,8 @@ impl SerialInstance {
         &self,
         executor: &mut Executor,
         staging: &mut Staging,
-        work: Vec<Option<Work>>,
-    ) -> Vec<Result<Outcome, RunError>> {
+        work: Vec<Option<RowWork>>,
+    ) -> Vec<Result<RowOutcome, RunError>> {
         if work.iter().flatten().next().is_none() {
             return Vec::new();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use sequor_core::{Dim, Expiry, Hold, Id, Load, LoadLimits, LoadSpec, Refusal, Rows, Stages, Strategy, Time};
+use sequor_core::{Dim, Expiry, Hold, Id, Load, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time};
 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
@@ -18,7 +18,7 @@ use crate::executor::ModelStep;
 use crate::processing::LoadFacts;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
-use crate::state::{Initial, StateSpec, Store};
+use crate::state::{InitialValue, StateSpec, Store};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics};
 use crate::tensor::rows;
 
@@ -309,7 +309,7 @@ fn strategy(settings: &ModelSettings) -> Strategy {
         }
         Scheduling::Sequence(sequence) => match &sequence.strategy {
             SequenceStrategy::Direct { compact, delay, min_use } => Strategy::Direct {
-                rows: if *compact { Rows::Compact } else { Rows::Fixed },
+                rows: if *compact { RowLayout::Compact } else { RowLayout::Fixed },
                 delay: *delay,
                 min_use: *min_use,
             },
@@ -332,7 +332,7 @@ fn state_spec(state: &StateSettings, batching: bool, warnings: &mut Vec<LoadWarn
         dims: state.dims.clone(),
         batch_axis: batching.then_some(state.batch_axis),
         storage: state.storage,
-        initial: Initial { shape: state.initial.shape.clone(), data },
+        initial: InitialValue { shape: state.initial.shape.clone(), data },
         same_buffer: state.same_buffer,
     })
 }

@@ -25,4 +25,4 @@ pub(in crate::model) use load_key::{LoadKey, LoadKeys};
 pub(in crate::model) use loaded::{LoadedModel, load_facts, strategy_name};
 pub(in crate::model) use mailbox::{Mailbox, STEP, SnapshotRequest};
 pub(in crate::model) use processors::Processors;
-pub(in crate::model) use record::Facts;
+pub(in crate::model) use record::RequestFacts;

@@ -12,7 +12,7 @@ use super::loaded::{LoadedModel, strategy_name};
 
 /// The facts of a request at its admission, and the size of its batch.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::model) struct Facts {
+pub(in crate::model) struct RequestFacts {
     pub(in crate::model) start: bool,
     pub(in crate::model) end: bool,
     bytes: u64,
@@ -23,9 +23,9 @@ pub(in crate::model) struct Facts {
     pub(in crate::model) batch: u32,
 }
 
-impl Facts {
-    pub(in crate::model) fn of(request: &InferRequest, meta: &RequestMeta) -> Facts {
-        Facts {
+impl RequestFacts {
+    pub(in crate::model) fn of(request: &InferRequest, meta: &RequestMeta) -> RequestFacts {
+        RequestFacts {
             start: request.sequence.start,
             end: request.sequence.end,
             bytes: meta.bytes,
@@ -44,7 +44,7 @@ impl Facts {
         (queue, run): (Duration, Duration),
         outcome: &'static str,
     ) -> Through {
-        let Facts { start, end, bytes, shape, priority, timeout, batch } = *self;
+        let RequestFacts { start, end, bytes, shape, priority, timeout, batch } = *self;
         Through {
             arrived_us: micros(arrived - Time::ZERO),
             model: load.settings.name.as_str().into(),

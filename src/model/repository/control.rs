@@ -6,12 +6,12 @@ use crate::config::server::file::ControlMode;
 
 /// Where models lie, and who loads them.
 #[derive(Debug, Clone)]
-pub struct Control {
+pub struct RepositoryControl {
     pub mode: ControlMode,
     pub directories: Vec<PathBuf>,
 }
 
-impl Control {
+impl RepositoryControl {
     /// The directory of this model; the first repository that has it wins.
     pub(super) fn locate(&self, model: &str) -> Option<PathBuf> {
         let is_name = !model.is_empty() && !model.contains(['/', '\0']) && model != "." && model != "..";

@@ -17,22 +17,22 @@ use crate::model::sequences::{
     EndedSequence, LiveSequence, ModelScheduler, Pending, VersionStatistics, listing, usage,
 };
 use crate::recording::Recorder;
-use crate::scheduling::{MakeSource, Registry, Rules};
+use crate::scheduling::{MakeSource, PluginRules, Registry};
 use crate::telemetry::Metrics;
 
-use super::control::Control;
+use super::control::RepositoryControl;
 use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
-use super::options::Options;
+use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
 use super::resources::Resources;
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
 #[derive(Debug, Clone)]
-pub struct Repository(pub(in crate::model) Arc<Shared>);
+pub struct Repository(pub(in crate::model) Arc<RepositoryParts>);
 
 #[derive(Debug)]
-pub(in crate::model) struct Shared {
+pub(in crate::model) struct RepositoryParts {
     pub(in crate::model) resources: Arc<Resources>,
     pub(in crate::model) catalog: Arc<Catalog>,
     pub(super) deciders: Arc<Deciders>,
@@ -53,14 +53,14 @@ impl Drop for Loading {
 }
 
 impl Repository {
-    pub fn new(backend: Arc<dyn Backend>, options: Options, metrics: Metrics) -> std::io::Result<Repository> {
+    pub fn new(backend: Arc<dyn Backend>, options: RepositoryOptions, metrics: Metrics) -> std::io::Result<Repository> {
         let resources = Arc::new(Resources::new(backend, options, metrics));
         let timer = Timer::start(resources.clock.clone(), resources.upkeep())?;
         let catalog = Arc::<Catalog>::default();
         let deciders = Arc::new(Deciders::new(&catalog, resources.clock.clone(), resources.metrics.clone()));
         let loader = Arc::new(ModelLoader::new(&resources, &catalog, &deciders, timer));
         let lifecycle = ModelLifecycle::new(&loader, &catalog);
-        let shared = Shared { resources, catalog, deciders, loader, lifecycle, loading: AtomicU32::new(0) };
+        let shared = RepositoryParts { resources, catalog, deciders, loader, lifecycle, loading: AtomicU32::new(0) };
         Ok(Repository(Arc::new(shared)))
     }
 
@@ -68,7 +68,7 @@ impl Repository {
     #[cfg(test)]
     pub fn empty() -> Repository {
         let backend = Arc::new(crate::backend::mock::MockBackend::default());
-        Repository::new(backend, Options::default(), Metrics::new(true)).unwrap()
+        Repository::new(backend, RepositoryOptions::default(), Metrics::new(true)).unwrap()
     }
 
     /// Records what is loaded from now on, in this file and within so many bytes. A second call is refused.
@@ -86,7 +86,7 @@ impl Repository {
     }
 
     /// Says where plug-ins come from. To be called once, before any model is loaded.
-    pub fn run_plugins(&self, rules: Rules, loader: Box<MakeSource>) -> std::io::Result<()> {
+    pub fn run_plugins(&self, rules: PluginRules, loader: Box<MakeSource>) -> std::io::Result<()> {
         self.0.deciders.start(rules, loader)
     }
 
@@ -115,7 +115,7 @@ impl Repository {
     // === loading ===
 
     /// Says who loads models. To be called once, before any request.
-    pub fn govern(&self, control: Control) {
+    pub fn govern(&self, control: RepositoryControl) {
         self.0.lifecycle.govern(control);
     }
 

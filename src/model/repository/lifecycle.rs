@@ -9,7 +9,7 @@ use crate::config::server::file::ControlMode;
 use crate::error::{self, Failure, LoadError};
 use crate::model::catalog::{Catalog, Fingerprint, model_directories};
 
-use super::control::Control;
+use super::control::RepositoryControl;
 use super::loader::ModelLoader;
 
 /// Loads and unloads the models of the repository's folders.
@@ -17,7 +17,7 @@ use super::loader::ModelLoader;
 pub(super) struct ModelLifecycle {
     loader: Arc<ModelLoader>,
     catalog: Arc<Catalog>,
-    control: OnceLock<Control>,
+    control: OnceLock<RepositoryControl>,
 }
 
 impl ModelLifecycle {
@@ -31,7 +31,7 @@ impl ModelLifecycle {
     }
 
     /// Says who loads models. To be called once, before any request.
-    pub(super) fn govern(&self, control: Control) {
+    pub(super) fn govern(&self, control: RepositoryControl) {
         if self.control.set(control).is_err() {
             tracing::error!("who loads models was settled before");
         }
@@ -40,11 +40,11 @@ impl ModelLifecycle {
     /// Loads a model because a client asked for it, or what has changed of it.
     pub(super) fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         let control = self.explicit()?;
-        let absent = || Failure::Control(error::Control::Absent { model: model.to_owned() });
+        let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
         let directory = control.locate(model).ok_or_else(absent)?;
         self.loader.load_model(model, &directory, config, false).map_err(|faults| {
             let why = faults.iter().map(LoadError::to_string).collect();
-            Failure::Control(error::Control::Failed { model: model.to_owned(), why })
+            Failure::Control(error::ControlFailure::Failed { model: model.to_owned(), why })
         })
     }
 
@@ -55,9 +55,9 @@ impl ModelLifecycle {
         Ok(())
     }
 
-    fn explicit(&self) -> Result<&Control, Failure> {
+    fn explicit(&self) -> Result<&RepositoryControl, Failure> {
         let explicit = self.control.get().filter(|control| control.mode == ControlMode::Explicit);
-        explicit.ok_or(Failure::Control(error::Control::NotExplicit))
+        explicit.ok_or(Failure::Control(error::ControlFailure::NotExplicit))
     }
 
     /// Loads these models at the start; `*` is all. The catalog says what failed.

@@ -17,9 +17,9 @@ mod processor_host;
 mod processors;
 mod resources;
 
-pub use control::Control;
+pub use control::RepositoryControl;
 pub use facade::Repository;
-pub use options::Options;
+pub use options::RepositoryOptions;
 pub use processor_host::{MakeProcessor, ProcessorHost};
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

@@ -7,13 +7,13 @@ use sequor_core::Hold;
 use crate::backend::LoadOptions;
 use crate::config::model;
 use crate::device::Accelerators;
-use crate::device::cuda::Driver;
+use crate::device::cuda::CudaDriver;
 use crate::model::load::StateTier;
 use crate::model::runtime::Clock;
 
 /// How models are to be loaded.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RepositoryOptions {
     pub config: model::draft::Options,
     pub load: LoadOptions,
     /// Bytes of state over all models.
@@ -34,9 +34,9 @@ pub struct Options {
     pub tier: Option<Arc<dyn StateTier>>,
 }
 
-impl Default for Options {
+impl Default for RepositoryOptions {
     fn default() -> Self {
-        Options {
+        RepositoryOptions {
             config: model::draft::Options::default(),
             load: LoadOptions { threads: 1, spinning: false },
             state_limit: u64::MAX,
@@ -44,7 +44,7 @@ impl Default for Options {
             strict_readiness: true,
             hold: None,
             depth: 2,
-            accelerators: Arc::new(Driver),
+            accelerators: Arc::new(CudaDriver),
             clock: Clock::default(),
             tier: None,
         }

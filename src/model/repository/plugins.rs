@@ -3,11 +3,11 @@
 use sequor_wasm::journal::LogLine;
 
 use crate::scheduling::Registry;
-use crate::scheduling::report::{Attach, By, PluginError, Plugins, Summary};
+use crate::scheduling::report::{Attach, By, PluginControl, PluginError, Summary};
 
 use super::facade::Repository;
 
-impl Plugins for Repository {
+impl PluginControl for Repository {
     fn list(&self) -> Vec<Summary> {
         self.0.deciders.registry().map(Registry::list).unwrap_or_default()
     }

@@ -9,13 +9,13 @@ use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
 
-use super::options::Options;
+use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
 
 #[derive(Debug)]
 pub(in crate::model) struct Resources {
     pub(in crate::model) backend: Arc<dyn Backend>,
-    pub(in crate::model) options: Options,
+    pub(in crate::model) options: RepositoryOptions,
     pub(in crate::model) metrics: Metrics,
     pub(in crate::model) clock: Clock,
     /// Bytes of state.
@@ -28,7 +28,7 @@ pub(in crate::model) struct Resources {
 }
 
 impl Resources {
-    pub(in crate::model) fn new(backend: Arc<dyn Backend>, options: Options, metrics: Metrics) -> Resources {
+    pub(in crate::model) fn new(backend: Arc<dyn Backend>, options: RepositoryOptions, metrics: Metrics) -> Resources {
         let (clock, budget, pool) =
             (options.clock.clone(), Budget::new(options.state_limit), Pool::new(options.reply_pool));
         let reads = clock.clone();

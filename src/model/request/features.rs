@@ -10,7 +10,7 @@ use super::message::{InferRequest, Parameter};
 
 /// A value as it was sent.
 #[derive(Debug, Clone, PartialEq)]
-enum Value {
+enum SentValue {
     Number(f64),
     Text(String),
 }
@@ -29,8 +29,8 @@ pub(in crate::model) fn fill(
         match &feature.kind {
             FeatureKind::Number { default } => {
                 let number = match said {
-                    Some(Value::Number(n)) => Some(n),
-                    Some(Value::Text(text)) => text.trim().parse().ok(),
+                    Some(SentValue::Number(n)) => Some(n),
+                    Some(SentValue::Text(text)) => text.trim().parse().ok(),
                     None => None,
                 };
                 if let Some(place) = numbers.next() {
@@ -39,8 +39,8 @@ pub(in crate::model) fn fill(
             }
             FeatureKind::Key { default } => {
                 let text = match said {
-                    Some(Value::Text(text)) => Some(text),
-                    Some(Value::Number(n)) => Some(n.to_string()),
+                    Some(SentValue::Text(text)) => Some(text),
+                    Some(SentValue::Number(n)) => Some(n.to_string()),
                     None => default.clone(),
                 };
                 if let Some(place) = keys.next() {
@@ -51,40 +51,40 @@ pub(in crate::model) fn fill(
     }
 }
 
-fn value(feature: &Feature, request: &InferRequest, inputs: &[Option<Tensor>]) -> Option<Value> {
+fn value(feature: &Feature, request: &InferRequest, inputs: &[Option<Tensor>]) -> Option<SentValue> {
     match &feature.from {
         FeatureFrom::Parameter(key) => {
             let (_, value) = request.parameters.iter().find(|(name, _)| name == key)?;
             Some(match value {
-                Parameter::Bool(is) => Value::Number(f64::from(u8::from(*is))),
-                Parameter::Int(n) => Value::Number(*n as f64),
-                Parameter::Uint(n) => Value::Number(*n as f64),
-                Parameter::Double(n) => Value::Number(*n),
-                Parameter::Text(text) => Value::Text(text.clone()),
+                Parameter::Bool(is) => SentValue::Number(f64::from(u8::from(*is))),
+                Parameter::Int(n) => SentValue::Number(*n as f64),
+                Parameter::Uint(n) => SentValue::Number(*n as f64),
+                Parameter::Double(n) => SentValue::Number(*n),
+                Parameter::Text(text) => SentValue::Text(text.clone()),
             })
         }
         FeatureFrom::Header(key) => {
             let (_, value) = request.headers.iter().find(|(name, _)| name == key)?;
-            Some(Value::Text(value.clone()))
+            Some(SentValue::Text(value.clone()))
         }
         FeatureFrom::Input(at) => first(inputs.get(*at)?.as_ref()?),
     }
 }
 
 /// The first element of a tensor.
-fn first(tensor: &Tensor) -> Option<Value> {
+fn first(tensor: &Tensor) -> Option<SentValue> {
     let data = &tensor.data;
     macro_rules! number {
         ($($dtype:ident $type:ty),*) => {
             match tensor.dtype {
                 DataType::Bytes => {
-                    let text = rows::Texts(data).next()?;
-                    Value::Text(std::str::from_utf8(text).ok()?.to_owned())
+                    let text = rows::BytesElements(data).next()?;
+                    SentValue::Text(std::str::from_utf8(text).ok()?.to_owned())
                 }
-                DataType::Bool => Value::Number(f64::from(*data.first()?)),
+                DataType::Bool => SentValue::Number(f64::from(*data.first()?)),
                 $(DataType::$dtype => {
                     let bytes = data.get(..size_of::<$type>())?.try_into().ok()?;
-                    Value::Number(<$type>::from_le_bytes(bytes).to_f64())
+                    SentValue::Number(<$type>::from_le_bytes(bytes).to_f64())
                 })*
             }
         };
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn the_first_element_of_every_type() {
         let number = |dtype, data: &[u8]| first(&tensor(dtype, data));
-        assert_eq!(number(DataType::Int32, &(-7i32).to_le_bytes()), Some(Value::Number(-7.0)));
-        assert_eq!(number(DataType::Fp16, &half::f16::from_f32(1.5).to_le_bytes()), Some(Value::Number(1.5)));
-        assert_eq!(number(DataType::Bool, &[1]), Some(Value::Number(1.0)));
+        assert_eq!(number(DataType::Int32, &(-7i32).to_le_bytes()), Some(SentValue::Number(-7.0)));
+        assert_eq!(number(DataType::Fp16, &half::f16::from_f32(1.5).to_le_bytes()), Some(SentValue::Number(1.5)));
+        assert_eq!(number(DataType::Bool, &[1]), Some(SentValue::Number(1.0)));
         assert_eq!(number(DataType::Uint64, &[1, 0]), None, "too short");
-        assert_eq!(number(DataType::Bytes, b"\x04\0\0\0gold"), Some(Value::Text("gold".to_owned())));
+        assert_eq!(number(DataType::Bytes, b"\x04\0\0\0gold"), Some(SentValue::Text("gold".to_owned())));
         assert_eq!(number(DataType::Bytes, b"\x01\0\0\0\xff"), None, "no text");
     }
 }

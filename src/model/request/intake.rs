@@ -5,7 +5,7 @@ use sequor_core::{DataType, Dims, Id, RequestMeta, Shape};
 use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, reshaped};
 use crate::error::Invalid;
 use crate::scheduling::key_interner::KeyInterner;
-use crate::tensor::{Named, Tensor, rows};
+use crate::tensor::{NamedTensor, Tensor, rows};
 
 use super::features;
 use super::message::InferRequest;
@@ -46,8 +46,8 @@ pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Ten
     }
     let batching = settings.max_batch_size > 0;
     let named = settings.inputs.iter().zip(run);
-    let given: Vec<Named> =
-        named.filter_map(|(input, tensor)| Some(Named { name: input.name.clone(), tensor: tensor? })).collect();
+    let given: Vec<NamedTensor> =
+        named.filter_map(|(input, tensor)| Some(NamedTensor { name: input.name.clone(), tensor: tensor? })).collect();
     let rows = if batching { batch_size(&given)? } else { 1 };
     if batching && rows > u64::from(settings.max_batch_size) {
         return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
@@ -61,7 +61,7 @@ pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Ten
 }
 
 /// Checked inputs at their places.
-fn taken(settings: &ModelSettings, given: Vec<Named>, batching: bool) -> Result<Vec<Option<Tensor>>, Invalid> {
+fn taken(settings: &ModelSettings, given: Vec<NamedTensor>, batching: bool) -> Result<Vec<Option<Tensor>>, Invalid> {
     let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
     for named in given {
         let Some(at) = settings.inputs.iter().position(|i| i.name == named.name) else {
@@ -105,7 +105,7 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
 }
 
 /// An END that only ends: no inputs, where the model allows that.
-fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[Named]) -> Option<Accepted> {
+fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[NamedTensor]) -> Option<Accepted> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
     let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
     let nothing = Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta: RequestMeta::default() };
@@ -167,7 +167,7 @@ fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str
 }
 
 /// The first dimension, on which all inputs must agree.
-fn batch_size(given: &[Named]) -> Result<u64, Invalid> {
+fn batch_size(given: &[NamedTensor]) -> Result<u64, Invalid> {
     let mut size = None;
     for named in given {
         let Some(first) = named.tensor.shape.0.first().copied() else {
@@ -180,8 +180,8 @@ fn batch_size(given: &[Named]) -> Result<u64, Invalid> {
     Ok(size.unwrap_or(1))
 }
 
-fn check_shape(input: &Input, named: &Named, batching: bool) -> Result<(), Invalid> {
-    let Named { name, tensor } = named;
+fn check_shape(input: &Input, named: &NamedTensor, batching: bool) -> Result<(), Invalid> {
+    let NamedTensor { name, tensor } = named;
     if tensor.dtype != input.dtype {
         return Err(Invalid::DataType { input: name.clone(), got: tensor.dtype, want: input.dtype });
     }
@@ -193,8 +193,8 @@ fn check_shape(input: &Input, named: &Named, batching: bool) -> Result<(), Inval
 }
 
 /// Checks the bytes of an input whose shape fits, and gives it the graph's shape.
-fn take_input(input: &Input, named: Named, batching: bool) -> Result<Tensor, Invalid> {
-    let Named { name, mut tensor } = named;
+fn take_input(input: &Input, named: NamedTensor, batching: bool) -> Result<Tensor, Invalid> {
+    let NamedTensor { name, mut tensor } = named;
     check_size(&name, &tensor, batching)?;
     if let Some(to) = &input.reshape {
         let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
@@ -235,7 +235,7 @@ fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid
 
 /// BYTES must parse exactly: as many elements as the shape says, and nothing left.
 fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid> {
-    let mut texts = rows::Texts(data);
+    let mut texts = rows::BytesElements(data);
     let got = texts.by_ref().count() as u64;
     let left = texts.0;
     let want = shape.elements().unwrap_or(u64::MAX);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sequor_core::{Dialect, Id};
 
-use crate::tensor::Named;
+use crate::tensor::NamedTensor;
 
 /// One inference request.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct InferRequest {
     pub priority: u32,
     /// How long the request may wait (the `timeout` parameter).
     pub timeout: Option<Duration>,
-    pub inputs: Vec<Named>,
+    pub inputs: Vec<NamedTensor>,
     /// Names of the outputs wanted; empty means all.
     pub outputs: Vec<String>,
     /// Parameters the server gives no meaning to, for policies and processors.
@@ -59,6 +59,6 @@ pub struct InferAnswer {
     /// The request's mark, echoed.
     pub id: String,
     /// In the order asked for, or of the configuration.
-    pub outputs: Vec<Named>,
+    pub outputs: Vec<NamedTensor>,
     pub parameters: Vec<(String, Parameter)>,
 }

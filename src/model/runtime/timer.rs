@@ -19,16 +19,16 @@ pub(in crate::model) trait Tick: Debug + Send + Sync {
 
 /// Clones share the thread. It ends when the last of them is dropped.
 #[derive(Debug, Clone)]
-pub(in crate::model) struct Timer(Arc<Shared>);
+pub(in crate::model) struct Timer(Arc<TimerState>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct TimerState {
+    queue: Mutex<TimerQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct TimerQueue {
     due: BinaryHeap<Reverse<(Time, u64)>>,
     models: std::collections::BTreeMap<u64, Weak<dyn Tick>>,
     serial: u64,
@@ -43,7 +43,7 @@ impl Timer {
 
     #[cfg(not(feature = "shuttle"))]
     pub(in crate::model) fn start(clock: Clock, upkeep: Upkeep) -> std::io::Result<Timer> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TimerState::default());
         let weak = Arc::downgrade(&shared);
         std::thread::Builder::new().name("sequor-timer".to_owned()).spawn(move || run(&clock, &weak, upkeep))?;
         Ok(Timer(shared))
@@ -61,7 +61,7 @@ impl Timer {
     }
 }
 
-impl Drop for Shared {
+impl Drop for TimerState {
     fn drop(&mut self) {
         self.changed.notify_all();
     }
@@ -72,7 +72,7 @@ impl Drop for Shared {
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(not(feature = "shuttle"))]
-fn run(clock: &Clock, shared: &Weak<Shared>, mut upkeep: Upkeep) {
+fn run(clock: &Clock, shared: &Weak<TimerState>, mut upkeep: Upkeep) {
     while let Some(shared) = shared.upgrade() {
         upkeep.run(clock.now());
         let mut queue = shared.queue.lock();

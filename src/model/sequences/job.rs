@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
-use crate::model::execute::Work;
-use crate::model::load::{Facts, LoadedModel};
+use crate::model::execute::RowWork;
+use crate::model::load::{LoadedModel, RequestFacts};
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter};
 use crate::recording::Recorder;
 use crate::state::budget::Ticket;
 use crate::telemetry::{FailureReason, refusal_reason};
-use crate::tensor::{Named, Tensor};
+use crate::tensor::{NamedTensor, Tensor};
 
 use super::owner::SequencePermit;
 use super::processed::Processed;
@@ -50,7 +50,7 @@ pub(in crate::model) struct Job {
     /// The state its sequence goes on from, if that was kept elsewhere.
     pub(in crate::model) snapshot: Option<Bytes>,
     /// What a recording tells of it.
-    pub(in crate::model) facts: Facts,
+    pub(in crate::model) facts: RequestFacts,
     /// What its run has left, by the outputs that clients see.
     pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
     /// What it keeps for processors, if its load has any.
@@ -75,7 +75,7 @@ impl Job {
         Job {
             load,
             processed,
-            facts: Facts::of(&request, &accepted.meta),
+            facts: RequestFacts::of(&request, &accepted.meta),
             counted: request.sequence.step.is_some(),
             mark: request.id,
             id: request.sequence.id,
@@ -97,12 +97,12 @@ impl Job {
     }
 
     /// What its row needs to run.
-    pub(in crate::model) fn work(&mut self, row: &RealRow) -> Work {
+    pub(in crate::model) fn work(&mut self, row: &RealRow) -> RowWork {
         let inputs = match &mut self.processed {
             Some(processed) => processed.runs.pop_front().unwrap_or_default(),
             None => std::mem::take(&mut self.inputs),
         };
-        Work {
+        RowWork {
             inputs,
             rows: self.rows,
             start: row.start,
@@ -162,7 +162,7 @@ impl Job {
             for n in &self.outputs {
                 let tensor = tensors.get_mut(*n).and_then(Option::take);
                 let name = self.load.client.outputs.get(*n).map(|o| o.name.clone());
-                outputs.extend(name.zip(tensor).map(|(name, tensor)| Named { name, tensor }));
+                outputs.extend(name.zip(tensor).map(|(name, tensor)| NamedTensor { name, tensor }));
             }
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
             InferAnswer { model, version, id: self.mark, outputs, parameters }

@@ -2,7 +2,7 @@
 
 use crate::processing::{OnFailure, Plan, PortTensors, RefusedBy, SequenceScratch};
 
-use crate::processing::wat_fixture::{COUNT, Guest, chain, model, step, tensor, try_chain};
+use crate::processing::wat_fixture::{COUNT, ProcessorWat, chain, model, step, tensor, try_chain};
 
 fn inputs(bytes: &[u8]) -> PortTensors {
     vec![Some(tensor(bytes))]
@@ -15,7 +15,7 @@ fn runs(plan: Plan) -> Vec<PortTensors> {
     }
 }
 
-fn failure(guests: &[Guest<'_>]) -> String {
+fn failure(guests: &[ProcessorWat<'_>]) -> String {
     let refused = chain(guests).pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap_err();
     assert_eq!((refused.plugin.as_str(), refused.ends), ("guest", false));
     match refused.why {
@@ -26,7 +26,7 @@ fn failure(guests: &[Guest<'_>]) -> String {
 
 #[test]
 fn a_request_passes_through_two_processors() {
-    let chain = chain(&[Guest::default(), Guest::default()]);
+    let chain = chain(&[ProcessorWat::default(), ProcessorWat::default()]);
     assert_eq!((chain.signature(), chain.scratch_bytes(), chain.posts()), (model(), 16, true));
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     assert_eq!(runs(prepared.plan), [inputs(b"abc")]);
@@ -36,8 +36,8 @@ fn a_request_passes_through_two_processors() {
 
 #[test]
 fn each_processor_has_its_own_scratch() {
-    let count = Guest { post: COUNT, ..Guest::default() };
-    let chain = chain(&[count, Guest::default(), count]);
+    let count = ProcessorWat { post: COUNT, ..ProcessorWat::default() };
+    let chain = chain(&[count, ProcessorWat::default(), count]);
     let mut scratch = SequenceScratch::default();
     for n in 1..4u8 {
         let prepared = chain.pre(&step(), &scratch, inputs(b"abc")).unwrap();
@@ -60,8 +60,8 @@ fn runs_multiply_along_the_chain_and_answers_are_joined() {
     let twice = "(call $run (local.get 11) (local.get 12) (i32.const 2))";
     let join = "wants = [\"pre\"]\n";
     let three = twice.replace("const 2", "const 3");
-    let first = Guest { pre: twice, manifest: join, ..Guest::default() };
-    let second = Guest { pre: &three, manifest: join, ..Guest::default() };
+    let first = ProcessorWat { pre: twice, manifest: join, ..ProcessorWat::default() };
+    let second = ProcessorWat { pre: &three, manifest: join, ..ProcessorWat::default() };
     let chain = chain(&[first, second]);
     assert!(!chain.posts());
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
@@ -74,7 +74,10 @@ fn runs_multiply_along_the_chain_and_answers_are_joined() {
 #[test]
 fn a_reply_needs_no_run_and_passes_the_processors_before() {
     let reply = "(call $reply (local.get 11) (local.get 12))";
-    let chain = chain(&[Guest { post: COUNT, ..Guest::default() }, Guest { pre: reply, ..Guest::default() }]);
+    let chain = chain(&[
+        ProcessorWat { post: COUNT, ..ProcessorWat::default() },
+        ProcessorWat { pre: reply, ..ProcessorWat::default() },
+    ]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     let Plan::Reply(answer) = prepared.plan else { panic!("it runs") };
     assert_eq!(answer, inputs(b"abc"));
@@ -93,7 +96,7 @@ fn a_refusal_is_the_plug_in_s_own() {
         (i32.store8 (i32.const 1064) (i32.const 1))
         (i32.store16 (i32.const 1100) (i32.const 0x6f6e))
         (i32.const 1024)";
-    let chain = chain(&[Guest { pre: refuse, ..Guest::default() }]);
+    let chain = chain(&[ProcessorWat { pre: refuse, ..ProcessorWat::default() }]);
     let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap_err();
     let retry = Some(std::time::Duration::from_micros(1500));
     assert_eq!(refused.why, RefusedBy::Plugin { code: 5, text: "no".to_owned(), retry });
@@ -102,7 +105,7 @@ fn a_refusal_is_the_plug_in_s_own() {
 
 #[test]
 fn an_end_without_inputs_runs_nothing() {
-    let chain = chain(&[Guest { manifest: "wants = [\"post\"]\n", ..Guest::default() }]);
+    let chain = chain(&[ProcessorWat { manifest: "wants = [\"post\"]\n", ..ProcessorWat::default() }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), PortTensors::new()).unwrap();
     assert_eq!(runs(prepared.plan), [PortTensors::new()]);
     let (answer, _) = chain.post(&step(), prepared.pending, vec![PortTensors::new()]).unwrap();
@@ -111,7 +114,7 @@ fn an_end_without_inputs_runs_nothing() {
 
 #[test]
 fn what_breaks_a_rule_fails_the_request() {
-    let with = |pre: &str| failure(&[Guest { pre, ..Guest::default() }]);
+    let with = |pre: &str| failure(&[ProcessorWat { pre, ..ProcessorWat::default() }]);
     assert_eq!(with("unreachable"), "it gave up (unreachable), in pre");
     let loops = with("(loop $ever (br $ever)) (i32.const 0)");
     assert!(loops.starts_with("time limit ") && loops.contains(" in pre (1 KiB)"), "{loops}");
@@ -141,7 +144,7 @@ fn a_failed_call_leaves_the_scratch_and_the_next_is_answered() {
     let pre = "
         (if (i32.eqz (i32.load8_u (i32.load offset=20 (local.get 11)))) (then unreachable))
         (call $run (local.get 11) (local.get 12) (i32.const 1))";
-    let chain = chain(&[Guest { pre, post: COUNT, ..Guest::default() }]);
+    let chain = chain(&[ProcessorWat { pre, post: COUNT, ..ProcessorWat::default() }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"a")).unwrap();
     let (_, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"d")]).unwrap();
     let before = scratch.clone();
@@ -152,17 +155,22 @@ fn a_failed_call_leaves_the_scratch_and_the_next_is_answered() {
 
 #[test]
 fn a_failing_processor_can_be_bypassed() {
-    let bypass = Guest { pre: "unreachable", post: "unreachable", on_failure: OnFailure::Bypass, ..Guest::default() };
+    let bypass = ProcessorWat {
+        pre: "unreachable",
+        post: "unreachable",
+        on_failure: OnFailure::Bypass,
+        ..ProcessorWat::default()
+    };
     let chain = chain(&[bypass]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     assert_eq!(runs(prepared.plan), [inputs(b"abc")]);
     let (answer, scratch) = chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap();
     assert_eq!((answer, scratch), (inputs(b"de"), SequenceScratch::default()));
     // Its post alone fails: the outputs of the runs pass it by.
-    let chain = crate::processing::wat_fixture::chain(&[Guest {
+    let chain = crate::processing::wat_fixture::chain(&[ProcessorWat {
         post: "unreachable",
         on_failure: OnFailure::Bypass,
-        ..Guest::default()
+        ..ProcessorWat::default()
     }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
     assert_eq!(chain.post(&step(), prepared.pending, vec![inputs(b"de")]).unwrap().0, inputs(b"de"));
@@ -170,13 +178,13 @@ fn a_failing_processor_can_be_bypassed() {
 
 #[test]
 fn a_processor_that_does_not_fit_is_refused_at_load() {
-    let refused = |guest: Guest<'_>| try_chain(&[Guest::default(), guest]).unwrap_err();
+    let refused = |guest: ProcessorWat<'_>| try_chain(&[ProcessorWat::default(), guest]).unwrap_err();
     let manifest = "reads = [\"x\", \"z\"]\n";
-    let (at, what) = refused(Guest { manifest, ..Guest::default() });
+    let (at, what) = refused(ProcessorWat { manifest, ..ProcessorWat::default() });
     let said = "reads names \"z\", which is no input of requests and no output of the model";
     assert_eq!((at, what.as_str()), (1, said));
     assert_eq!(
-        refused(Guest { configure: "unreachable", ..Guest::default() }).1,
+        refused(ProcessorWat { configure: "unreachable", ..ProcessorWat::default() }).1,
         "it gave up (unreachable), in configure"
     );
     // It renames its input, which nothing is passed to then.
@@ -185,10 +193,12 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
         (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
         (i32.store8 (i32.load (i32.load (i32.const 1028))) (i32.const 97))
         (i32.const 1024)";
-    let guest = Guest { configure: renamed, ..Guest::default() };
+    let guest = ProcessorWat { configure: renamed, ..ProcessorWat::default() };
     assert!(try_chain(&[guest]).is_ok(), "pre gives what the model takes");
-    let refused = |guest: Guest<'_>| try_chain(&[guest]).unwrap_err().1;
+    let refused = |guest: ProcessorWat<'_>| try_chain(&[guest]).unwrap_err().1;
     let said = "input \"a\" is not read, and the model has no input of that name and type to pass it to";
-    assert_eq!(refused(Guest { manifest: "wants = [\"post\"]\n", ..guest }), said);
-    assert!(refused(Guest { on_failure: OnFailure::Bypass, ..guest }).starts_with("on_failure = \"bypass\" needs"));
+    assert_eq!(refused(ProcessorWat { manifest: "wants = [\"post\"]\n", ..guest }), said);
+    assert!(
+        refused(ProcessorWat { on_failure: OnFailure::Bypass, ..guest }).starts_with("on_failure = \"bypass\" needs")
+    );
 }

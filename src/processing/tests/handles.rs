@@ -2,7 +2,7 @@
 
 use crate::processing::{Plan, RefusedBy, SequenceScratch};
 
-use crate::processing::wat_fixture::{Guest, chain, step, tensor};
+use crate::processing::wat_fixture::{ProcessorWat, chain, step, tensor};
 
 const METHODS: &str = "
     (import \"sequor:plugin/tensors@0.1.0\" \"[method]tensor.read\" (func $read (param i32 i64 i64 i32)))
@@ -20,7 +20,7 @@ const RUN: &str = "
     (call $run (local.get 11) (local.get 12) (i32.const 1))";
 
 fn ran(pre: &str) -> Result<Vec<u8>, String> {
-    let chain = chain(&[Guest { extra: METHODS, pre, manifest: BY_HANDLE, ..Guest::default() }]);
+    let chain = chain(&[ProcessorWat { extra: METHODS, pre, manifest: BY_HANDLE, ..ProcessorWat::default() }]);
     let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"abcdef"))]);
     match prepared.map_err(|refused| refused.why) {
         Ok(prepared) => match prepared.plan {
@@ -77,7 +77,7 @@ fn a_guest_that_keeps_too_much_is_replaced() {
     let pre = "(local $b i32) (i64.store (i32.const 512) (i64.const 20971520))
         (local.set $b (call $buffer (i32.const 2) (i32.const 512) (i32.const 1) (i64.const 20971520)))
         (call $run (local.get 11) (local.get 12) (i32.const 1))";
-    let chain = chain(&[Guest { extra: METHODS, pre, manifest: BY_HANDLE, ..Guest::default() }]);
+    let chain = chain(&[ProcessorWat { extra: METHODS, pre, manifest: BY_HANDLE, ..ProcessorWat::default() }]);
     for _ in 0..12 {
         let prepared = chain.pre(&step(), &SequenceScratch::default(), vec![Some(tensor(b"a"))]);
         assert!(prepared.is_ok(), "{prepared:?}");

@@ -7,8 +7,8 @@ use sequor_core::*;
 
 use super::rig::{LOAD, Rig, admits, plans};
 use crate::scheduling::guest::Source;
-use crate::scheduling::report::State;
-use crate::scheduling::stand_in::{Does, MS, Version};
+use crate::scheduling::report::BindingState;
+use crate::scheduling::stand_in::{Does, MS, StandInVersion};
 use crate::scheduling::{Clock, SchedulerHost};
 
 #[test]
@@ -36,7 +36,7 @@ fn whatever_ruins_an_instance_costs_a_round_and_a_new_one_comes_after_its_back_o
         rig.starts(1..=4);
         rig.version.does(does);
         assert_eq!(rig.turn(), Some(4), "the built-in takes the very round");
-        assert_eq!((rig.binding.state(), rig.rang()), (State::Recovering, true));
+        assert_eq!((rig.binding.state(), rig.rang()), (BindingState::Recovering, true));
         let shown = rig.binding.show();
         assert_eq!((shown.fallbacks, shown.strikes), (1, 1));
         assert_eq!(shown.last_fault.unwrap().kind, format!("{does:?}").to_lowercase());
@@ -46,7 +46,7 @@ fn whatever_ruins_an_instance_costs_a_round_and_a_new_one_comes_after_its_back_o
         assert_eq!(rig.turn(), Some(1), "meanwhile the built-in decides");
         rig.wait(100);
         rig.keep();
-        assert_eq!((rig.binding.state(), rig.version.script.lock().starts), (State::Active, 2));
+        assert_eq!((rig.binding.state(), rig.version.script.lock().starts), (BindingState::Active, 2));
         rig.submit(1, false, true);
         rig.drain();
         assert!(rig.all_answered(), "{does:?}");
@@ -65,7 +65,7 @@ fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
         rig.version.does(Does::First);
         rig.keep();
     }
-    assert_eq!(rig.binding.state(), State::Parked);
+    assert_eq!(rig.binding.state(), BindingState::Parked);
     let calls = rig.version.script.lock().plans;
     rig.starts(7..=8);
     assert_eq!((rig.drain(), rig.version.script.lock().plans, rig.all_answered()), (vec![2], calls, true));
@@ -79,7 +79,7 @@ fn three_strikes_within_a_minute_park_it_and_the_core_asks_no_more() {
     rig.binding.unpark().unwrap();
     rig.starts(9..=9);
     rig.drain();
-    assert_eq!((rig.binding.state(), rig.version.script.lock().plans), (State::Active, calls + 1));
+    assert_eq!((rig.binding.state(), rig.version.script.lock().plans), (BindingState::Active, calls + 1));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn nonsense_is_a_strike_that_the_instance_survives() {
         assert_eq!(rig.turn(), Some(2));
         let shown = rig.binding.show();
         let fault = shown.last_fault.unwrap();
-        assert_eq!((shown.state, shown.strikes, fault.kind.as_str()), (State::Active, 1, kind));
+        assert_eq!((shown.state, shown.strikes, fault.kind.as_str()), (BindingState::Active, 1, kind));
         assert!(fault.what.starts_with(sentence), "{}", fault.what);
         let line = rig.binding.journal.after(0).pop().unwrap().message;
         assert!(line.contains("built-in used for this round (fallback 1, strike 1 of 3)"), "{line}");
@@ -117,7 +117,7 @@ fn a_taken_lane_is_nobodys_strike() {
     assert_eq!(rig.turn(), Some(2));
     drop(taken);
     let shown = rig.binding.show();
-    assert_eq!((shown.state, shown.strikes, shown.fallbacks, shown.calls), (State::Active, 0, 1, 0));
+    assert_eq!((shown.state, shown.strikes, shown.fallbacks, shown.calls), (BindingState::Active, 0, 1, 0));
     rig.submit(1, false, false);
     rig.drain();
     // What happened meanwhile was not lost on it.
@@ -167,7 +167,7 @@ fn a_new_instance_knows_who_lives_and_hears_what_comes() {
 #[test]
 fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
     let mut rig = Rig::open(admits(), |options| options.shadow = true);
-    assert_eq!(rig.binding.state(), State::Shadow);
+    assert_eq!(rig.binding.state(), BindingState::Shadow);
     rig.starts(1..=3);
     assert_eq!(rig.drain(), [3], "the built-in runs all that are alike");
     rig.submit(1, false, false);
@@ -181,11 +181,11 @@ fn a_shadow_is_asked_and_not_heeded_and_its_difference_is_counted() {
     assert_eq!((rig.drain(), rig.binding.show().differs), (vec![1], Some((2, 4))));
     rig.version.does(Does::Trap);
     rig.submit(1, false, true);
-    assert_eq!((rig.drain(), rig.binding.state()), (vec![1], State::Recovering));
+    assert_eq!((rig.drain(), rig.binding.state()), (vec![1], BindingState::Recovering));
     rig.version.does(Does::First);
     rig.wait(100);
     rig.keep();
-    assert_eq!((rig.binding.state(), rig.binding.show().fallbacks), (State::Shadow, 0));
+    assert_eq!((rig.binding.state(), rig.binding.show().fallbacks), (BindingState::Shadow, 0));
 }
 
 #[test]
@@ -210,11 +210,11 @@ fn parked_by_an_operator_it_is_asked_no_more() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.binding.park();
     rig.starts(1..=3);
-    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![3], State::Parked, 0));
+    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![3], BindingState::Parked, 0));
     rig.binding.unpark().unwrap();
     rig.submit(1, false, true);
     rig.drain();
-    assert_eq!((rig.binding.state(), rig.binding.show().calls), (State::Active, 1));
+    assert_eq!((rig.binding.state(), rig.binding.show().calls), (BindingState::Active, 1));
     rig.binding.close();
     rig.submit(2, false, true);
     assert_eq!((rig.drain(), rig.keep()), (vec![1], None));
@@ -222,7 +222,7 @@ fn parked_by_an_operator_it_is_asked_no_more() {
 
 #[test]
 fn an_attachment_is_refused_where_a_feature_is_missing() {
-    let rig = Rig::of(Version::needs("1", plans(), "chunk_ms"), |_| {});
+    let rig = Rig::of(StandInVersion::needs("1", plans(), "chunk_ms"), |_| {});
     assert_eq!(
         rig.binding.open().unwrap_err().to_string(),
         "it needs the feature \"chunk_ms\", which the model's sequor.toml does not name (it names tenant)"
@@ -244,11 +244,11 @@ fn who_asks_for_a_sequences_text_gets_it_while_it_lives() {
 fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     let rig = Rig::open(plans(), |_| {});
     let old = rig.active().unwrap();
-    let new: Arc<dyn Source> = Version::new("77b0", plans());
+    let new: Arc<dyn Source> = StandInVersion::new("77b0", plans());
     rig.binding.replace(&new).unwrap();
     let struck = crate::scheduling::guest::Strike { fault: PolicyFault::Trap, what: "late".to_owned() };
     rig.binding.strike(Some(&old), &struck);
-    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 0));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn no_request_is_lost_to_a_plug_in() {
                 3 if roll >> 28 == 0 => rig.binding.park(),
                 3 if roll >> 28 == 1 => drop(rig.binding.unpark()),
                 3 if roll >> 28 < 4 => {
-                    let new: Arc<dyn Source> = Version::new("77b0", admits());
+                    let new: Arc<dyn Source> = StandInVersion::new("77b0", admits());
                     drop(rig.binding.replace(&new));
                 }
                 _ => drop(rig.turn()),
@@ -343,7 +343,7 @@ fn it_is_quick_where_nobody_is_asked_or_answers_are_known_to_be() {
     let called = active.wait();
     assert!(!rig.decider().is_quick(), "it is being called");
     drop(called);
-    let other = Version::new("b2b2", plans());
+    let other = StandInVersion::new("b2b2", plans());
     rig.binding.replace(&(other as Arc<dyn Source>)).unwrap();
     assert!(!rig.decider().is_quick(), "nothing is known of another version");
     (0..8).for_each(|_| rig.binding.inline_gate.note(Duration::from_micros(1), Time::default()));

@@ -14,10 +14,10 @@ use sequor_wasm::limits::{Limits, room};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
-use crate::scheduling::stand_in::Version;
+use crate::scheduling::stand_in::StandInVersion;
 use crate::scheduling::tests::rig::{Rig, plans};
-use crate::scheduling::wat_fixture::Heard;
 use crate::scheduling::wat_fixture::SERVING;
+use crate::scheduling::wat_fixture::ServiceLog;
 
 fn folder() -> PathBuf {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join(".sequor/guests");
@@ -52,12 +52,12 @@ fn facts(component: &SchedulerComponent) -> ModelFacts {
 }
 
 /// With more time than anybody takes who gets on: what is tested is not how fast this machine is, and this half of a question is not optimised.
-fn start(component: &SchedulerComponent) -> (SchedulerGuest, Arc<Heard>) {
+fn start(component: &SchedulerComponent) -> (SchedulerGuest, Arc<ServiceLog>) {
     start_within(component, Limits { time: Duration::from_secs(1), ..Limits::default() })
 }
 
-fn start_within(component: &SchedulerComponent, limits: Limits) -> (SchedulerGuest, Arc<Heard>) {
-    let heard = Arc::new(Heard::default());
+fn start_within(component: &SchedulerComponent, limits: Limits) -> (SchedulerGuest, Arc<ServiceLog>) {
+    let heard = Arc::new(ServiceLog::default());
     (component.guest(heard.clone(), limits).unwrap(), heard)
 }
 
@@ -133,7 +133,7 @@ fn guests_that_mean_well_give_answers_that_stand() {
 type Configured = Result<Result<(), String>, CallError>;
 
 /// The hostile guest, told what to do. One component does everything; its manifests only differ in the default of this.
-fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (SchedulerGuest, Arc<Heard>, Configured) {
+fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (SchedulerGuest, Arc<ServiceLog>, Configured) {
     // Who never ends is stopped as on a server.
     let (mut guest, heard) = if does == "loop" { start_within(component, Limits::default()) } else { start(component) };
     let configured = guest.configure(&format!("{{\"do\": \"{does}\"{more}}}"), &facts(component));
@@ -183,7 +183,7 @@ fn hostile_guests_are_stopped_and_their_authors_told_why() {
 // === a run time of its own ===
 
 /// The hostile guest in Python, told what to do.
-fn python(does: &str, amount: u32) -> (SchedulerComponent, SchedulerGuest, Arc<Heard>, Configured) {
+fn python(does: &str, amount: u32) -> (SchedulerComponent, SchedulerGuest, Arc<ServiceLog>, Configured) {
     let component = component("hostile-python");
     let (guest, heard, configured) = hostile(&component, does, &format!(", \"amount\": {amount}"));
     (component, guest, heard, configured)
@@ -228,7 +228,7 @@ fn an_interpreter_has_the_room_that_others_have() {
     let rounds = (0..1000).take_while(|_| ask(&mut guest, round(&component)).is_ok()).count();
     assert!((120..=128).contains(&rounds), "{rounds} MiB");
     let limits = Limits { memory: Some(8 << 20), time: Duration::from_secs(1) };
-    let told = component.guest(Arc::new(Heard::default()), limits).unwrap_err();
+    let told = component.guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!(told.fault, CallFault::Memory);
     assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
     let (component, mut guest, ..) = python("fine", 0);
@@ -252,7 +252,7 @@ fn a_python_that_gathers_memory_is_replaced_and_no_round_is_lost() {
             .find_map(|l| l.rsplit_once(' ')?.1.parse::<u32>().ok())
     };
     let config = "{\"do\": \"gather\", \"amount\": 131072}".to_owned();
-    let mut rig = Rig::around(Arc::new(component("hostile-python")), Version::new("0", plans()), |options| {
+    let mut rig = Rig::around(Arc::new(component("hostile-python")), StandInVersion::new("0", plans()), |options| {
         (options.limits, options.config) = (Limits { memory: Some(28 << 20), ..Limits::default() }, config);
     });
     rig.binding.open().unwrap();

@@ -13,15 +13,15 @@ use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Guest as _, ModelFacts};
 use crate::scheduling::wat_fixture::SERVING;
-use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
+use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
 /// A memory with room for what is handed over: 4 MiB beyond the 8 pages that the guest starts with.
 const ROOM: &str = "(drop (memory.grow (i32.const 64)))";
 
 /// With so much time that a build that is not optimised has enough.
-fn patient(guest: &Guest<'_>) -> SchedulerGuest {
+fn patient(guest: &SchedulerWat<'_>) -> SchedulerGuest {
     let limits = Limits { time: Duration::from_secs(5), ..Limits::default() };
-    component(guest).guest(Arc::new(Heard::default()), limits).unwrap()
+    component(guest).guest(Arc::new(ServiceLog::default()), limits).unwrap()
 }
 
 /// Logs so many zeros, from where its memory ended before it grew.
@@ -33,10 +33,10 @@ fn log(bytes: u32) -> String {
 fn a_guest_hands_over_so_much_at_once_and_no_more() {
     let told = |bytes| {
         plan(
-            &mut patient(&Guest {
+            &mut patient(&SchedulerWat {
                 extra: LOG,
                 plan: &format!("{ROOM} {} (i32.const 512)", log(bytes)),
-                ..Guest::default()
+                ..SchedulerWat::default()
             }),
             3,
         )
@@ -51,7 +51,9 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
     // So is an answer that says more than anybody was asked for.
     let long = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048))
         (i32.store (i32.const 1036) (i32.const 600000)) (i32.const 1024)";
-    let much = plan(&mut patient(&Guest { plan: &format!("{ROOM} {long}"), ..Guest::default() }), 3).0.unwrap_err();
+    let much = plan(&mut patient(&SchedulerWat { plan: &format!("{ROOM} {long}"), ..SchedulerWat::default() }), 3)
+        .0
+        .unwrap_err();
     assert_eq!((much.fault, much.what.as_str()), (CallFault::Trap, "it handed over too much at once, in plan"));
 }
 
@@ -59,16 +61,20 @@ fn a_guest_hands_over_so_much_at_once_and_no_more() {
 #[test]
 fn a_guest_that_has_the_host_work_is_out_of_time() {
     let logs = log(2 << 20).repeat(400);
-    let told = struck(&Guest { extra: LOG, plan: &format!("{ROOM} {logs} (i32.const 512)"), ..Guest::default() });
+    let told = struck(&SchedulerWat {
+        extra: LOG,
+        plan: &format!("{ROOM} {logs} (i32.const 512)"),
+        ..SchedulerWat::default()
+    });
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
 }
 
 #[test]
 fn a_call_that_returned_beyond_its_limit_has_failed() {
     let grows = "(drop (memory.grow (i32.const 0)))".repeat(100_000);
-    let guest = component(&Guest { plan: &format!("{grows} (i32.const 512)"), ..Guest::default() });
+    let guest = component(&SchedulerWat { plan: &format!("{grows} (i32.const 512)"), ..SchedulerWat::default() });
     let limits = Limits { time: Duration::from_micros(100), ..Limits::default() };
-    let mut guest = guest.guest(Arc::new(Heard::default()), limits).unwrap();
+    let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
     let told = plan(&mut guest, 3).0.unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 100us in plan (3 candidates)"));
     // The next is measured from its own beginning.
@@ -93,10 +99,10 @@ fn for_debuggers() -> String {
 
 #[test]
 fn what_a_component_says_for_debuggers_costs_nothing() {
-    let bytes = Guest { extra: &for_debuggers(), plan: "(unreachable)", ..Guest::default() }.component();
+    let bytes = SchedulerWat { extra: &for_debuggers(), plan: "(unreachable)", ..SchedulerWat::default() }.component();
     assert!(bytes.windows(13).any(|name| name == b".debug_abbrev"));
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
-    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     let began = Instant::now();
     let told = plan(&mut guest, 3).0.unwrap_err();
     let took = began.elapsed();
@@ -115,7 +121,7 @@ fn of_an_answer_no_more_is_kept_than_shows_what_is_wrong_with_it() {
             list(1032, fire),
             list(1040, reject)
         );
-        plan_of(&Guest { plan: &plan, ..Guest::default() })
+        plan_of(&SchedulerWat { plan: &plan, ..SchedulerWat::default() })
     };
     let picks = answer(100_000, 100_000);
     assert_eq!((picks.fire.len(), picks.reject.len()), (4, 4));
@@ -123,7 +129,7 @@ fn of_an_answer_no_more_is_kept_than_shows_what_is_wrong_with_it() {
     assert_eq!(answer(3, 2).reject.len(), 2);
 }
 
-fn plan_of(guest: &Guest<'_>) -> Picks {
+fn plan_of(guest: &SchedulerWat<'_>) -> Picks {
     let (said, picks) = plan(&mut patient(guest), 3);
     said.unwrap();
     picks
@@ -133,7 +139,7 @@ fn plan_of(guest: &Guest<'_>) -> Picks {
 fn a_guest_s_own_sentence_is_cut_as_a_line_is() {
     let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 16384))
         (i32.store (i32.const 1032) (i32.const 100000)) (i32.const 1024)";
-    let mut guest = start(&Guest { configure: refuses, restore: refuses, ..Guest::default() });
+    let mut guest = start(&SchedulerWat { configure: refuses, restore: refuses, ..SchedulerWat::default() });
     let facts = ModelFacts::default();
     assert_eq!(guest.configure("{}", &facts).unwrap().unwrap_err().len(), 4096);
     assert_eq!(guest.restore(b"saved").unwrap().unwrap_err().len(), 4096);

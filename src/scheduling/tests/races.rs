@@ -8,8 +8,8 @@ use sequor_core::*;
 
 use super::rig::{LOAD, Rig, plans};
 use crate::scheduling::guest::{Source, Strike};
-use crate::scheduling::report::State;
-use crate::scheduling::stand_in::{MS, Version};
+use crate::scheduling::report::BindingState;
+use crate::scheduling::stand_in::{MS, StandInVersion};
 
 fn until(what: &str, is: impl Fn() -> bool) {
     let began = std::time::Instant::now();
@@ -29,12 +29,12 @@ fn a_strike_empties_no_lane_but_its_own() {
     let at = &rig.binding;
     std::thread::scope(|scope| {
         scope.spawn(|| at.strike(Some(&active), &Strike { fault: PolicyFault::Trap, what: "it fell".to_owned() }));
-        until("the strike counts", || at.state() == State::Recovering);
+        until("the strike counts", || at.state() == BindingState::Recovering);
         rig.clock.0.fetch_add(100 * MS, std::sync::atomic::Ordering::Relaxed);
         at.tend();
         drop(slow);
     });
-    assert_eq!(rig.binding.state(), State::Active);
+    assert_eq!(rig.binding.state(), BindingState::Active);
     assert!(rig.active().is_some(), "it is active, so it has a guest");
     rig.turn();
     assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks), (1, 0));
@@ -46,7 +46,7 @@ fn no_request_waits_for_a_guest_on_trial() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     let gate = Arc::new(Mutex::new(()));
     new.script.lock().gate = Some(Arc::clone(&gate));
     let held = gate.lock();
@@ -79,7 +79,7 @@ fn parking_waits_for_nobody() {
         drop((saving, making));
         assert!(parked.is_ok());
     });
-    assert_eq!((rig.binding.state(), rig.active().is_none()), (State::Parked, true));
+    assert_eq!((rig.binding.state(), rig.active().is_none()), (BindingState::Parked, true));
     assert!(rig.desk.core.lock().consult(Time::ZERO, LOAD).is_none(), "no guest is asked any more");
 }
 
@@ -87,16 +87,16 @@ fn parking_waits_for_nobody() {
 #[test]
 fn whoever_is_parked_while_its_successor_is_made_stays_parked() {
     let mut rig = Rig::open(plans(), |_| {});
-    let source: Arc<dyn Source> = Version::new("77b0", plans());
+    let source: Arc<dyn Source> = StandInVersion::new("77b0", plans());
     let ready = rig.binding.ready_for(&source, crate::scheduling::startup::Parked::Decides).unwrap();
     rig.binding.park();
     rig.binding.take_over(&source, ready);
     rig.starts(1..=2);
-    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![2], State::Parked, 0));
+    assert_eq!((rig.drain(), rig.binding.state(), rig.binding.show().calls), (vec![2], BindingState::Parked, 0));
     rig.binding.unpark().unwrap();
     rig.submit(1, false, false);
     rig.drain();
-    assert_eq!((rig.binding.state(), rig.binding.show().calls), (State::Active, 1));
+    assert_eq!((rig.binding.state(), rig.binding.show().calls), (BindingState::Active, 1));
 }
 
 /// A guest that takes long to say what it would hand on costs those who ask meanwhile the time of one call, together.

@@ -6,8 +6,8 @@ use sequor_core::*;
 
 use super::rig::{Rig, plans};
 use crate::scheduling::guest::Source;
-use crate::scheduling::report::State;
-use crate::scheduling::stand_in::{Does, MS, Version};
+use crate::scheduling::report::BindingState;
+use crate::scheduling::stand_in::{Does, MS, StandInVersion};
 use crate::scheduling::startup::Parked;
 
 #[test]
@@ -34,7 +34,9 @@ fn one_that_traps_while_it_comes_back_is_struck_again_until_it_is_parked() {
     rig.version.does(Does::Trap);
     rig.submit(1, false, false);
     rig.turn();
-    for (does, state) in [(Does::TrapInObserve, State::Recovering), (Does::TrapInConfigure, State::Parked)] {
+    for (does, state) in
+        [(Does::TrapInObserve, BindingState::Recovering), (Does::TrapInConfigure, BindingState::Parked)]
+    {
         rig.version.does(does);
         rig.wait(400);
         rig.keep();
@@ -58,7 +60,7 @@ fn one_that_has_grown_is_replaced_by_a_new_one_beside_it() {
     let script = rig.version.script.lock();
     assert_eq!((script.starts, script.restored.as_deref(), &script.told.kind[..]), (2, Some(&b"1"[..]), &[1][..]));
     drop(script);
-    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (State::Active, 0));
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 0));
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn a_replacement_is_tried_told_and_put_in_its_place() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     new.does(Does::All);
     let source: Arc<dyn Source> = new.clone();
     rig.binding.replace(&source).unwrap();
@@ -112,13 +114,13 @@ fn one_that_fails_its_trial_changes_nothing() {
         (Does::TrapInConfigure, "configure: index out of bounds"),
     ];
     for (does, what) in bad {
-        let new = Version::new("77b0", plans());
+        let new = StandInVersion::new("77b0", plans());
         new.does(does);
         let source: Arc<dyn Source> = new;
         let error = rig.binding.replace(&source).unwrap_err().to_string();
         assert!(error.starts_with(what), "{error}");
     }
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     new.script.lock().configure = Some("weights.gold must be a number".to_owned());
     let source: Arc<dyn Source> = new;
     assert_eq!(rig.binding.replace(&source).unwrap_err().to_string(), "configure: \"weights.gold must be a number\"");
@@ -132,7 +134,7 @@ fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=2);
     rig.drain();
-    let new = Version::new("77b0", Hooks { columns: policy::columns::SEQ, window: 1, ..plans() });
+    let new = StandInVersion::new("77b0", Hooks { columns: policy::columns::SEQ, window: 1, ..plans() });
     let source: Arc<dyn Source> = new.clone();
     rig.binding.replace(&source).unwrap();
     rig.submit(1, false, false);
@@ -164,7 +166,7 @@ fn what_cannot_be_restored_is_dropped_and_it_starts_from_nothing() {
                 rig.keep();
             }
             let shown = rig.binding.show();
-            assert_eq!((shown.state, shown.strikes), (State::Active, u32::from(!unparks)), "{restore:?}");
+            assert_eq!((shown.state, shown.strikes), (BindingState::Active, u32::from(!unparks)), "{restore:?}");
             assert_eq!(rig.binding.saved.lock().bytes, None);
             let lines = rig.binding.journal.after(0);
             assert!(lines.last().unwrap().message.contains("it starts from nothing"), "{lines:?}");
@@ -179,7 +181,7 @@ fn a_version_does_not_take_the_place_of_one_whose_save_it_falls_over() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     new.script.lock().restore = Some(Ok(()));
     let source: Arc<dyn Source> = new;
     let error = rig.binding.replace(&source).unwrap_err().to_string();
@@ -197,7 +199,7 @@ fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
         rig.wait(1_000);
         rig.keep();
     }
-    assert_eq!((rig.version.script.lock().starts, rig.binding.state()), (4, State::Active));
+    assert_eq!((rig.version.script.lock().starts, rig.binding.state()), (4, BindingState::Active));
     // It may grow up to its limit, meanwhile.
     let due = rig.keep().unwrap();
     assert!(due <= Time(61_000 * MS), "{due:?}");
@@ -208,14 +210,14 @@ fn one_that_grows_all_the_time_is_given_three_new_instances_a_minute() {
 
 #[test]
 fn another_version_in_the_place_of_one_that_is_parked_decides_if_an_operator_put_it_there() {
-    for (parked, state) in [(Parked::Decides, State::Active), (Parked::Stays, State::Parked)] {
+    for (parked, state) in [(Parked::Decides, BindingState::Active), (Parked::Stays, BindingState::Parked)] {
         let mut rig = Rig::open(plans(), |options| options.strikes = 1);
         rig.starts(1..=1);
         rig.version.does(Does::Trap);
         rig.drain();
         rig.keep();
-        assert_eq!(rig.binding.state(), State::Parked);
-        let source: Arc<dyn Source> = Version::new("77b0", plans());
+        assert_eq!(rig.binding.state(), BindingState::Parked);
+        let source: Arc<dyn Source> = StandInVersion::new("77b0", plans());
         let ready = rig.binding.ready_for(&source, parked).unwrap();
         rig.binding.take_over(&source, ready);
         let shown = rig.binding.show();
@@ -225,6 +227,6 @@ fn another_version_in_the_place_of_one_that_is_parked_decides_if_an_operator_put
         );
         rig.submit(2, true, false);
         rig.drain();
-        assert_eq!(rig.binding.show().calls, if state == State::Active { 2 } else { 1 });
+        assert_eq!(rig.binding.show().calls, if state == BindingState::Active { 2 } else { 1 });
     }
 }

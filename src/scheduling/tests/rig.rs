@@ -13,10 +13,10 @@ use sequor_wasm::limits::Limits;
 
 use crate::scheduling::active_guest::ActiveGuest;
 use crate::scheduling::guest::{ModelFacts, Source};
-use crate::scheduling::stand_in::Version;
+use crate::scheduling::stand_in::StandInVersion;
 use crate::scheduling::{
-    Alarm, BindingOptions, Clock, Decider, LoadPolicy, SchedulerBinding, SchedulerHost, SchedulerPort, Shadow, Shared,
-    key_interner::KeyInterner,
+    Alarm, BindingOptions, BindingServices, Clock, Decider, LoadPolicy, SchedulerBinding, SchedulerHost, SchedulerPort,
+    Shadow, key_interner::KeyInterner,
 };
 use crate::telemetry::Metrics;
 
@@ -98,7 +98,7 @@ pub(super) struct Rig {
     pub(super) clock: Arc<Ticker>,
     pub(super) alarms: Arc<Alarms>,
     pub(super) binding: Arc<SchedulerBinding>,
-    pub(super) version: Arc<Version>,
+    pub(super) version: Arc<StandInVersion>,
     next_req: u32,
     pub(super) answers: BTreeMap<u32, Result<(), Refusal>>,
     pub(super) notes: Vec<Note>,
@@ -133,24 +133,28 @@ fn spec(slots: u32, max_batch: u32) -> LoadSpec {
 
 impl Rig {
     pub(super) fn new(hooks: Hooks, change: impl FnOnce(&mut BindingOptions)) -> Rig {
-        Rig::of(Version::new("3f2a91c", hooks), change)
+        Rig::of(StandInVersion::new("3f2a91c", hooks), change)
     }
 
-    pub(super) fn of(version: Arc<Version>, change: impl FnOnce(&mut BindingOptions)) -> Rig {
+    pub(super) fn of(version: Arc<StandInVersion>, change: impl FnOnce(&mut BindingOptions)) -> Rig {
         Rig::around(version.clone(), version, change)
     }
 
     /// With a plug-in that is no puppet.
     pub(super) fn around(
         source: Arc<dyn Source>,
-        version: Arc<Version>,
+        version: Arc<StandInVersion>,
         change: impl FnOnce(&mut BindingOptions),
     ) -> Rig {
         let (clock, alarms) = (Arc::<Ticker>::default(), Arc::<Alarms>::default());
         let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
-        let shared =
-            Shared { clock: clock.clone(), alarm: alarms.clone(), texts: Arc::<KeyInterner>::default(), rounds: None };
+        let shared = BindingServices {
+            clock: clock.clone(),
+            alarm: alarms.clone(),
+            texts: Arc::<KeyInterner>::default(),
+            rounds: None,
+        };
         let mut options = BindingOptions {
             config: "{}".to_owned(),
             limits: Limits { time: Duration::ZERO, memory: Some(1000) },

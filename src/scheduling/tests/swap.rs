@@ -7,8 +7,8 @@ use sequor_core::*;
 use super::rig::{LOAD, Rig, admits, plans};
 use crate::scheduling::Decider;
 use crate::scheduling::guest::Source;
-use crate::scheduling::report::State;
-use crate::scheduling::stand_in::{Does, Version};
+use crate::scheduling::report::BindingState;
+use crate::scheduling::stand_in::{Does, StandInVersion};
 use crate::scheduling::startup::Parked;
 
 /// Wants to know little, and nothing of what happens.
@@ -41,8 +41,8 @@ impl Rig {
         next
     }
 
-    fn replaced(&self, hooks: Hooks) -> Arc<Version> {
-        let new = Version::new("77b0", hooks);
+    fn replaced(&self, hooks: Hooks) -> Arc<StandInVersion> {
+        let new = StandInVersion::new("77b0", hooks);
         let source: Arc<dyn Source> = new.clone();
         self.binding.replace(&source).unwrap();
         new
@@ -78,7 +78,7 @@ fn who_is_told_nothing_is_told_nothing_while_one_comes_who_is() {
     rig.starts(1..=2);
     rig.drain();
     let ready = {
-        let source: Arc<dyn Source> = Version::new("77b0", plans());
+        let source: Arc<dyn Source> = StandInVersion::new("77b0", plans());
         rig.binding.ready_for(&source, Parked::Stays).unwrap()
     };
     // It goes on to decide, with the columns that it wants.
@@ -95,7 +95,7 @@ fn what_happens_while_one_comes_is_told_it_once() {
     let mut rig = Rig::open(few(), |_| {});
     rig.starts(1..=2);
     rig.drain();
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     let source: Arc<dyn Source> = new.clone();
     let ready = rig.binding.ready_for(&source, Parked::Stays).unwrap();
     rig.submit(1, false, false);
@@ -117,7 +117,7 @@ fn one_that_does_not_get_ready_changes_nothing() {
         rig.submit(1, false, false);
         rig.fetched()
     };
-    let new = Version::new("77b0", plans());
+    let new = StandInVersion::new("77b0", plans());
     new.does(Does::TrapInObserve);
     let source: Arc<dyn Source> = new;
     let error = rig.binding.replace(&source).unwrap_err().to_string();
@@ -126,7 +126,7 @@ fn one_that_does_not_get_ready_changes_nothing() {
     let next = rig.put(round);
     let asked = rig.asked(next);
     assert!(!asked.0.hooks.observe && matches!(rig.put(asked), Next::Run(_)));
-    assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (State::Active, 0, 0));
+    assert_eq!((rig.binding.state(), rig.fallbacks(), rig.binding.show().strikes), (BindingState::Active, 0, 0));
 }
 
 /// A plug-in that is parked for an answer may be taken off before the answer is in.
@@ -147,7 +147,7 @@ fn the_round_that_parks_it_is_counted_whoever_comes_first() {
         rig.keep();
         rig.take(Vec::new());
         assert!(matches!(next, Next::Run(_)), "{next:?}");
-        assert_eq!((rig.binding.state(), rig.fallbacks()), (State::Parked, 1), "{keeper_first}");
+        assert_eq!((rig.binding.state(), rig.fallbacks()), (BindingState::Parked, 1), "{keeper_first}");
     }
 }
 
@@ -160,7 +160,7 @@ fn every_round_without_a_guest_is_counted_once() {
         assert_eq!(rig.turn(), Some(1));
     }
     // The round of the strike, and three while no guest ran.
-    assert_eq!((rig.binding.state(), rig.binding.show().calls, rig.fallbacks()), (State::Recovering, 1, 4));
+    assert_eq!((rig.binding.state(), rig.binding.show().calls, rig.fallbacks()), (BindingState::Recovering, 1, 4));
     rig.binding.close();
     rig.starts(7..=8);
     rig.drain();

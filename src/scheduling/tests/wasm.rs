@@ -14,16 +14,16 @@ use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
 use crate::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
 use crate::scheduling::wat_fixture::SERVING;
-use crate::scheduling::wat_fixture::{Guest, Heard, LOG};
+use crate::scheduling::wat_fixture::{LOG, SchedulerWat, ServiceLog};
 
 static SIMULATION: LazyLock<Arc<Engine>> = LazyLock::new(|| Arc::new(Engine::new(Mode::Simulation).unwrap()));
 
-pub(super) fn component(guest: &Guest<'_>) -> SchedulerComponent {
+pub(super) fn component(guest: &SchedulerWat<'_>) -> SchedulerComponent {
     SchedulerComponent::new(&SERVING, "x.wasm", &guest.component(), Grants::default(), None).unwrap()
 }
 
-pub(super) fn start(guest: &Guest<'_>) -> SchedulerGuest {
-    component(guest).guest(Arc::new(Heard::default()), Limits::default()).unwrap()
+pub(super) fn start(guest: &SchedulerWat<'_>) -> SchedulerGuest {
+    component(guest).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap()
 }
 
 pub(super) fn see(len: u32) -> Columns {
@@ -36,7 +36,7 @@ pub(super) fn plan(guest: &mut SchedulerGuest, len: u32) -> (Result<Decision, Ca
     (guest.plan(0, &see(len), &mut picks), picks)
 }
 
-pub(super) fn struck(guest: &Guest<'_>) -> CallError {
+pub(super) fn struck(guest: &SchedulerWat<'_>) -> CallError {
     plan(&mut start(guest), 3).0.unwrap_err()
 }
 
@@ -44,7 +44,7 @@ pub(super) fn struck(guest: &Guest<'_>) -> CallError {
 
 #[test]
 fn a_guest_fires_what_it_picks() {
-    let mut guest = start(&Guest::default());
+    let mut guest = start(&SchedulerWat::default());
     for (len, fired) in [(0, 0), (1, 1), (3, 3), (1024, 4)] {
         let (said, picks) = plan(&mut guest, len);
         let decision = if fired == 0 { Decision::Wait(Time::NEVER) } else { Decision::Fire };
@@ -62,13 +62,13 @@ fn columns_arrive_as_they_were_sent() {
             (i32.shl (i32.sub (i32.load offset=80 (local.get 0)) (i32.const 1)) (i32.const 3)))))
         (i32.store (i32.const 2052) (i32.load (local.get 0)))
         (i32.const 1024)";
-    let (said, picks) = plan(&mut start(&Guest { plan: echo, ..Guest::default() }), 100);
+    let (said, picks) = plan(&mut start(&SchedulerWat { plan: echo, ..SchedulerWat::default() }), 100);
     assert_eq!((said, picks.fire), (Ok(Decision::Fire), vec![99, 7_000]));
 }
 
 #[test]
 fn none_is_the_built_in_and_a_wait_is_a_wait() {
-    let none = Guest { plan: "(i32.const 512)", ..Guest::default() };
+    let none = SchedulerWat { plan: "(i32.const 512)", ..SchedulerWat::default() };
     assert_eq!(plan(&mut start(&none), 3).0, Ok(Decision::Default));
     let wait = "
         (i32.store8 (i32.const 1024) (i32.const 1))
@@ -76,7 +76,7 @@ fn none_is_the_built_in_and_a_wait_is_a_wait() {
         (i32.store (i32.const 2048) (i32.const 2)) (i32.store (i32.const 1048) (i32.const 42))
         (i32.store8 (i32.const 1056) (i32.const 1)) (i64.store (i32.const 1064) (i64.const 9000))
         (i32.const 1024)";
-    let (said, picks) = plan(&mut start(&Guest { plan: wait, ..Guest::default() }), 3);
+    let (said, picks) = plan(&mut start(&SchedulerWat { plan: wait, ..SchedulerWat::default() }), 3);
     assert_eq!(said, Ok(Decision::Wait(Time(9_000_000))));
     assert_eq!(picks, Picks { fire: vec![], reject: vec![2], code: 42 });
 }
@@ -95,7 +95,7 @@ fn admissions_are_those_of_the_contract() {
     let admit = format!(
         "{stores} (i32.store (i32.const 1024) (i32.const 2048)) (i32.store (i32.const 1028) (i32.const 5)) (i32.const 1024)"
     );
-    let mut guest = start(&Guest { admit: &admit, ..Guest::default() });
+    let mut guest = start(&SchedulerWat { admit: &admit, ..SchedulerWat::default() });
     let said = guest.admit(&see(5), &[1, 2], &see(1)).unwrap();
     let take = |instance| Admission::Take { instance };
     assert_eq!(said, [take(1), Admission::Evict { victim: 0 }, Admission::Defer, Admission::Reject(9), take(u16::MAX)]);
@@ -107,14 +107,14 @@ fn a_configuration_is_settled_before_the_guest_sees_it() {
     let refuse = "(i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1028) (local.get 0)) (i32.store (i32.const 1032) (local.get 1)) (i32.const 1024)";
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.1.0\"\n[config.burst]\ntype = \"integer\"\ndefault = 4\n";
-    let mut guest = start(&Guest { configure: refuse, manifest: Some(manifest), ..Guest::default() });
+    let mut guest = start(&SchedulerWat { configure: refuse, manifest: Some(manifest), ..SchedulerWat::default() });
     let facts = ModelFacts { name: "vad".to_owned(), keys: vec!["tenant".to_owned()], ..ModelFacts::default() };
     assert_eq!(guest.configure("", &facts).unwrap(), Err("{\"burst\":4}".to_owned()));
     assert_eq!(
         guest.configure("{\"burst\":0.5}", &facts).unwrap(),
         Err("config.burst must be an integer, not 0.5".to_owned())
     );
-    assert_eq!(start(&Guest::default()).configure("{}", &facts).unwrap(), Ok(()));
+    assert_eq!(start(&SchedulerWat::default()).configure("{}", &facts).unwrap(), Ok(()));
 }
 
 #[test]
@@ -126,24 +126,27 @@ fn what_is_saved_comes_back_and_has_an_end() {
         )
     };
     let (kept, much) = (save(4), save(8 << 16));
-    assert_eq!(start(&Guest { extra, save: &kept, ..Guest::default() }).save().unwrap(), b"kept");
+    assert_eq!(start(&SchedulerWat { extra, save: &kept, ..SchedulerWat::default() }).save().unwrap(), b"kept");
     let grown = "(drop (memory.grow (i32.const 100)))";
     let much = much.replace(&(8 << 16).to_string(), &((1 << 20) + 1).to_string());
     let save = format!("{grown} {much}");
-    let told = start(&Guest { save: &save, ..Guest::default() }).save().unwrap_err();
+    let told = start(&SchedulerWat { save: &save, ..SchedulerWat::default() }).save().unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),
         (CallFault::Memory, "it saved 1048577 bytes; at most 1048576 are kept")
     );
-    assert_eq!(start(&Guest::default()).restore(b"kept").unwrap(), Ok(()));
+    assert_eq!(start(&SchedulerWat::default()).restore(b"kept").unwrap(), Ok(()));
 }
 
 #[test]
 fn what_a_guest_says_reaches_the_house() {
     let extra = format!("{LOG} (data (i32.const 0) \"hello\")");
-    let guest =
-        Guest { extra: &extra, observe: "(call $log (i32.const 2) (i32.const 0) (i32.const 5))", ..Guest::default() };
-    let heard = Arc::new(Heard::default());
+    let guest = SchedulerWat {
+        extra: &extra,
+        observe: "(call $log (i32.const 2) (i32.const 0) (i32.const 5))",
+        ..SchedulerWat::default()
+    };
+    let heard = Arc::new(ServiceLog::default());
     let mut guest = component(&guest).start(heard.clone(), Limits::default()).unwrap();
     guest.observe(&Events { kind: vec![1], sequence: vec![5], amount: vec![0], keys: vec![] }).unwrap();
     assert_eq!(*heard.lines.lock(), [(2, "hello".to_owned())]);
@@ -154,51 +157,51 @@ fn what_a_guest_says_reaches_the_house() {
 
 #[test]
 fn an_endless_guest_is_out_of_time() {
-    let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() };
+    let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
     let told = struck(&endless);
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
     // So is one that never ends its start.
-    let start = Guest { extra: "(func $s (loop $l (br $l))) (start $s)", ..Guest::default() };
+    let start = SchedulerWat { extra: "(func $s (loop $l (br $l))) (start $s)", ..SchedulerWat::default() };
     let limits = Limits { time: Duration::from_micros(10), ..Limits::default() };
-    let told = component(&start).guest(Arc::new(Heard::default()), limits).unwrap_err();
+    let told = component(&start).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 1ms in its start (in s)"));
 }
 
 #[test]
 fn a_guest_that_falls_names_the_place_or_says_why() {
-    let silent = struck(&Guest { plan: "(unreachable)", ..Guest::default() });
+    let silent = struck(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
     assert_eq!((silent.fault, silent.what.as_str()), (CallFault::Trap, "it gave up (unreachable) (in plan), in plan"));
     let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
     let plan = "(call $log (i32.const 0) (i32.const 0) (i32.const 23)) (call $deep) (i32.const 512)";
-    let told = struck(&Guest { extra: &extra, plan, ..Guest::default() });
+    let told = struck(&SchedulerWat { extra: &extra, plan, ..SchedulerWat::default() });
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
-    let far = struck(&Guest { plan: "(i32.load (i32.const -8))", ..Guest::default() });
+    let far = struck(&SchedulerWat { plan: "(i32.load (i32.const -8))", ..SchedulerWat::default() });
     assert_eq!(far.what, "memory out of bounds (in plan), in plan");
     // Lists that lie outside its memory are its fault as well.
     let outside = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)";
-    let outside = struck(&Guest { plan: outside, ..Guest::default() });
+    let outside = struck(&SchedulerWat { plan: outside, ..SchedulerWat::default() });
     assert_eq!(outside.fault, CallFault::Trap);
 }
 
 #[test]
 fn deep_recursion_ends_in_a_trap() {
     let extra = "(func $deep (param i32) (result i32) (i32.add (call $deep (local.get 0)) (i32.const 1)))";
-    let told = struck(&Guest { extra, plan: "(call $deep (i32.const 0))", ..Guest::default() });
+    let told = struck(&SchedulerWat { extra, plan: "(call $deep (i32.const 0))", ..SchedulerWat::default() });
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "stack overflow (in deep), in plan"));
 }
 
 #[test]
 fn a_greedy_guest_is_told_no_and_may_cope() {
     let greedy = "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable)) (i32.const 512)";
-    let told = struck(&Guest { plan: greedy, ..Guest::default() });
+    let told = struck(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
     assert_eq!(
         (told.fault, told.what.as_str()),
         (CallFault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
-    assert_eq!(plan(&mut start(&Guest { plan: copes, ..Guest::default() }), 3).0, Ok(Decision::Default));
+    assert_eq!(plan(&mut start(&SchedulerWat { plan: copes, ..SchedulerWat::default() }), 3).0, Ok(Decision::Default));
     let limits = Limits { memory: Some(1 << 16), ..Limits::default() };
-    let told = component(&Guest::default()).guest(Arc::new(Heard::default()), limits).unwrap_err();
+    let told = component(&SchedulerWat::default()).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!(
         (told.fault, told.what.as_str()),
         (CallFault::Memory, "memory limit 64 KiB in its start: asked for 512 KiB")
@@ -207,12 +210,12 @@ fn a_greedy_guest_is_told_no_and_may_cope() {
 
 #[test]
 fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
-    let guest = component(&Guest { plan: "(unreachable)", ..Guest::default() });
-    let mut first = guest.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let guest = component(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
+    let mut first = guest.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     assert!(plan(&mut first, 1).0.is_err());
     let told = first.observe(&Events::default()).unwrap_err();
     assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "it had fallen before, in observe"));
-    let mut next = guest.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut next = guest.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     assert_eq!(next.observe(&Events::default()), Ok(()));
 }
 
@@ -220,10 +223,10 @@ fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
 
 #[test]
 fn instructions_are_counted_and_repeat() {
-    let bytes = Guest::default().component();
+    let bytes = SchedulerWat::default().component();
     let component = SchedulerComponent::new(&SIMULATION, "x.wasm", &bytes, Grants::default(), None).unwrap();
     let counts = || {
-        let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+        let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
         [0, 1, 64, 64].map(|len| {
             plan(&mut guest, len).0.unwrap();
             guest.fuel()
@@ -232,9 +235,9 @@ fn instructions_are_counted_and_repeat() {
     let [none, one, many, again] = counts();
     assert_eq!(counts(), [none, one, many, again]);
     assert!(none > 0 && none < one && one < many && many == again, "{:?}", counts());
-    let endless = Guest { plan: "(loop $l (br $l)) (i32.const 512)", ..Guest::default() }.component();
+    let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() }.component();
     let component = SchedulerComponent::new(&SIMULATION, "x.wasm", &endless, Grants::default(), None).unwrap();
-    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     assert_eq!(plan(&mut guest, 1).0.unwrap_err().fault, CallFault::Time);
 }
 
@@ -246,7 +249,7 @@ fn refused(bytes: &[u8]) -> ComponentError {
 
 #[test]
 fn what_is_no_component_is_told_so() {
-    let good = Guest::default().component();
+    let good = SchedulerWat::default().component();
     assert_eq!(refused(b"").to_string(), "x.wasm is no WebAssembly");
     assert_eq!(refused(b"\x7fELF\x02\x01\x01\0").to_string(), "x.wasm is no WebAssembly");
     let core = wat::parse_str("(module)").unwrap();
@@ -279,7 +282,10 @@ fn another_world_and_another_contract_are_told_apart() {
     let told = "x.wasm is built for sequor:plugin@0.2.0; this server offers 0.1.0. Rebuild with sdk 0.1, or upgrade the server.";
     assert_eq!(refused(&newer).to_string(), told);
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.2.0\"\n";
-    assert_eq!(refused(&Guest { manifest: Some(manifest), ..Guest::default() }.component()).to_string(), told);
+    assert_eq!(
+        refused(&SchedulerWat { manifest: Some(manifest), ..SchedulerWat::default() }.component()).to_string(),
+        told
+    );
     let less =
         wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i)))").unwrap();
     assert_eq!(
@@ -327,7 +333,7 @@ const NOW: &str = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"now\" (func $
 fn imports_beyond_the_world_are_named_all_together() {
     let wit = wasi("import wasi:sockets/tcp@0.2.9; import wasi:clocks/monotonic-clock@0.2.9;");
     let extra = format!("{NOW} (import \"wasi:sockets/tcp@0.2.9\" \"connect\" (func $connect))");
-    let told = refused(&Guest { extra: &extra, ..Guest::default() }.component_of(&wit, "w")).to_string();
+    let told = refused(&SchedulerWat { extra: &extra, ..SchedulerWat::default() }.component_of(&wit, "w")).to_string();
     let begin = "x.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
                  Clocks can be granted (grants = [\"clock\"]); sockets never. `now-us` of a round may be what you need.";
     let same = told.replace(
@@ -353,7 +359,7 @@ fn what_it_asks_for_is_looked_at_before_it_is_compiled() {
 fn what_is_granted_is_given_and_no_more() {
     let clock = Grants { clock: true, ..Grants::default() };
     let take = |wit: &str, extra: &str, plan: &str, grants| {
-        let bytes = Guest { extra, plan, ..Guest::default() }.component_of(&wasi(wit), "w");
+        let bytes = SchedulerWat { extra, plan, ..SchedulerWat::default() }.component_of(&wasi(wit), "w");
         SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None)
     };
     // It traps if its clock stands at zero.
@@ -361,7 +367,7 @@ fn what_is_granted_is_given_and_no_more() {
     let wit = "import wasi:clocks/monotonic-clock@0.2.9;";
     let given = take(wit, NOW, plan_now, clock).unwrap();
     assert!(given.imports().contains(&"wasi:clocks/monotonic-clock@0.2.9".to_owned()));
-    let mut guest = given.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut guest = given.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
     let waits = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"subscribe\" (func $subscribe))";
     assert_eq!(
@@ -382,10 +388,10 @@ fn ids_of_sequences_are_given_to_whom_they_are_granted() {
     // The answer lies at 1100: whether there is one, where, how long. It traps if the text is not 7 bytes long.
     let plan_text = "(call $text (i64.const 9) (i32.const 1100))
         (if (i32.ne (i32.load (i32.const 1108)) (i32.const 7)) (then unreachable)) (i32.const 512)";
-    let bytes = Guest { extra, plan: plan_text, ..Guest::default() }.component();
+    let bytes = SchedulerWat { extra, plan: plan_text, ..SchedulerWat::default() }.component();
     assert!(refused(&bytes).to_string().contains("Ids of sequences can be granted (grants = [\"sequence-text\"])"));
     let grants = Grants { sequence_text: true, ..Grants::default() };
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, grants, None).unwrap();
-    let mut guest = component.guest(Arc::new(Heard::default()), Limits::default()).unwrap();
+    let mut guest = component.guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     assert_eq!(plan(&mut guest, 1).0, Ok(Decision::Default));
 }

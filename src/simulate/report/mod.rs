@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::cost::Costs;
 use super::outcome::{Outcome, Quantiles};
 use super::serving::{Expire, Serving};
-use super::workload::{Live, Workload};
+use super::workload::{RecordedServing, Workload};
 
 /// Everything a reader may want to know.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct SimulationReport {
     pub schema: u32,
     pub workload: WorkloadFacts,
     pub costs: String,
@@ -62,11 +62,17 @@ pub struct LiveFacts {
     pub off_p99: Option<f64>,
 }
 
-impl Report {
-    pub(super) fn new(workload: &Workload, serving: &Serving, costs: &Costs, seed: u64, runs: Vec<Outcome>) -> Report {
+impl SimulationReport {
+    pub(super) fn new(
+        workload: &Workload,
+        serving: &Serving,
+        costs: &Costs,
+        seed: u64,
+        runs: Vec<Outcome>,
+    ) -> SimulationReport {
         let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let live = workload.live.as_ref();
-        Report {
+        SimulationReport {
             schema: 1,
             workload: WorkloadFacts {
                 about: workload.about.clone(),
@@ -105,7 +111,7 @@ impl Report {
 }
 
 impl LiveFacts {
-    fn new(live: &Live, runs: &[Outcome]) -> LiveFacts {
+    fn new(live: &RecordedServing, runs: &[Outcome]) -> LiveFacts {
         let wait = Quantiles::of(&live.waits);
         let plain = |name: &str| if name == "edf" { "deadline".to_owned() } else { name.to_owned() };
         let alike = |run: &Outcome| {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
-use super::plot::{self, Axis, Group, Line, escape};
+use super::SimulationReport;
+use super::plot::{self, Axis, Group, PlotLine, escape};
 use super::words::{count, fine_percent, number, percent, span};
 use crate::simulate::outcome::Outcome;
 
@@ -19,14 +19,14 @@ figure{margin:1.2rem 0}svg{width:100%;height:auto;font:12px system-ui,sans-serif
 border-bottom:1px solid var(--grid);white-space:nowrap}th:first-child,td:first-child{text-align:left}\
 .key{display:inline-block;width:1.6em;height:.3em;vertical-align:middle;margin-right:.5em}";
 
-impl Report {
+impl SimulationReport {
     /// The page.
     pub fn html(&self) -> String {
         page(self)
     }
 }
 
-fn page(report: &Report) -> String {
+fn page(report: &SimulationReport) -> String {
     let title = escape(&report.head());
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     out.push_str(
@@ -71,7 +71,7 @@ fn figure(out: &mut String, title: &str, about: &str, drawing: &str) {
 
 // === the table ===
 
-fn table(report: &Report) -> String {
+fn table(report: &SimulationReport) -> String {
     let titles = [
         "policy",
         "instances",
@@ -116,7 +116,7 @@ fn cells(run: &Outcome) -> [String; 12] {
 }
 
 /// What the text report says below its table.
-fn remarks(report: &Report) -> String {
+fn remarks(report: &SimulationReport) -> String {
     let text = report.table();
     let below = text.lines().skip(report.runs.len() + 1);
     below.map(|line| format!("<p>{}</p>\n", escape(line))).collect()
@@ -124,13 +124,13 @@ fn remarks(report: &Report) -> String {
 
 // === the drawings ===
 
-fn of_each(report: &Report, points: impl Fn(&Outcome) -> Vec<(f64, f64)>) -> Vec<Line> {
-    let line = |(class, run): (usize, &Outcome)| Line { name: report.name(run), class, points: points(run) };
+fn of_each(report: &SimulationReport, points: impl Fn(&Outcome) -> Vec<(f64, f64)>) -> Vec<PlotLine> {
+    let line = |(class, run): (usize, &Outcome)| PlotLine { name: report.name(run), class, points: points(run) };
     report.runs.iter().enumerate().map(line).collect()
 }
 
 /// Waits in decades over the number of nines.
-fn waits(report: &Report) -> String {
+fn waits(report: &SimulationReport) -> String {
     let low = report.runs.iter().flat_map(|r| &r.curve).map(|(_, w)| *w).filter(|w| *w > 0.0).fold(f64::MAX, f64::min);
     let high = report.runs.iter().map(|r| r.wait.most_us).fold(1.0, f64::max);
     let high_decade = high.log10().ceil();
@@ -165,7 +165,7 @@ fn depth(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-fn sizes(report: &Report) -> String {
+fn sizes(report: &SimulationReport) -> String {
     let most = report.runs.iter().map(|r| r.batches.most).max().unwrap_or(1);
     let share = |run: &Outcome, size: u32| {
         let n = run.batches.sizes.get(&size).copied().unwrap_or(0);
@@ -179,7 +179,7 @@ fn sizes(report: &Report) -> String {
     plot::lines("batch sizes", &x, &y, &of_each(report, points))
 }
 
-fn slots(report: &Report) -> String {
+fn slots(report: &SimulationReport) -> String {
     let seconds = report.workload.seconds.max(f64::MIN_POSITIVE);
     let parts = report.runs.first().map_or(1, |r| r.slots.over_time.len()).max(1) as f64;
     let x = Axis::from_zero("seconds", seconds, number).until(seconds);
@@ -193,7 +193,7 @@ fn slots(report: &Report) -> String {
 /// Tenants drawn; the others are in the JSON.
 const TENANTS: usize = 12;
 
-fn tenants(report: &Report) -> String {
+fn tenants(report: &SimulationReport) -> String {
     let busiest = report.runs.first().map(|r| r.tenants.iter().take(TENANTS)).into_iter().flatten();
     let of = |name: &str| -> Group {
         let bars = report.runs.iter().enumerate().filter_map(|(n, run)| {

@@ -21,7 +21,7 @@ pub(super) struct Axis {
 
 /// One line of a drawing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub(super) name: String,
     /// Which colour.
     pub(super) class: usize,
@@ -67,7 +67,7 @@ fn y_of(axis: &Axis, value: f64) -> f64 {
 }
 
 /// Lines over two axes.
-pub(super) fn lines(about: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
+pub(super) fn lines(about: &str, x: &Axis, y: &Axis, lines: &[PlotLine]) -> String {
     let mut out = open(about, HEIGHT);
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     for (value, label) in &y.marks {

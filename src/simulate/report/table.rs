@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::SimulationReport;
 use super::words::{count, fine_percent, long_span, percent, some, span};
 use crate::simulate::outcome::Outcome;
 use crate::text;
 
-impl Report {
+impl SimulationReport {
     /// One line: what was simulated.
     pub fn head(&self) -> String {
         head(self)
@@ -20,7 +20,7 @@ impl Report {
 }
 
 /// `poisson 120,000 requests, 200 sequences, 60 s; cost table 7 points; seed 1`.
-fn head(report: &Report) -> String {
+fn head(report: &SimulationReport) -> String {
     let w = &report.workload;
     let sequences = some(u64::from(w.sequences), "sequence");
     format!(
@@ -33,7 +33,7 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &SimulationReport) -> String {
     let several = report.runs.windows(2).any(|pair| matches!(pair, [a, b] if a.instances != b.instances));
     let rows: Vec<_> = report.runs.iter().map(|run| row(run, several)).collect();
     let mut out = text::table(&titles(several), &rows);
@@ -74,7 +74,7 @@ fn row(run: &Outcome, several: bool) -> Vec<String> {
 }
 
 /// What a run's row has no room for.
-fn aside(report: &Report, run: &Outcome) -> String {
+fn aside(report: &SimulationReport, run: &Outcome) -> String {
     let mut out = String::new();
     let name = report.name(run);
     if !run.rejected_by_reason.is_empty() {
@@ -103,7 +103,7 @@ fn aside(report: &Report, run: &Outcome) -> String {
     out
 }
 
-fn live(report: &Report) -> String {
+fn live(report: &SimulationReport) -> String {
     let Some(live) = &report.live else { return String::new() };
     let policy = live.strategy.as_deref().unwrap_or("unknown");
     let seen = format!("WAIT p50 {}, p99 {}", span(live.wait.p50_us), span(live.wait.p99_us));

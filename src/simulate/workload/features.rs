@@ -11,11 +11,11 @@ use super::tenants;
 pub const TENANT: &str = "tenant";
 
 /// What a flow says of its requests.
-pub type Given = BTreeMap<String, Value>;
+pub type FeatureValues = BTreeMap<String, FeatureValue>;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum FeatureValue {
     Number(f64),
     Text(String),
 }
@@ -40,12 +40,12 @@ impl Default for Features {
 
 impl Features {
     /// Of these flows. What one does not name is 0, or the empty text, with it.
-    pub(crate) fn of(flows: &[Given]) -> Result<Features, String> {
+    pub(crate) fn of(flows: &[FeatureValues]) -> Result<Features, String> {
         let mut features = Features::default();
         for (name, value) in flows.iter().flatten() {
             let (here, there) = match value {
-                Value::Number(_) => (&mut features.numbers, &features.keys),
-                Value::Text(_) => (&mut features.keys, &features.numbers),
+                FeatureValue::Number(_) => (&mut features.numbers, &features.keys),
+                FeatureValue::Text(_) => (&mut features.keys, &features.numbers),
             };
             if there.contains(name) || name == TENANT {
                 let what = if name == TENANT {
@@ -65,13 +65,13 @@ impl Features {
         for given in flows {
             let (mut numbers, mut keys) = ([0.0; FEATURES], [0; FEATURES]);
             for (name, to) in features.numbers.iter().zip(&mut numbers) {
-                if let Some(Value::Number(number)) = given.get(name) {
+                if let Some(FeatureValue::Number(number)) = given.get(name) {
                     *to = *number;
                 }
             }
             for (name, to) in features.keys.iter().zip(&mut keys).skip(1) {
                 let text = match given.get(name) {
-                    Some(Value::Text(text)) => text.as_str(),
+                    Some(FeatureValue::Text(text)) => text.as_str(),
                     _ => "",
                 };
                 features.texts.push(text.to_owned());
@@ -96,7 +96,7 @@ impl Features {
 mod tests {
     use super::*;
 
-    fn given(text: &str) -> Given {
+    fn given(text: &str) -> FeatureValues {
         toml::from_str(text).unwrap()
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::Workload;
 use super::features::Features;
 use crate::config::units::Span;
-use crate::simulate::Problem;
+use crate::simulate::SimulateError;
 use crate::simulate::random::Random;
 
 /// More requests than this are refused: they would not fit into an ordinary memory.
@@ -34,7 +34,7 @@ macro_rules! flow {
             pub tenants: Option<crate::simulate::workload::tenants::Many>,
             /// What plug-ins see of its requests beside that, by name.
             #[serde(default)]
-            pub features: crate::simulate::workload::features::Given,
+            pub features: crate::simulate::workload::features::FeatureValues,
             #[serde(default)]
             pub priority: u32,
             #[serde(default)]
@@ -75,7 +75,7 @@ pub struct Common {
     pub deadline: Option<Duration>,
     pub tenant: Option<String>,
     pub tenants: Option<super::tenants::Many>,
-    pub features: super::features::Given,
+    pub features: super::features::FeatureValues,
     pub priority: u32,
     pub bytes: u64,
     pub shape: u64,
@@ -115,17 +115,17 @@ pub trait Flow {
 }
 
 /// Makes a workload of flows. Each draws from a stream of its own, so that changing one leaves the others as they are.
-pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Workload, Problem> {
+pub fn make(flows: &[(&str, &dyn Flow)], span: Span, seed: u64) -> Result<Workload, SimulateError> {
     let expected: f64 = flows.iter().map(|(_, flow)| flow.expected(span.0)).sum();
     if expected > MOST {
-        return Err(Problem::Given(format!(
+        return Err(SimulateError::Given(format!(
             "about {:.0} million requests in {span} are more than are simulated at once ({:.0} million): make `for` shorter or the rate lower",
             expected / 1e6,
             MOST / 1e6
         )));
     }
     let given: Vec<_> = flows.iter().map(|(_, flow)| flow.common().features).collect();
-    let features = Features::of(&given).map_err(Problem::Given)?;
+    let features = Features::of(&given).map_err(SimulateError::Given)?;
     let mut workload = Workload { span: span.0, features, ..Workload::default() };
     for (n, (_, flow)) in (0u16..).zip(flows) {
         let before = workload.arrivals.len();

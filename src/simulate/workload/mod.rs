@@ -23,7 +23,7 @@ use sequor_core::Time;
 use features::Features;
 
 use super::Costs;
-use super::serving::Wishes;
+use super::serving::ServingOptions;
 use crate::scheduling::guest::ModelFacts;
 
 /// One request.
@@ -59,18 +59,18 @@ pub struct Workload {
     /// In a word or two, for the report.
     pub about: String,
     /// What a trace tells besides its arrivals.
-    pub live: Option<Live>,
+    pub live: Option<RecordedServing>,
 }
 
 /// What was seen on the day a trace was recorded.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Live {
+pub struct RecordedServing {
     /// The strategy that served, if the trace names it.
     pub strategy: Option<String>,
     /// Nanoseconds each answered request waited, ascending.
     pub waits: Vec<u64>,
     /// How it was served, as far as the trace tells.
-    pub wishes: Wishes,
+    pub wishes: ServingOptions,
     /// How long batches ran.
     pub costs: Option<Costs>,
     /// What was left out or bent, in sentences.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use sequor_core::Time;
 
 use super::tenants::{NO_TENANT, place_of};
-use super::{Arrival, Live, Workload};
+use super::{Arrival, RecordedServing, Workload};
 use crate::config::place::Place;
 use crate::config::units::{Span, SpanOrNever};
 use crate::config::{Fault, fault};
-use crate::recording::trace::{self, Hash, Line, Load, Request};
-use crate::simulate::moments::Seen;
-use crate::simulate::serving::Wishes;
-use crate::simulate::{Costs, Problem};
+use crate::recording::trace::{self, Hash, Load, RecordedRequest, TraceLine};
+use crate::simulate::moments::RecordedBatch;
+use crate::simulate::serving::ServingOptions;
+use crate::simulate::{Costs, SimulateError};
 
 /// Collects the requests of one model, file after file.
 #[derive(Debug, Default)]
@@ -25,10 +25,10 @@ pub struct Replay {
     wished: bool,
     models: BTreeSet<String>,
     /// How each was served: its strategy, and the rest.
-    loads: BTreeMap<String, (String, Wishes)>,
+    loads: BTreeMap<String, (String, ServingOptions)>,
     workload: Workload,
-    live: Live,
-    seen: Vec<Seen>,
+    live: RecordedServing,
+    seen: Vec<RecordedBatch>,
     /// Looked up, never iterated. Ids of two recordings have nothing to do with each other, so the recording's zero is part of the key.
     numbers: HashMap<(u64, Hash), u32>,
     zero_us: u64,
@@ -42,8 +42,8 @@ impl Replay {
     }
 
     /// Reads a file.
-    pub fn file(&mut self, path: &Path, mut text: impl BufRead) -> Result<(), Problem> {
-        let failed = |e: std::io::Error| Problem::File { path: path.to_owned(), what: e.to_string() };
+    pub fn file(&mut self, path: &Path, mut text: impl BufRead) -> Result<(), SimulateError> {
+        let failed = |e: std::io::Error| SimulateError::File { path: path.to_owned(), what: e.to_string() };
         let mut line = String::new();
         for n in 1u32.. {
             line.clear();
@@ -67,30 +67,30 @@ impl Replay {
         Ok(())
     }
 
-    fn line(&mut self, line: &Line<'_>) {
+    fn line(&mut self, line: &TraceLine<'_>) {
         match line {
-            Line::Head(head) => self.zero_us = head.zero_unix_us,
-            Line::Load(load) => self.load(load),
-            Line::Request(request) => self.request(request),
+            TraceLine::Head(head) => self.zero_us = head.zero_unix_us,
+            TraceLine::Load(load) => self.load(load),
+            TraceLine::Request(request) => self.request(request),
         }
     }
 
     /// How a model was served; the latest of its loads counts.
     fn load(&mut self, load: &Load<'_>) {
         let span = |micros| Span(Duration::from_micros(micros));
-        let wishes = Wishes {
+        let wishes = ServingOptions {
             instances: Some(vec![load.instances.max(1)]),
             // A stateless load has none, and `direct` as many as rows: neither says anything of `oldest`.
             slots: (load.slots > 0).then_some(load.slots),
             max_batch: Some(load.max_batch.max(1)),
             delay: Some(span(load.delay_us)),
             idle: Some(SpanOrNever(load.idle_us.map(|us| span(us).0))),
-            ..Wishes::default()
+            ..ServingOptions::default()
         };
         self.loads.insert(load.load.clone().into_owned(), (load.strategy.clone().into_owned(), wishes));
     }
 
-    fn request(&mut self, request: &Request<'_>) {
+    fn request(&mut self, request: &RecordedRequest<'_>) {
         if !self.models.contains(request.model.as_ref()) {
             self.models.insert(request.model.clone().into_owned());
         }
@@ -117,7 +117,7 @@ impl Replay {
         if request.batch > 0 {
             self.live.waits.push(request.queue_us.saturating_mul(1000));
             let at = at + micros(request.queue_us);
-            self.seen.push(Seen { batch: request.batch, micros: request.run_us, at });
+            self.seen.push(RecordedBatch { batch: request.batch, micros: request.run_us, at });
         }
     }
 
@@ -135,10 +135,10 @@ impl Replay {
     }
 
     /// The workload, from its first request on.
-    pub fn finish(mut self) -> Result<Workload, Problem> {
+    pub fn finish(mut self) -> Result<Workload, SimulateError> {
         if self.models.len() > 1 && !self.wished {
             let names: Vec<&str> = self.models.iter().map(String::as_str).collect();
-            return Err(Problem::Given(format!(
+            return Err(SimulateError::Given(format!(
                 "the trace is of several models, choose one with --model: {}",
                 names.join(", ")
             )));
@@ -146,7 +146,7 @@ impl Replay {
         let mut workload = self.workload.in_order();
         let Some(first) = workload.arrivals.first().map(|a| a.at) else {
             let of = self.model.as_ref().map_or_else(String::new, |m| format!(" of model {m}"));
-            return Err(Problem::Given(format!("the trace has no request{of}")));
+            return Err(SimulateError::Given(format!("the trace has no request{of}")));
         };
         for arrival in &mut workload.arrivals {
             arrival.at = Time::ZERO + (arrival.at - first);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::Workload;
 use super::replay::Replay;
-use crate::simulate::file::File;
+use crate::simulate::file::WorkloadFile;
 use crate::simulate::{Contender, Costs, Experiment, Serving};
 
 const MS: u64 = 1_000_000;
 
 fn made(text: &str, seed: u64) -> Workload {
-    File::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
+    WorkloadFile::read(Path::new("x.toml"), text).unwrap().workload(seed).unwrap()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn changing_a_flow_leaves_the_others_as_they_are() {
 
 #[test]
 fn a_wrong_file_is_told_at_its_line() {
-    let fault = |text: &str| File::read(Path::new("x.toml"), text).unwrap_err().to_string();
+    let fault = |text: &str| WorkloadFile::read(Path::new("x.toml"), text).unwrap_err().to_string();
     assert!(fault("[[poisson]]\nrate = \"2000\"\n").starts_with("x.toml:2:8: \"2000\" is not a rate"));
     assert!(fault("[[poisson]]\nrate = \"1/s\"\nburst = 3\n").starts_with("x.toml:3:1: unknown field `burst`"));
     assert_eq!(fault("for = \"1s\"\n"), "x.toml: nothing arrives: name a flow, as [[poisson]]");
@@ -66,7 +66,7 @@ fn a_wrong_file_is_told_at_its_line() {
             .starts_with("x.toml:5:1: size must be")
     );
     assert!(fault("[[poisson]]\nrate = \"1/s\"\ntenants = { count = 0 }\n").starts_with("x.toml:3:1: tenants.count"));
-    let much = File::read(Path::new("x.toml"), "for = \"1h\"\n[[poisson]]\nrate = \"1000000/s\"\n").unwrap();
+    let much = WorkloadFile::read(Path::new("x.toml"), "for = \"1h\"\n[[poisson]]\nrate = \"1000000/s\"\n").unwrap();
     assert!(much.workload(1).unwrap_err().to_string().starts_with("about 3600 million requests in 1h"));
 }
 
@@ -124,11 +124,11 @@ fn the_files_of_the_reference_page_are_read() {
     let page = include_str!("../../../docs/reference/simulate.md");
     let blocks: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
     let [load, cost] = &blocks[..] else { panic!("two files") };
-    let file = File::read(Path::new("load.toml"), load).unwrap();
+    let file = WorkloadFile::read(Path::new("load.toml"), load).unwrap();
     let workload = file.workload(1).unwrap();
     assert_eq!((workload.about.as_str(), workload.tenants.len()), ("poisson + bursts + talkers", 21));
     assert_eq!(
-        crate::simulate::Wishes::default().settle().unwrap(),
+        crate::simulate::ServingOptions::default().settle().unwrap(),
         file.serve.settle().map(|s| Serving { instances: vec![1], backlog_timeout: None, ..s }).unwrap()
     );
     Costs::read(Path::new("cost.toml"), cost).unwrap();

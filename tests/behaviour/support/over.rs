@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sequor::backend::{Backend, BackendError, Context, Feed, Fetch, Graph, LoadOptions, Produced, Signature};
-use sequor::device::{Buffer, Device, Owned, Place, Span, stand_in};
+use sequor::device::{Buffer, Device, DeviceId, MemorySpan, Owned, stand_in};
 use sequor_core::DataType;
 
 /// A backend of the host, on stand-ins alone.
@@ -89,8 +89,8 @@ impl Context for Run {
 }
 
 /// Inputs must lie where a GPU's provider takes it without a copy.
-fn here<'a>(feed: &Feed<'a>) -> Span<'a> {
-    assert_eq!(feed.data.place() == Place::Host, feed.dtype == DataType::Bytes, "{feed:?}");
+fn here<'a>(feed: &Feed<'a>) -> MemorySpan<'a> {
+    assert_eq!(feed.data.place() == DeviceId::Host, feed.dtype == DataType::Bytes, "{feed:?}");
     // SAFETY: as above.
     unsafe { stand_in::read(&feed.data) }
 }

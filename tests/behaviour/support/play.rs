@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use sequor::error::Failure;
-use sequor::model::{InferAnswer, InferRequest, Named, Pending, SequenceStep, Tensor};
+use sequor::model::{InferAnswer, InferRequest, NamedTensor, Pending, SequenceStep, Tensor};
 use sequor_core::{Dialect, Id};
 
 use super::server::Server;
@@ -74,7 +74,7 @@ impl Ask<'_> {
     }
 
     pub fn with(mut self, name: &str, tensor: Tensor) -> Self {
-        self.request.inputs.push(Named { name: name.to_owned(), tensor });
+        self.request.inputs.push(NamedTensor { name: name.to_owned(), tensor });
         self
     }
 

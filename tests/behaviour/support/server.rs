@@ -10,7 +10,7 @@ use sequor::backend::onnx::library::{self, LOCAL, System};
 use sequor::backend::onnx::{OnnxBackend, install};
 use sequor::device::stand_in::StandIns;
 use sequor::model::repository::ReadyVersion;
-use sequor::model::{Availability, Clock, Options, Repository};
+use sequor::model::{Availability, Clock, Repository, RepositoryOptions};
 use sequor::telemetry::Metrics;
 use sequor_core::{Hold, Id};
 use tempfile::TempDir;
@@ -140,7 +140,8 @@ impl Spec {
             false => self.backend,
         };
         let (state_limit, hold, clock) = (self.state_limit, self.hold, self.clock);
-        let mut options = Options { state_limit, reply_pool: 1 << 20, hold, clock, ..Options::default() };
+        let mut options =
+            RepositoryOptions { state_limit, reply_pool: 1 << 20, hold, clock, ..RepositoryOptions::default() };
         if let Some(accelerators) = self.accelerators {
             options.accelerators = Arc::new(accelerators);
         }

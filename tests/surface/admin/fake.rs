@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sequor::scheduling::report::{Attach, Attached, By, LastFault, PluginError, Plugins, State, Summary};
+use sequor::scheduling::report::{Attach, Attached, BindingState, By, LastFault, PluginControl, PluginError, Summary};
 use sequor_wasm::journal::LogLine;
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Fake {
     pub(super) fn strike(&self, name: &str) {
         let struck = |one: &mut One| {
             for attached in &mut one.attached {
-                attached.state = State::Parked;
+                attached.state = BindingState::Parked;
                 attached.strikes = 3;
                 let what = "index 83, lib.rs:71".to_owned();
                 attached.last_fault = Some(LastFault { kind: "trap".to_owned(), what, at: SystemTime::UNIX_EPOCH });
@@ -83,7 +83,7 @@ fn checked(component: &[u8]) -> Result<(), PluginError> {
     is_one.then_some(()).ok_or_else(|| PluginError::Invalid("this is no component".to_owned()))
 }
 
-impl Plugins for Fake {
+impl PluginControl for Fake {
     fn list(&self) -> Vec<Summary> {
         self.0.lock().iter().map(|(name, one)| one.summary(name)).collect()
     }
@@ -114,7 +114,7 @@ impl Plugins for Fake {
             one.attached = vec![Attached {
                 model: how.model.clone(),
                 version: 1,
-                state: if how.shadow { State::Shadow } else { State::Active },
+                state: if how.shadow { BindingState::Shadow } else { BindingState::Active },
                 from_file: how.save,
                 calls: 12_100,
                 calls_per_second: 410.0,
@@ -163,14 +163,14 @@ impl Plugins for Fake {
 
     fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         self.change(name, format!("parked by {}", by.0), |one| {
-            one.attached.iter_mut().for_each(|attached| attached.state = State::Parked);
+            one.attached.iter_mut().for_each(|attached| attached.state = BindingState::Parked);
             Ok(())
         })
     }
 
     fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         self.change(name, format!("unparked by {}", by.0), |one| {
-            one.attached.iter_mut().for_each(|attached| attached.state = State::Active);
+            one.attached.iter_mut().for_each(|attached| attached.state = BindingState::Active);
             Ok(())
         })
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sequor::backend::mock::MockBackend;
 use sequor::config::server::Drain;
 use sequor::config::units::Span;
-use sequor::model::{Options, Repository};
+use sequor::model::{Repository, RepositoryOptions};
 use sequor::server::{
-    Addresses, AdminOptions, Drained, Keys, Listeners, Running, ServerOptions, Stop, Tls, local, start,
+    Addresses, AdminOptions, ApiKeys, Drained, Listeners, RunningServer, ServerOptions, Stop, Tls, local, start,
 };
 use sequor::telemetry::Metrics;
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(super) struct House {
     pub(super) fake: Arc<Fake>,
     pub(super) admin: SocketAddr,
     pub(super) http: SocketAddr,
-    running: Running,
+    running: RunningServer,
     _stop: mpsc::Sender<Stop>,
 }
 
@@ -43,14 +43,14 @@ impl House {
     pub(super) fn new(wish: Wish<'_>) -> House {
         let metrics = Metrics::new(true);
         let repository =
-            Repository::new(Arc::new(MockBackend::default()), Options::default(), metrics.clone()).unwrap();
+            Repository::new(Arc::new(MockBackend::default()), RepositoryOptions::default(), metrics.clone()).unwrap();
         if let Some(folder) = wish.models {
             repository.load_all(folder).unwrap();
         }
         let wanted = Addresses { http: Some(local(0)), admin: Some(local(0)), ..Addresses::default() };
         let (stop, stopped) = mpsc::channel(2);
         let fake = Arc::new(Fake::default());
-        let serves = sequor::api::admin::Options {
+        let serves = sequor::api::admin::AdminSetup {
             plugins: Some(fake.clone()),
             plugins_dir: wish.plugins_dir.map(Path::to_owned),
             upload: wish.upload,
@@ -59,7 +59,7 @@ impl House {
             runtime: "nothing 1.0".to_owned(),
             settings: Vec::new(),
         };
-        let admin = AdminOptions { keys: wish.keys.map(|path| Keys::open(path).unwrap()), serves };
+        let admin = AdminOptions { keys: wish.keys.map(|path| ApiKeys::open(path).unwrap()), serves };
         let drain = Drain { announce: Span::default(), finish: Span::default(), ..Drain::default() };
         let options = ServerOptions { drain, tls: wish.tls, admin, ..ServerOptions::default() };
         let running = start(Listeners::bind(&wanted).unwrap(), options, repository, metrics, stopped);

@@ -4,9 +4,9 @@ use crate::policy::{Columns, Decision, Hooks, Picks, Policy, PolicyFault, column
 
 /// Runs the most urgent, and with it the requests of equal shape, by urgency.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadline;
+pub struct EarliestDeadline;
 
-impl Policy for Deadline {
+impl Policy for EarliestDeadline {
     fn hooks(&self) -> Hooks {
         let columns = columns::SHAPE | columns::ROWS | columns::DEADLINE;
         Hooks { plan: true, columns, ..Hooks::default() }
@@ -44,7 +44,7 @@ mod tests {
             ..Columns::default()
         };
         let mut picks = Picks::default();
-        assert_eq!(Deadline.plan(&see, &mut picks), Ok(Decision::Fire));
+        assert_eq!(EarliestDeadline.plan(&see, &mut picks), Ok(Decision::Fire));
         assert_eq!(picks.fire, [3, 2]);
     }
 }

@@ -4,7 +4,7 @@ mod deadline;
 mod direct;
 mod oldest;
 
-pub use deadline::Deadline;
+pub use deadline::EarliestDeadline;
 pub use direct::Direct;
 pub use oldest::Oldest;
 
@@ -21,7 +21,7 @@ pub fn built_in(spec: &LoadSpec) -> Box<dyn Policy> {
             Box::new(Oldest::new(spec.max_batch, preferred, *delay))
         }
         Strategy::Direct { delay, min_use, .. } => Box::new(Direct::new(spec.slots(), *delay, *min_use)),
-        Strategy::Deadline { .. } => Box::new(Deadline),
+        Strategy::Deadline { .. } => Box::new(EarliestDeadline),
     }
 }
 

@@ -204,7 +204,7 @@ impl Witness {
         let rows: u32 = real.iter().filter_map(|r| self.get(r.req)).map(|s| s.rows).sum();
         let many = rows <= spec.max_batch.max(1) || real.len() == 1;
         hold!(many, "a batch is no larger than it may be", "{rows} rows of {}: {batch:?}", spec.max_batch);
-        let direct = matches!(spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. });
+        let direct = matches!(spec.strategy, Strategy::Direct { rows: RowLayout::Fixed, .. });
         for (place, row) in batch.rows.iter().enumerate() {
             let Row::Real(row) = row else {
                 hold!(direct && place + 1 < batch.rows.len(), "only direct rows are padded", "{batch:?}");

@@ -104,7 +104,7 @@ fn strategy(rng: &mut Rng, taste: &Taste, max_batch: u32) -> Strategy {
     }
     match rng.below(5) {
         0 | 1 => Strategy::Direct {
-            rows: if rng.percent(50) { Rows::Fixed } else { Rows::Compact },
+            rows: if rng.percent(50) { RowLayout::Fixed } else { RowLayout::Compact },
             delay: delay(rng),
             min_use: *rng.pick(&[0.0, 0.5, 0.75, 1.0]),
         },

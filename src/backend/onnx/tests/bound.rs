@@ -1,11 +1,11 @@
 //! Runs over a binding, as accelerators have them. Here the place where outputs are left is the host all the same.
 
 use super::*;
-use crate::device::Place;
+use crate::device::DeviceId;
 
 fn bound(model: &str, inputs: &[&str], outputs: &[&str]) -> OnnxContext {
     let mut context = context(model, inputs, outputs);
-    context.leaves = Some(Place::Host);
+    context.leaves = Some(DeviceId::Host);
     context
 }
 
@@ -58,7 +58,7 @@ fn inputs_that_pass_through_and_texts_are_as_in_a_plain_run() {
 
     let mut context = bound("string_state", &["INPUT", "INPUT_STATE"], &["OUTPUT", "OUTPUT_STATE"]);
     let (shape, text) = (Shape::of(&[1, 1]), [&3u32.to_le_bytes()[..], b"a\0b"].concat());
-    let feed = |data| Feed { dtype: DataType::Bytes, shape: &shape, data: Span::host(data) };
+    let feed = |data| Feed { dtype: DataType::Bytes, shape: &shape, data: MemorySpan::host(data) };
     let answers = run_new(&mut context, &[feed(&text), feed(&[0; 4])], 2).unwrap();
     assert_eq!((answers[0].data.as_ref(), answers[1].data.as_ref()), (&[0; 4][..], &text[..]));
 }

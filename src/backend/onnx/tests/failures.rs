@@ -1,9 +1,9 @@
 //! Refusals: which part refuses, and in which words.
 
 use super::*;
-use crate::backend::onnx::value::Value;
+use crate::backend::onnx::value::OnnxValue;
 use crate::backend::{Backend, Graph};
-use crate::device::Place;
+use crate::device::DeviceId;
 
 #[test]
 fn a_failing_run_says_what_onnx_runtime_says_and_the_next_one_runs() {
@@ -34,12 +34,12 @@ fn feeds_are_held_against_the_port() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
     let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 24]));
     let mut refusal = |feed: Feed<'_>| run_new(&mut context, &[feed], 1).unwrap_err().0;
-    let data = Span::host(&index.bytes()[..16]);
+    let data = MemorySpan::host(&index.bytes()[..16]);
     let wrong_type = Feed { dtype: DataType::Fp64, shape: &shape, data };
     assert_eq!(refusal(wrong_type), "input 'INDEX' takes INT64, not FP64");
     let too_long = feed(DataType::Int64, &shape, &index);
     assert_eq!(refusal(too_long), "'INDEX': 24 bytes are not a INT64 tensor of shape [2]");
-    let crooked = Feed { dtype: DataType::Int64, shape: &shape, data: Span::host(&index.bytes()[4..20]) };
+    let crooked = Feed { dtype: DataType::Int64, shape: &shape, data: MemorySpan::host(&index.bytes()[4..20]) };
     assert!(refusal(crooked).contains("is not aligned to 8 bytes"));
     let rank = Shape::of(&[2, 1]);
     assert!(
@@ -56,11 +56,11 @@ fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
     let (shape, index) = (Shape::of(&[2]), Buffer::new(&[0; 16]));
     // SAFETY: never read: the run is refused.
-    let data = unsafe { Span::from_raw(Place::Cuda(0), 0x7000_0000, 16) };
+    let data = unsafe { MemorySpan::from_raw(DeviceId::Cuda(0), 0x7000_0000, 16) };
     let error = run_new(&mut context, &[Feed { dtype: DataType::Int64, shape: &shape, data }], 1).unwrap_err();
     assert_eq!(error.0, "'INDEX' is memory of Cuda(0), where this session does not run");
     // SAFETY: never written: the run is refused.
-    let data = unsafe { SpanMut::from_raw(Place::Cuda(0), 0x7000_0000, 8) };
+    let data = unsafe { MemorySpanMut::from_raw(DeviceId::Cuda(0), 0x7000_0000, 8) };
     let error =
         context.run(&[feed(DataType::Int64, &shape, &index)], &mut [Fetch::Into { shape: &shape, data }]).unwrap_err();
     assert_eq!(error.0, "'OUTPUT' is memory of Cuda(0), where this session does not run");
@@ -70,7 +70,7 @@ fn memory_of_a_device_where_the_session_does_not_run_is_refused() {
 #[test]
 fn memory_of_a_device_can_be_described_without_it() {
     backend();
-    let value = Value::describing(Place::Cuda(1), 0x7000_0000, 16, DataType::Int64, &Shape::of(&[2])).unwrap();
+    let value = OnnxValue::describing(DeviceId::Cuda(1), 0x7000_0000, 16, DataType::Int64, &Shape::of(&[2])).unwrap();
     assert_eq!((value.on_host().unwrap(), value.address().unwrap()), (false, 0x7000_0000));
 }
 

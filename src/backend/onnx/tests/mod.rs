@@ -14,7 +14,7 @@ use super::context::OnnxContext;
 use super::library::{LOCAL, Library, System, find};
 use super::{OnnxBackend, OnnxGraph, install, library};
 use crate::backend::{BackendError, Context, Feed, Fetch, LoadOptions, Produced};
-use crate::device::{Span, SpanMut};
+use crate::device::{MemorySpan, MemorySpanMut};
 
 const OPTIONS: LoadOptions = LoadOptions { threads: 1, spinning: false };
 
@@ -72,12 +72,12 @@ impl Buffer {
         &self.room[self.start..self.start + self.len]
     }
 
-    fn span(&self) -> Span<'_> {
-        Span::host(self.bytes())
+    fn span(&self) -> MemorySpan<'_> {
+        MemorySpan::host(self.bytes())
     }
 
-    fn span_mut(&mut self) -> SpanMut<'_> {
-        SpanMut::host(&mut self.room[self.start..self.start + self.len])
+    fn span_mut(&mut self) -> MemorySpanMut<'_> {
+        MemorySpanMut::host(&mut self.room[self.start..self.start + self.len])
     }
 }
 

@@ -109,7 +109,7 @@ fn the_same_memory_in_another_shape_is_described_anew() {
     let (zeros, ones) = (Buffer::fp32(&[0.0; 4]), Buffer::fp32(&[1.0; 4]));
     for rows in [1, 2, 4, 2] {
         let (shape, control, bytes) = (Shape::of(&[rows, 4 / rows]), Shape::of(&[rows, 1]), 4 * rows as usize);
-        let [start, ready] = [&zeros, &ones].map(|buffer| Span::host(&buffer.bytes()[..bytes]));
+        let [start, ready] = [&zeros, &ones].map(|buffer| MemorySpan::host(&buffer.bytes()[..bytes]));
         let feeds = [
             feed(DataType::Fp32, &shape, &input),
             Feed { dtype: DataType::Fp32, shape: &control, data: start },

@@ -13,7 +13,7 @@ fn string_context() -> OnnxContext {
 
 fn run(context: &mut OnnxContext, shape: &Shape, input: &[u8], state: &[u8]) -> Result<Vec<Produced>, BackendError> {
     // Strings are copied in, so their bytes may stand anywhere.
-    let feed = |data| Feed { dtype: DataType::Bytes, shape, data: Span::host(data) };
+    let feed = |data| Feed { dtype: DataType::Bytes, shape, data: MemorySpan::host(data) };
     run_new(context, &[feed(input), feed(state)], 2)
 }
 
@@ -56,7 +56,7 @@ fn elements_that_are_not_whole_or_not_as_many_are_an_error() {
 fn strings_cannot_be_written_in_place() {
     let mut context = string_context();
     let (one, shape, mut room) = (wire(&[b"one"]), Shape::of(&[1, 1]), Buffer::new(&[0; 16]));
-    let feed = Feed { dtype: DataType::Bytes, shape: &shape, data: Span::host(&one) };
+    let feed = Feed { dtype: DataType::Bytes, shape: &shape, data: MemorySpan::host(&one) };
     let fetches = &mut [Fetch::New(None), Fetch::Into { shape: &shape, data: room.span_mut() }];
     let error = context.run(&[feed.clone(), feed], fetches).unwrap_err();
     assert_eq!(error.0, "output 'OUTPUT_STATE' is BYTES and cannot be written in place");

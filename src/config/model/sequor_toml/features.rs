@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sequor_core::FEATURES;
 
-use super::keys::{Feature, FeatureType, Keys};
+use super::keys::{FeatureSection, FeatureType, Keys};
 use crate::config::fault::{Fault, code};
 use crate::config::model::settings::FeatureKind;
 use crate::config::units::Span;
@@ -91,7 +91,7 @@ pub fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.')
 }
 
-impl Feature {
+impl FeatureSection {
     /// The kind of a feature with its default; `None` if the default is of another type.
     pub fn kind(&self) -> Option<FeatureKind> {
         match (self.r#type, &self.default) {

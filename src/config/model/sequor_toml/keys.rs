@@ -10,24 +10,24 @@ use crate::config::units::{Size, Span, SpanOrNever};
 #[serde(deny_unknown_fields, default)]
 pub struct Keys {
     pub schema: Option<u32>,
-    pub sequence: Sequence,
+    pub sequence: SequenceSection,
     pub backlog: Backlog,
     pub queue: Queue,
     /// By `input_name`.
     pub state: BTreeMap<String, State>,
     /// By the model's input.
-    pub input: BTreeMap<String, Input>,
-    pub(super) output: BTreeMap<String, Output>,
+    pub input: BTreeMap<String, InputSection>,
+    pub(super) output: BTreeMap<String, OutputSection>,
     pub(super) durability: Option<Durability>,
     pub(super) reload: Option<Reload>,
-    pub feature: Vec<Feature>,
+    pub feature: Vec<FeatureSection>,
     pub plugins: Plugins,
     pub(super) model: Option<Model>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Sequence {
+pub struct SequenceSection {
     pub rules: Option<Rules>,
     pub rows: Option<Rows>,
     pub idle: Option<SpanOrNever>,
@@ -105,7 +105,7 @@ pub enum Storage {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Input {
+pub struct InputSection {
     /// The value of an input that clients do not send, the same for every row: a number, a truth value, a text or a list.
     pub constant: Option<toml::Value>,
     pub(super) ragged: Option<Ragged>,
@@ -126,7 +126,7 @@ pub(super) enum Ragged {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Output {
+pub(super) struct OutputSection {
     pub(super) crop: Option<Crop>,
 }
 
@@ -183,7 +183,7 @@ pub(super) enum Then {
 /// What a scheduler may see of a request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Feature {
+pub struct FeatureSection {
     pub name: String,
     pub from: From,
     pub key: String,

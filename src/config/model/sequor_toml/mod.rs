@@ -13,8 +13,8 @@ use crate::error::At;
 
 pub use features::is_name as is_plugin_name;
 pub use keys::{
-    Backlog, Feature, FeatureType, From, Input, Keys, OnCancel, Plugin, ProcessorKeys, Queue, Rows, Rules, Sequence,
-    State, Storage, WhenExpired, WhenProcessorFails,
+    Backlog, FeatureSection, FeatureType, From, InputSection, Keys, OnCancel, Plugin, ProcessorKeys, Queue, Rows,
+    Rules, SequenceSection, State, Storage, WhenExpired, WhenProcessorFails,
 };
 pub use reference::{KeyEntry, MODEL_KEYS};
 
@@ -99,7 +99,7 @@ impl SequorToml {
     }
 }
 
-impl Input {
+impl InputSection {
     fn not_served(&self) -> impl Iterator<Item = &'static str> {
         let keys = [
             (self.ragged.is_some(), "ragged"),

@@ -5,7 +5,7 @@ use sequor_proto::{ModelConfig, ModelInstanceGroup};
 
 use crate::config::fault::code;
 use crate::config::model::report::{Report, nth};
-use crate::config::server::file::Limits;
+use crate::config::server::file::ServerLimits;
 
 pub(super) fn check(report: &mut Report<'_>) {
     let config = report.config;
@@ -32,7 +32,7 @@ pub(super) fn check(report: &mut Report<'_>) {
 }
 
 /// Why there are too many instances, if there are. A group has its count on each GPU that it names.
-pub(in crate::config::model) fn too_many(config: &ModelConfig, limits: Limits) -> Option<String> {
+pub(in crate::config::model) fn too_many(config: &ModelConfig, limits: ServerLimits) -> Option<String> {
     let (active, most) = (active(config), limits.instances.min(u32::from(u16::MAX)));
     let what = || {
         let model = &config.name;

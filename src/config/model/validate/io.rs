@@ -9,7 +9,7 @@ use crate::config::model::names::leaves_directory;
 use crate::config::model::report::{Report, nth};
 
 /// What inputs and outputs have in common.
-struct Tensor<'a> {
+struct DeclaredTensor<'a> {
     /// `input` or `output`.
     side: &'static str,
     code: &'static str,
@@ -24,7 +24,7 @@ pub(super) fn inputs(report: &mut Report<'_>) {
     for (n, input) in report.config.input.iter().enumerate() {
         let reshape = input.reshape.as_ref();
         let (name, data_type, dims) = (input.name.as_str(), input.data_type, input.dims.as_slice());
-        tensor(report, &Tensor { side: "input", code: code::INPUT, n, name, data_type, dims, reshape });
+        tensor(report, &DeclaredTensor { side: "input", code: code::INPUT, n, name, data_type, dims, reshape });
         if input.format() != Format::None && input.dims.len() != 3 {
             let what = format!("model input NHWC/NCHW require 3 dims for {}", report.model());
             report.fault(&format!("input[{n}].format"), code::INPUT, what);
@@ -36,7 +36,7 @@ pub(super) fn outputs(report: &mut Report<'_>) {
     for (n, output) in report.config.output.iter().enumerate() {
         let reshape = output.reshape.as_ref();
         let (name, data_type, dims) = (output.name.as_str(), output.data_type, output.dims.as_slice());
-        tensor(report, &Tensor { side: "output", code: code::OUTPUT, n, name, data_type, dims, reshape });
+        tensor(report, &DeclaredTensor { side: "output", code: code::OUTPUT, n, name, data_type, dims, reshape });
         if leaves_directory(&output.label_filename) {
             let file = &output.label_filename;
             let what =
@@ -46,8 +46,8 @@ pub(super) fn outputs(report: &mut Report<'_>) {
     }
 }
 
-fn tensor(report: &mut Report<'_>, tensor: &Tensor<'_>) {
-    let Tensor { side, code, n, name, .. } = *tensor;
+fn tensor(report: &mut Report<'_>, tensor: &DeclaredTensor<'_>) {
+    let DeclaredTensor { side, code, n, name, .. } = *tensor;
     let field = nth(side, n);
     let model = report.model();
     if name.is_empty() {

@@ -177,13 +177,13 @@ impl Refer {
             self.take_row(*req, &mut ops);
         }
         let mut rows: Vec<Option<Req>> = reqs.iter().copied().map(Some).collect();
-        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Fixed, .. }) {
+        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: RowLayout::Fixed, .. }) {
             let slot = |r: &Req| self.req(*r).and_then(|r| self.seq(r.seq?).placement).map_or(0, |(_, slot)| slot);
             rows = (0..=reqs.iter().map(slot).max().unwrap_or(0))
                 .map(|at| reqs.iter().find(|r| slot(r) == at).copied())
                 .collect();
         }
-        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: Rows::Compact, .. }) {
+        if matches!(self.loads[load].spec.strategy, Strategy::Direct { rows: RowLayout::Compact, .. }) {
             rows.sort_by_key(|row| row.and_then(|r| self.seq(self.req(r)?.seq?).placement).map_or(0, |(_, slot)| slot));
         }
         let reqs: Vec<Req> = rows.iter().flatten().copied().collect();
