@@ -15,7 +15,7 @@ use super::{Deadline, Status};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::executor::ExecutorHandle;
-use crate::model::{InferAnswer, InferRequest, Pending, Repository, RequestOrigin, Served, VersionStatistics};
+use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
 use crate::telemetry::metrics::Surface;
@@ -96,7 +96,7 @@ impl Api {
     }
 
     /// Finds a model; `version` is as the client wrote it.
-    pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
+    pub fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
         self.0.repository.find(model, version)
     }
 
@@ -148,7 +148,7 @@ impl Api {
 /// A request that was decoded, on its way to its model.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    pub(crate) model: Served,
+    pub(crate) model: ModelHandle,
     pub(crate) request: InferRequest,
     /// What decoding counts against `limits.queued`. From its admission on, the request counts the bytes of its inputs.
     pub(crate) permit: QueuedBytesPermit,

@@ -34,7 +34,7 @@ mod tests;
 #[cfg(not(feature = "shuttle"))]
 mod tier_tests;
 
-pub use catalog::{Availability, Counted, IndexRow, ModelStatus, Served, VersionOverview};
+pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
 pub use repository::{MakeProcessor, ProcessorHost, Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};

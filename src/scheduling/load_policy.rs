@@ -1,7 +1,7 @@
 //! Which policy decides for a load: a plug-in (`D`) or the built-in one. The owner of the core keeps it beside the core, under the same lock. So a
 //! question and the plug-in that answers it always belong together.
 
-use sequor_core::{Event, Hooks, Load};
+use sequor_core::{Event, Hooks, LoadId};
 
 #[derive(Debug, Clone)]
 pub struct LoadPolicy<D> {
@@ -60,7 +60,7 @@ impl<D> LoadPolicy<D> {
     }
 
     /// What the core must learn of a change from `before` to this.
-    pub fn event_since(&self, before: &LoadPolicy<D>, load: Load) -> Option<Event> {
+    pub fn event_since(&self, before: &LoadPolicy<D>, load: LoadId) -> Option<Event> {
         let changed = self.swaps != before.swaps || self.called() != before.called();
         changed.then(|| Event::Attach(load, self.called()))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sequor_core::{Load, Observed, Roster};
+use sequor_core::{LoadId, Observed, Roster};
 use sequor_wasm::background::give_way;
 
 use super::inbox::{Inbox, Reader};
@@ -15,7 +15,7 @@ const PORTION: usize = 256;
 
 #[derive(Debug)]
 pub struct SchedulerPort<D> {
-    load: Load,
+    load: LoadId,
     host: Arc<dyn SchedulerHost<D>>,
     inbox: Arc<Mutex<Inbox>>,
 }
@@ -25,11 +25,11 @@ pub struct SchedulerPort<D> {
 pub(super) struct Subscription<D>(Arc<SchedulerPort<D>>);
 
 impl<D> SchedulerPort<D> {
-    pub fn new(load: Load, host: Arc<dyn SchedulerHost<D>>) -> Arc<SchedulerPort<D>> {
+    pub fn new(load: LoadId, host: Arc<dyn SchedulerHost<D>>) -> Arc<SchedulerPort<D>> {
         Arc::new(SchedulerPort { load, host, inbox: Arc::default() })
     }
 
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> LoadId {
         self.load
     }
 

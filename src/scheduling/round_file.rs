@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sequor_core::{Admission, Decision, Hooks, Instance, Load, PolicyAnswer, PolicyFault, PolicyQuestion, Round, Time};
+use sequor_core::{
+    Admission, Decision, Hooks, Instance, LoadId, PolicyAnswer, PolicyFault, PolicyQuestion, Round, Time,
+};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::limits::Limits;
 use serde::{Deserialize, Serialize};
@@ -185,7 +187,7 @@ impl Question {
     }
 
     fn round(&self) -> Round {
-        let load = Load::FIRST;
+        let load = LoadId::FIRST;
         let (asked, shown, standing) = match self {
             Question::Plan { instance, shown, standing } => {
                 (PolicyQuestion::Plan(Instance { load, n: *instance }), shown, standing)
@@ -271,7 +273,7 @@ mod tests {
             numbers: vec![0.5, f64::NAN],
             ..Columns::default()
         };
-        let who = Instance { load: Load::FIRST, n: 1 };
+        let who = Instance { load: LoadId::FIRST, n: 1 };
         Round::again(PolicyQuestion::Plan(who), see, Hooks::default(), (0..standing).map(|n| (1, u64::from(n / 2))))
     }
 
@@ -303,7 +305,7 @@ mod tests {
         let again = read.question.round();
         assert_eq!(
             (again.asked, again.see.deadline),
-            (PolicyQuestion::Plan(Instance { load: Load::FIRST, n: 1 }), round.see.deadline)
+            (PolicyQuestion::Plan(Instance { load: LoadId::FIRST, n: 1 }), round.see.deadline)
         );
         assert!(again.see.numbers[1].is_nan());
         assert!(RoundFile::read("{}").unwrap_err().starts_with("it is no recorded round: "));
@@ -312,7 +314,7 @@ mod tests {
     #[test]
     fn of_a_long_admission_so_much_is_kept_as_shows_what_is_wrong_with_it() {
         let victims = Box::new(Columns::default());
-        let asked = PolicyQuestion::Admit { load: Load::FIRST, room: vec![0], victims };
+        let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0], victims };
         let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
         let said = PolicyAnswer::Admit(Ok(vec![Admission::Defer; 100_000]));
         let Some(Answer::Admit(kept)) = file(&round, Some(&said)).answer else { panic!() };
@@ -323,7 +325,7 @@ mod tests {
     #[test]
     fn an_admission_comes_back_too() {
         let victims = Box::new(Columns { len: 2, ..Columns::default() });
-        let asked = PolicyQuestion::Admit { load: Load::FIRST, room: vec![0, 1], victims };
+        let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0, 1], victims };
         let round = Round::again(asked, Columns { len: 1, ..Columns::default() }, Hooks::default(), [(1, 0)]);
         let said = PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
         assert_eq!(round.check(&said), Ok(()));

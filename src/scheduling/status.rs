@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use sequor_core::Load;
+use sequor_core::LoadId;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::room;
 
@@ -83,7 +83,7 @@ impl SchedulerBinding {
         &self.facts.name
     }
 
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> LoadId {
         self.port.load()
     }
 

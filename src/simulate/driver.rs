@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sequor_core::{
-    Batch, Core, Dialect, Effect, Event, Id, Instance, Load, LoadSpec, Next, Note, PolicyAnswer, PolicyFault,
+    Batch, Core, Dialect, Effect, Event, Id, Instance, LoadId, LoadSpec, Next, Note, PolicyAnswer, PolicyFault,
     PolicyQuestion, Preparation, Req, RequestMeta, Round, RowEnd, Slab, Submit, Time,
 };
 
@@ -27,7 +27,7 @@ pub struct Setup<'a> {
     pub seed: u64,
 }
 
-const LOAD: Load = Load::FIRST;
+const LOAD: LoadId = LoadId::FIRST;
 /// The stream of chance that costs draw from; flows count theirs from 1.
 const COSTS: u64 = u64::MAX;
 

@@ -98,7 +98,7 @@ struct Rig {
 impl Rig {
     fn new(live: u32, instances: u16) -> Rig {
         let mut rig = Rig { core: Core::new(), now: 0, out: Vec::new() };
-        rig.apply(Event::Loaded(Load::FIRST, spec(live.div_ceil(u32::from(instances)), instances)));
+        rig.apply(Event::Loaded(LoadId::FIRST, spec(live.div_ceil(u32::from(instances)), instances)));
         for n in 0..live {
             rig.apply(submit(n % 4096, id(n), true));
             if n % 4096 == 4095 || n + 1 == live {
@@ -117,7 +117,7 @@ impl Rig {
     fn next(&mut self, n: u16) -> Next {
         self.now += 100;
         self.out.clear();
-        self.core.next(Time(self.now), Instance { load: Load::FIRST, n }, &mut self.out)
+        self.core.next(Time(self.now), Instance { load: LoadId::FIRST, n }, &mut self.out)
     }
 
     /// Runs one batch of an instance; its rows.

@@ -6,7 +6,7 @@ use crate::core::{Core, load_in};
 use crate::ending::Tombstone;
 use crate::event::{Effect, Note, Refusal, Submit};
 use crate::faults::{Planted, fault};
-use crate::ids::{Id, Load};
+use crate::ids::{Id, LoadId};
 use crate::list::List;
 use crate::load::LoadState;
 use crate::request_meta::FEATURES;
@@ -17,7 +17,7 @@ use crate::time::Time;
 
 impl Core {
     /// Checks whether a new sequence may start, without changing anything.
-    pub(crate) fn may_start(&self, now: Time, load: Load, found: &IdLookup, submit: &Submit) -> Result<(), Refusal> {
+    pub(crate) fn may_start(&self, now: Time, load: LoadId, found: &IdLookup, submit: &Submit) -> Result<(), Refusal> {
         let Some(load) = self.load(load) else { return Err(Refusal::Stopping) };
         let limits = &load.spec.limits;
         let count = || match limits.live {
@@ -56,7 +56,7 @@ impl Core {
     pub(crate) fn activate(
         &mut self,
         now: Time,
-        load: Load,
+        load: LoadId,
         id: Id,
         found: &IdLookup,
         submit: &Submit,
@@ -73,13 +73,13 @@ impl Core {
     }
 
     /// The tombstone of an id, if it is not too old.
-    pub(crate) fn remembered(&self, now: Time, load: Load, id: &Id) -> Option<Tombstone> {
+    pub(crate) fn remembered(&self, now: Time, load: LoadId, id: &Id) -> Option<Tombstone> {
         let age = self.load(load)?.spec.limits.tomb_age;
         self.tombstones.find(id).filter(|stone| now - stone.at <= age)
     }
 
     /// Opens a sequence with its first request.
-    pub(crate) fn begin(&mut self, now: Time, load: Load, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
+    pub(crate) fn begin(&mut self, now: Time, load: LoadId, id: Id, submit: &Submit, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.live += 1;
         self.born += 1;
@@ -131,13 +131,13 @@ impl Core {
         }
     }
 
-    pub(crate) fn will_want_room(&mut self, load: Load) {
+    pub(crate) fn will_want_room(&mut self, load: LoadId) {
         if let Some(state) = load_in(&mut self.loads, load) {
             state.preparing += 1;
         }
     }
 
-    pub(crate) fn wants_no_room(&mut self, load: Load) {
+    pub(crate) fn wants_no_room(&mut self, load: LoadId) {
         if let Some(state) = load_in(&mut self.loads, load) {
             state.preparing = state.preparing.saturating_sub(1);
         }

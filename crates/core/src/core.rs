@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Event, Refusal};
-use crate::ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
+use crate::ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 use crate::list::Links;
 use crate::load::{InstanceState, LoadState};
 use crate::loads::Loads;
@@ -104,7 +104,7 @@ impl Core {
         self.timers.len()
     }
 
-    pub fn usage(&self, load: Load) -> Usage {
+    pub fn usage(&self, load: LoadId) -> Usage {
         let Some(state) = self.load(load) else { return Usage::default() };
         let ready: u32 = state.instances.iter().map(|i| i.ready.len()).sum();
         Usage {
@@ -160,11 +160,11 @@ impl Core {
 
     // === inside ===
 
-    pub(crate) fn load(&self, key: Load) -> Option<&LoadState> {
+    pub(crate) fn load(&self, key: LoadId) -> Option<&LoadState> {
         self.loads.get(key)
     }
 
-    pub(crate) fn load_mut(&mut self, key: Load) -> Option<&mut LoadState> {
+    pub(crate) fn load_mut(&mut self, key: LoadId) -> Option<&mut LoadState> {
         load_in(&mut self.loads, key)
     }
 
@@ -172,13 +172,13 @@ impl Core {
         self.load_mut(who.load)?.instances.get_mut(usize::from(who.n))
     }
 
-    fn loaded(&mut self, key: Load, spec: LoadSpec) {
+    fn loaded(&mut self, key: LoadId, spec: LoadSpec) {
         self.births += 1;
         self.loads.insert(LoadState::new(key, self.births, spec));
     }
 
     /// The load that takes new sequences of this version, or of the server's choice: the newest of the highest version.
-    pub(crate) fn target(&self, version: Option<u64>) -> Option<Load> {
+    pub(crate) fn target(&self, version: Option<u64>) -> Option<LoadId> {
         let open = self.loads.iter().filter(|l| l.retired.is_none());
         let fits = open.filter(|l| version.is_none_or(|v| l.spec.version == v));
         fits.max_by_key(|l| (l.spec.version, l.born)).map(|l| l.key)
@@ -203,6 +203,6 @@ impl Core {
     }
 }
 
-pub(crate) fn load_in(loads: &mut Loads, key: Load) -> Option<&mut LoadState> {
+pub(crate) fn load_in(loads: &mut Loads, key: LoadId) -> Option<&mut LoadState> {
     loads.get_mut(key)
 }

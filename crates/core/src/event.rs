@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::ending::{EndReason, Tombstone};
-use crate::ids::{BatchId, Id, Instance, Load, Req, Seq, Slot};
+use crate::ids::{BatchId, Id, Instance, LoadId, Req, Seq, Slot};
 use crate::policy::{Hooks, PolicyFault};
 use crate::request_meta::RequestMeta;
 use crate::spec::{Dialect, LoadSpec};
@@ -46,15 +46,15 @@ pub struct Submit {
 #[derive(Debug)]
 pub enum Event {
     /// A load is ready. Among the loads of the highest version the newest takes STARTs that name no version.
-    Loaded(Load, LoadSpec),
+    Loaded(LoadId, LoadSpec),
     /// The load takes no STARTs any more; what is live on it at `until` is ended.
     Retire {
-        load: Load,
+        load: LoadId,
         until: Time,
     },
     /// An external policy decides for this load from now on, or none does. A round that the one before ponders is void; where there is no new
     /// one, that is a fallback.
-    Attach(Load, Option<Hooks>),
+    Attach(LoadId, Option<Hooks>),
     Submit(Submit),
     /// The client has gone or asked for cancellation.
     Cancel(Req),
@@ -126,9 +126,9 @@ pub enum Effect {
     /// The instance sleeps and has work now.
     Wake(Instance),
     /// An admission question of this load waits; see [`crate::Core::consult`].
-    Consult(Load),
+    Consult(LoadId),
     /// So much waits to be told to the load's policy that it should not wait for the next question; see [`crate::Core::observed`].
-    Tell(Load),
+    Tell(LoadId),
     Note(Note),
 }
 
@@ -275,9 +275,9 @@ pub enum Note {
     Slotted(Seq, Instance, Slot, Duration),
     Ended(Seq, EndReason),
     /// An external policy's answer was no good; the built-in policy took the round.
-    Fault(Load, PolicyFault),
+    Fault(LoadId, PolicyFault),
     /// The built-in policy took a round that was the external policy's.
-    Fallback(Load),
+    Fallback(LoadId),
     /// This many picks no longer stood when the answer came. No fault of the policy.
-    Stale(Load, u32),
+    Stale(LoadId, u32),
 }

@@ -52,7 +52,7 @@ keys! {
     /// A question to an external policy.
     RoundId,
     /// One loaded incarnation of one version of a model, in the driver's table of loads.
-    Load,
+    LoadId,
 }
 
 impl Seq {
@@ -68,15 +68,15 @@ impl Seq {
     }
 }
 
-impl Load {
+impl LoadId {
     /// The first key that a table of loads gives out.
-    pub const FIRST: Load = Load::new(0, NonZeroU32::MIN);
+    pub const FIRST: LoadId = LoadId::new(0, NonZeroU32::MIN);
 }
 
 /// One instance (an executing thread) of a load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance {
-    pub load: Load,
+    pub load: LoadId,
     pub n: u16,
 }
 

@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
-use crate::ids::{Load, Req, Seq};
+use crate::ids::{LoadId, Req, Seq};
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
 use crate::sequence::Stage;
@@ -285,7 +285,7 @@ impl Core {
         self.cancel(now, req, Refusal::QueueTimeout { waited }, EndReason::Cancelled, out);
     }
 
-    pub(crate) fn load_due(&mut self, now: Time, at: Time, load: Load, out: &mut Vec<Effect>) {
+    pub(crate) fn load_due(&mut self, now: Time, at: Time, load: LoadId, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         if state.armed != at {
             return;
@@ -304,7 +304,7 @@ impl Core {
 
     // === loads ===
 
-    pub(crate) fn retire(&mut self, now: Time, load: Load, until: Time, out: &mut Vec<Effect>) {
+    pub(crate) fn retire(&mut self, now: Time, load: LoadId, until: Time, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         state.retired = Some(until);
         self.arm_load(load, now);
@@ -313,7 +313,7 @@ impl Core {
     }
 
     /// Ends every sequence of a load; waiting ones first, so that none gets a slot only to lose it.
-    fn end_all(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+    fn end_all(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         let here =
             |placed: bool| self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == placed);
         let all: Vec<Seq> = here(false).chain(here(true)).map(|(key, _)| key).collect();
@@ -323,7 +323,7 @@ impl Core {
     }
 
     /// Lets the threads of a retired load go, once nothing is left for them.
-    pub(crate) fn wake_if_over(&mut self, load: Load, out: &mut Vec<Effect>) {
+    pub(crate) fn wake_if_over(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let open = self.reqs.open(load);
         let Some(state) = load_in(&mut self.loads, load) else { return };
         if state.is_over(open) {
@@ -333,7 +333,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn attach(&mut self, now: Time, load: Load, hooks: Option<Hooks>, out: &mut Vec<Effect>) {
+    pub(crate) fn attach(&mut self, now: Time, load: LoadId, hooks: Option<Hooks>, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let observes = |hooks: Option<Hooks>| hooks.is_some_and(|h| h.observe);
         // Where one that observes follows another, what neither was told yet is still to be told.

@@ -54,7 +54,7 @@ pub use crate::core::{Core, StateAt, Usage};
 pub use dtype::DataType;
 pub use ending::{EndReason, Tombstone};
 pub use event::{Batch, Effect, Event, Next, Note, Preparation, RealRow, Refusal, Row, RowEnd, SlotOp, Submit};
-pub use ids::{BatchId, Id, Instance, Load, Req, RoundId, Seq, Slot};
+pub use ids::{BatchId, Id, Instance, LoadId, Req, RoundId, Seq, Slot};
 pub use observed::{Observed, ObservedKind};
 pub use policy::{Admission, Columns, Decision, Hooks, Picks, Policy, PolicyFault};
 pub use request_meta::{FEATURES, RequestMeta};

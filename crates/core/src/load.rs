@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
-use crate::ids::{Load, Req, RoundId, Seq, Slot};
+use crate::ids::{LoadId, Req, RoundId, Seq, Slot};
 use crate::list::List;
 use crate::observed::EventLog;
 use crate::policies;
@@ -17,7 +17,7 @@ use crate::time::Time;
 
 #[derive(Debug)]
 pub(crate) struct LoadState {
-    pub(crate) key: Load,
+    pub(crate) key: LoadId,
     /// Counts loads of this name: the newest has the highest.
     pub(crate) born: u64,
     pub(crate) spec: LoadSpec,
@@ -135,7 +135,7 @@ struct SlotState {
 }
 
 impl LoadState {
-    pub(crate) fn new(key: Load, born: u64, spec: LoadSpec) -> LoadState {
+    pub(crate) fn new(key: LoadId, born: u64, spec: LoadSpec) -> LoadState {
         let size = spec.slots();
         let instance = || InstanceState { size, ..InstanceState::default() };
         LoadState {
@@ -291,7 +291,7 @@ mod tests {
             external: None,
             hold: None,
         };
-        LoadState::new(Load::FIRST, 0, spec)
+        LoadState::new(LoadId::FIRST, 0, spec)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The loads of one model name, by the driver's keys.
 
-use crate::ids::Load;
+use crate::ids::LoadId;
 use crate::load::LoadState;
 
 /// Loads under generation-checked keys. The driver's table is dense, so this one is too: it is as long as the most loads of this name that
@@ -9,11 +9,11 @@ use crate::load::LoadState;
 pub(crate) struct Loads(Vec<Option<LoadState>>);
 
 impl Loads {
-    pub(crate) fn get(&self, key: Load) -> Option<&LoadState> {
+    pub(crate) fn get(&self, key: LoadId) -> Option<&LoadState> {
         self.0.get(key.ix as usize)?.as_ref().filter(|l| l.key == key)
     }
 
-    pub(crate) fn get_mut(&mut self, key: Load) -> Option<&mut LoadState> {
+    pub(crate) fn get_mut(&mut self, key: LoadId) -> Option<&mut LoadState> {
         self.0.get_mut(key.ix as usize)?.as_mut().filter(|l| l.key == key)
     }
 
@@ -27,7 +27,7 @@ impl Loads {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Load) {
+    pub(crate) fn remove(&mut self, key: LoadId) {
         if let Some(entry) = self.0.get_mut(key.ix as usize) {
             entry.take_if(|l| l.key == key);
         }

@@ -3,7 +3,7 @@
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note};
 use crate::faults::{Planted, fault};
-use crate::ids::{Load, Req, Seq};
+use crate::ids::{LoadId, Req, Seq};
 use crate::load::LoadState;
 use crate::observed::{MANY, Observed, ObservedKind};
 use crate::request::Request;
@@ -11,17 +11,17 @@ use crate::request_meta::FEATURES;
 
 impl Core {
     /// Takes what the policy of this load has not been told of yet: the serial number of the first, and whether some before it were dropped.
-    pub fn observed(&mut self, load: Load) -> (u64, Vec<Observed>, bool) {
+    pub fn observed(&mut self, load: LoadId) -> (u64, Vec<Observed>, bool) {
         self.load_mut(load).map(|l| l.log.take()).unwrap_or_default()
     }
 
     /// The serial number of the next thing that happens to a load.
-    pub(crate) fn next_observed(&self, load: Load) -> u64 {
+    pub(crate) fn next_observed(&self, load: LoadId) -> u64 {
         self.load(load).map_or(0, |l| l.log.next())
     }
 
     /// Reports a note to the driver, and its event to the load's policy.
-    pub(crate) fn note(&mut self, load: Load, note: Note, out: &mut Vec<Effect>) {
+    pub(crate) fn note(&mut self, load: LoadId, note: Note, out: &mut Vec<Effect>) {
         out.push(Effect::Note(note));
         let told = match note {
             Note::Started(seq, req) => self.begins(seq, req),

@@ -1,7 +1,7 @@
 //! A request as the core keeps it, from its submission until its answer is released.
 
 use crate::faults::{Planted, fault};
-use crate::ids::{Load, Req, Seq};
+use crate::ids::{LoadId, Req, Seq};
 use crate::request_meta::RequestMeta;
 use crate::spec::Dialect;
 use crate::time::Time;
@@ -9,7 +9,7 @@ use crate::time::Time;
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) key: Req,
-    pub(crate) load: Load,
+    pub(crate) load: LoadId,
     /// `None` for a stateless request.
     pub(crate) seq: Option<Seq>,
     pub(crate) start: bool,
@@ -126,7 +126,7 @@ impl RequestTable {
     }
 
     /// How many requests of this load are not through.
-    pub(crate) fn open(&self, load: Load) -> u32 {
+    pub(crate) fn open(&self, load: LoadId) -> u32 {
         self.open.get(load.ix as usize).copied().unwrap_or(0)
     }
 }

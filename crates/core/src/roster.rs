@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::core::Core;
 use crate::faults::{Planted, fault};
-use crate::ids::Load;
+use crate::ids::LoadId;
 use crate::observe::began;
 use crate::observed::{Observed, ObservedKind};
 
@@ -35,7 +35,7 @@ pub struct Roster {
 impl Core {
     /// Who lives on a load, from this place of the table on. As many places are looked at as there is room, which the caller makes: nothing is
     /// allocated while the core is held.
-    pub fn live(&self, load: Load, from: u32, mut room: Vec<(u64, Observed)>) -> Portion {
+    pub fn live(&self, load: LoadId, from: u32, mut room: Vec<(u64, Observed)>) -> Portion {
         room.clear();
         let until = from.saturating_add(u32::try_from(room.capacity()).unwrap_or(u32::MAX).max(1));
         for (seq, s) in self.seqs.range(from, until) {

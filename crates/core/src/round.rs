@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::faults::{Planted, fault};
-use crate::ids::{Instance, Load, Req, RoundId, Seq};
+use crate::ids::{Instance, LoadId, Req, RoundId, Seq};
 use crate::observed::Observed;
 use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault};
 
@@ -13,7 +13,7 @@ pub enum PolicyQuestion {
     /// Which of `see` this instance runs next.
     Plan(Instance),
     /// Which backlogged sequences of `see` get a slot. `room` counts free slots by instance.
-    Admit { load: Load, room: Vec<u32>, victims: Box<Columns> },
+    Admit { load: LoadId, room: Vec<u32>, victims: Box<Columns> },
 }
 
 /// One question. It borrows nothing from the core and is given back with the answer.
@@ -46,7 +46,7 @@ pub enum PolicyAnswer {
 }
 
 impl Round {
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> LoadId {
         match &self.asked {
             PolicyQuestion::Plan(who) => who.load,
             PolicyQuestion::Admit { load, .. } => *load,

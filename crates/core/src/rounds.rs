@@ -5,7 +5,7 @@ use crate::core::{Core, load_in};
 use crate::ending::EndReason;
 use crate::event::{Effect, Next, Note, Refusal};
 use crate::faults::{Planted, fault};
-use crate::ids::{Instance, Load, Req, Seq};
+use crate::ids::{Instance, LoadId, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::PlannedStep;
 use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, columns};
@@ -31,7 +31,7 @@ impl Core {
     }
 
     /// An empty round, in memory that an earlier one has used.
-    fn round(&mut self, load: Load, id: crate::ids::RoundId, asked: PolicyQuestion, hooks: Hooks) -> Box<Round> {
+    fn round(&mut self, load: LoadId, id: crate::ids::RoundId, asked: PolicyQuestion, hooks: Hooks) -> Box<Round> {
         let state = load_in(&mut self.loads, load);
         let (spare, (first, news, lost)) = state.map(|l| (l.spare.take(), l.log.take())).unwrap_or_default();
         match spare {
@@ -202,7 +202,7 @@ impl Core {
     // === admit ===
 
     /// Tells the driver that an admission question waits, if there is something to decide.
-    pub(crate) fn announce_consult(&mut self, load: Load, out: &mut Vec<Effect>) {
+    pub(crate) fn announce_consult(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
         let possible = state.has_free_slot() || !state.idle.is_empty();
         if state.backlog.is_empty() || !possible {
@@ -224,7 +224,7 @@ impl Core {
     }
 
     /// The admission question of this load that waits, if any; to be answered with [`Core::answer`].
-    pub fn consult(&mut self, now: Time, load: Load) -> Option<Box<Round>> {
+    pub fn consult(&mut self, now: Time, load: LoadId) -> Option<Box<Round>> {
         let state = load_in(&mut self.loads, load).filter(|l| l.consulting == Consulting::Announced)?;
         // The waiting sequences may be gone: then the announcement was for nothing.
         let Some(hooks) = state.external.filter(|h| h.admit && !state.backlog.is_empty()) else {
@@ -284,7 +284,7 @@ impl Core {
     fn admitted(
         &mut self,
         now: Time,
-        load: Load,
+        load: LoadId,
         round: &Round,
         said: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
@@ -306,7 +306,7 @@ impl Core {
     fn admit(
         &mut self,
         now: Time,
-        load: Load,
+        load: LoadId,
         round: &Round,
         said: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
@@ -327,7 +327,7 @@ impl Core {
         }
     }
 
-    fn admit_fault(&mut self, now: Time, load: Load, fault: PolicyFault, out: &mut Vec<Effect>) {
+    fn admit_fault(&mut self, now: Time, load: LoadId, fault: PolicyFault, out: &mut Vec<Effect>) {
         self.note(load, Note::Fault(load, fault), out);
         self.note(load, Note::Fallback(load), out);
         self.admit_in_order(now, load, out);
@@ -337,7 +337,7 @@ impl Core {
     fn admit_one(
         &mut self,
         now: Time,
-        load: Load,
+        load: LoadId,
         candidate: &Candidate,
         answer: Admission,
         victims: &[Seq],
@@ -372,7 +372,7 @@ impl Core {
         }
     }
 
-    fn admit_now(&mut self, now: Time, load: Load, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
+    fn admit_now(&mut self, now: Time, load: LoadId, seq: Seq, of: Option<u16>, out: &mut Vec<Effect>) -> bool {
         self.unbacklog(load, seq);
         self.assign_slot(now, seq, of, out)
     }

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::ending::Tombstone;
-use crate::ids::{Id, Load, Seq};
+use crate::ids::{Id, LoadId, Seq};
 use crate::sequence::Stage;
 use crate::time::Time;
 
@@ -11,7 +11,7 @@ use crate::time::Time;
 pub struct SequenceView {
     pub seq: Seq,
     pub id: Id,
-    pub load: Load,
+    pub load: LoadId,
     pub stage: Stage,
     /// Instance, and slot within it.
     pub placement: Option<(u16, u32)>,

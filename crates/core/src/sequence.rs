@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ending::EndReason;
-use crate::ids::{Id, Load, Req, Seq, Slot};
+use crate::ids::{Id, LoadId, Req, Seq, Slot};
 use crate::list::List;
 use crate::request_meta::FEATURES;
 use crate::time::Time;
@@ -11,7 +11,7 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(crate) struct Sequence {
     pub(crate) id: Id,
-    pub(crate) load: Load,
+    pub(crate) load: LoadId,
     /// Counts sequences: later is larger.
     pub(crate) born: u64,
     /// Instance and slot; `None` until it has one.

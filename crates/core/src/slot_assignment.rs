@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::ending::EndReason;
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
-use crate::ids::{Instance, Load, Req, Seq, Slot};
+use crate::ids::{Instance, LoadId, Req, Seq, Slot};
 use crate::load::{Consulting, InstanceState, LoadState};
 use crate::request::RunPlan;
 use crate::sequence::Stage;
@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// Hands free slots to the backlog, in the order of the STARTs, or asks the policy that wants to decide it.
-    pub(crate) fn admit_waiting(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+    pub(crate) fn admit_waiting(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         let Some(state) = self.load_mut(load) else { return };
         state.note_room(now);
         if !state.external.is_some_and(|hooks| hooks.admit) {
@@ -49,7 +49,7 @@ impl Core {
 
     /// When the head of the backlog gets a slot though nothing happens: a victim has been idle for long enough, or a policy that could
     /// have decided has not.
-    pub(crate) fn admits_at(&self, load: Load) -> Option<Time> {
+    pub(crate) fn admits_at(&self, load: LoadId) -> Option<Time> {
         let state = self.load(load)?;
         let head = self.seqs.get(self.backlog_head(load)?)?;
         let asks = state.external.is_some_and(|hooks| hooks.admit);
@@ -62,7 +62,7 @@ impl Core {
         Some(if asks { room.max(head.backlogged_at) + state.spec.limits.max_wait } else { room })
     }
 
-    pub(crate) fn admit_in_order(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) {
+    pub(crate) fn admit_in_order(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {
         // A sequence that gets a slot may end at once, answered without a run. Then this loop goes on, and no second one inside it.
         if self.load_mut(load).is_none_or(|l| std::mem::replace(&mut l.admitting, true)) {
             return;
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn backlog_head(&self, load: Load) -> Option<Seq> {
+    pub(crate) fn backlog_head(&self, load: LoadId) -> Option<Seq> {
         if fault(Planted::BacklogLastInFirstOut) {
             return self.seq_links.iter(&self.load(load)?.backlog).last().and_then(|ix| self.seqs.key_at(ix));
         }
@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Whether a slot is free, after taking that of a victim if need be.
-    fn room_for_one(&mut self, now: Time, load: Load, out: &mut Vec<Effect>) -> bool {
+    fn room_for_one(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) -> bool {
         let Some(state) = self.load(load) else { return false };
         if state.has_free_slot() {
             return true;
@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// Takes a sequence out of the backlog.
-    pub(crate) fn unbacklog(&mut self, load: Load, seq: Seq) {
+    pub(crate) fn unbacklog(&mut self, load: LoadId, seq: Seq) {
         if let (Some(state), Some(s)) = (load_in(&mut self.loads, load), self.seqs.get(seq)) {
             self.seq_links.remove(&mut state.backlog, seq.ix);
             if !fault(Planted::BacklogBytesLeak) {
@@ -210,7 +210,7 @@ impl Core {
     }
 
     /// Arms what comes next for a load: the limit of its retirement, the next admission, and, after `now`, the next victim to ask a policy about.
-    pub(crate) fn arm_load(&mut self, load: Load, now: Time) {
+    pub(crate) fn arm_load(&mut self, load: LoadId, now: Time) {
         let Some(state) = self.load(load).filter(|l| l.retired.is_some() || !l.backlog.is_empty()) else { return };
         let until = state.retired.filter(|_| !state.ended && state.live > 0);
         let asks = !state.backlog.is_empty() && state.consulting != Consulting::Announced;

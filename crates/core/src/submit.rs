@@ -4,7 +4,7 @@ use crate::core::{Core, load_in};
 use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
 use crate::faults::{Planted, fault};
-use crate::ids::{Id, Load, Seq};
+use crate::ids::{Id, LoadId, Seq};
 use crate::request::{self, Request};
 use crate::sequence::Stage;
 use crate::slot_assignment::wake;
@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// Lets a load run that holds back until enough waits, once it does.
-    fn let_go(&mut self, load: Load, out: &mut Vec<Effect>) {
+    fn let_go(&mut self, load: LoadId, out: &mut Vec<Effect>) {
         let Some((state, hold)) = self.load(load).and_then(|l| Some((l, l.holding?))) else { return };
         let queued = |with_slot: bool| {
             let of_load = self.seqs.iter().filter(move |(_, s)| s.load == load && s.placement.is_some() == with_slot);
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// The load that a request would go to, so that it can be checked against that load's settings before it is submitted.
-    pub fn route(&self, id: &Id, version: Option<u64>, start: bool) -> Option<Load> {
+    pub fn route(&self, id: &Id, version: Option<u64>, start: bool) -> Option<LoadId> {
         let target = self.target(version);
         let live = self.lookup(id, version).live.and_then(|seq| self.seqs.get(seq)).map(|s| s.load);
         let retired = live.and_then(|load| self.load(load)).is_some_and(|l| l.retired.is_some());
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// Whether a START on this live sequence opens a new one on a newer load and lets the old one run out.
-    fn moves_on(&self, seq: Seq, target: Option<Load>, submit: &Submit) -> bool {
+    fn moves_on(&self, seq: Seq, target: Option<LoadId>, submit: &Submit) -> bool {
         let retired = self.seqs.get(seq).and_then(|s| self.load(s.load)).is_some_and(|l| l.retired.is_some());
         retired && target.is_some() && submit.dialect.live == OnLive::Restart
     }
@@ -188,7 +188,7 @@ impl Core {
     }
 
     /// Puts a request at the end of its sequence's queue.
-    pub(crate) fn queue(&mut self, now: Time, seq: Seq, load: Load, submit: &Submit) {
+    pub(crate) fn queue(&mut self, now: Time, seq: Seq, load: LoadId, submit: &Submit) {
         let Some(stages) = self.load(load).map(|l| l.spec.stages) else { return };
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let step = match submit.step {
@@ -219,7 +219,7 @@ impl Core {
 
     // === stateless ===
 
-    fn enqueue(&mut self, now: Time, load: Load, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+    fn enqueue(&mut self, now: Time, load: LoadId, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         let Some(state) = load_in(&mut self.loads, load) else { return Err(Refusal::Stopping) };
         if state.ready.len() + state.preparing >= state.spec.limits.backlog {
             return Err(Refusal::QueueFull { limit: state.spec.limits.backlog });
@@ -252,7 +252,7 @@ fn named(submit: &Submit) -> Result<Id, Refusal> {
     }
 }
 
-fn request_of(now: Time, load: Load, seq: Option<Seq>, step: u64, prepared: bool, submit: &Submit) -> Request {
+fn request_of(now: Time, load: LoadId, seq: Option<Seq>, step: u64, prepared: bool, submit: &Submit) -> Request {
     Request {
         key: submit.req,
         load,

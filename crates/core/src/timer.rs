@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::ids::{Load, Req, Seq};
+use crate::ids::{LoadId, Req, Seq};
 use crate::time::Time;
 
 /// Whose deadline it is.
@@ -11,7 +11,7 @@ use crate::time::Time;
 pub(crate) enum Due {
     Seq(Seq),
     Req(Req),
-    Load(Load),
+    Load(LoadId),
 }
 
 /// The deadlines of everything, soonest first. Owners remember the time they are armed for; an entry with another time is void.

@@ -8,7 +8,7 @@ use sequor_core::*;
 const LOADS: u32 = 70_000;
 
 /// Retires a load and lets its one instance go.
-fn retire(rig: &mut Rig, load: Load) {
+fn retire(rig: &mut Rig, load: LoadId) {
     rig.apply(Event::Retire { load, until: rig.now });
     while !matches!(rig.next_of(load), Next::Gone) {}
 }
@@ -16,7 +16,7 @@ fn retire(rig: &mut Rig, load: Load) {
 #[test]
 fn seventy_thousand_loads_leave_a_table_as_long_as_the_most_at_once() {
     let mut rig = Rig::new(spec(oldest(1), 1));
-    let mut keys: Slab<Load, ()> = Slab::new();
+    let mut keys: Slab<LoadId, ()> = Slab::new();
     let mut serving = keys.insert(());
     let first = serving;
     for n in 1..LOADS {
@@ -43,7 +43,7 @@ fn a_stale_key_finds_nothing_of_the_load_that_has_its_place() {
     let mut rig = Rig::new(spec(oldest(1), 1));
     let old = rig.serves;
     retire(&mut rig, old);
-    rig.serves = Load::new(old.ix, old.generation.checked_add(1).expect("a generation"));
+    rig.serves = LoadId::new(old.ix, old.generation.checked_add(1).expect("a generation"));
     rig.apply(Event::Loaded(rig.serves, spec(oldest(1), 1)));
     rig.submit(1, true, false);
     rig.apply(Event::Retire { load: old, until: Time::ZERO });

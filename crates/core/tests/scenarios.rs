@@ -155,10 +155,10 @@ fn a_reload_takes_new_starts_and_live_sequences_finish_where_they_began() {
     let mut rig = Rig::new(spec(oldest(2), 2));
     rig.submit(1, true, false);
     rig.drain();
-    rig.apply(Event::Loaded(Load::new(1, NonZeroU32::MIN), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
-    rig.apply(Event::Retire { load: Load::FIRST, until: Time(10_000 * MS) });
+    rig.apply(Event::Loaded(LoadId::new(1, NonZeroU32::MIN), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(10_000 * MS) });
     rig.submit(2, true, false);
-    assert_eq!(rig.core.usage(Load::new(1, NonZeroU32::MIN)).live, 1);
+    assert_eq!(rig.core.usage(LoadId::new(1, NonZeroU32::MIN)).live, 1);
     let stays = rig.submit(1, false, true);
     assert_eq!(rig.drain(), [1]);
     assert_eq!(rig.answers[&stays], Ok(()));
@@ -192,7 +192,7 @@ fn a_refusal_says_whether_the_sequence_ended_with_it() {
         let mut rig = Rig::new(LoadSpec { cancel_ends, ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         rig.drain();
-        rig.apply(Event::Attach(Load::FIRST, Some(hooks)));
+        rig.apply(Event::Attach(LoadId::FIRST, Some(hooks)));
         rig.submit(1, false, false);
         rig.submit(1, false, false);
         rejects_the_first(&mut rig);
@@ -274,7 +274,7 @@ fn a_policys_nonsense_costs_it_the_round_and_nobody_a_request() {
     round.picks.fire = vec![0, 3];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
-    assert!(out.contains(&Effect::Note(Note::Fault(Load::FIRST, PolicyFault::Index))), "{out:?}");
+    assert!(out.contains(&Effect::Note(Note::Fault(LoadId::FIRST, PolicyFault::Index))), "{out:?}");
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 
@@ -289,7 +289,7 @@ fn picks_that_went_stale_are_dropped_without_a_fault() {
     round.picks.fire = vec![0, 1];
     let mut out = Vec::new();
     let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
-    assert_eq!(out, [Effect::Note(Note::Stale(Load::FIRST, 1))]);
+    assert_eq!(out, [Effect::Note(Note::Stale(LoadId::FIRST, 1))]);
     assert!(matches!(next, Next::Run(batch) if batch.real().count() == 1));
 }
 

@@ -43,7 +43,7 @@ fn a_policy_that_defers_beside_an_evictable_sequence_does_not_stop_the_clock() {
 fn a_policy_has_its_time_from_when_there_is_something_to_give() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let admits = |rig: &mut Rig, answers: Vec<Admission>| {
-        let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
+        let round = rig.core.consult(rig.now, LoadId::FIRST).expect("a question");
         rig.core.answer(rig.now, round, PolicyAnswer::Admit(Ok(answers)), &mut Vec::new());
     };
     rig.submit(1, true, false);
@@ -65,12 +65,12 @@ fn a_moot_question_is_asked_anew_for_the_next() {
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     let first = rig.submit(1, true, false);
     rig.apply(Event::Cancel(key(first)));
-    assert!(rig.core.consult(rig.now, Load::FIRST).is_none());
+    assert!(rig.core.consult(rig.now, LoadId::FIRST).is_none());
     rig.seen.clear();
     rig.submit(2, true, false);
-    assert!(rig.seen.contains(&Effect::Consult(Load::FIRST)), "{:?}", rig.seen);
-    let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
-    assert_eq!((round.see.backlog, round.see.live, rig.core.consult(rig.now, Load::FIRST).is_none()), (1, 1, true));
+    assert!(rig.seen.contains(&Effect::Consult(LoadId::FIRST)), "{:?}", rig.seen);
+    let round = rig.core.consult(rig.now, LoadId::FIRST).expect("a question");
+    assert_eq!((round.see.backlog, round.see.live, rig.core.consult(rig.now, LoadId::FIRST).is_none()), (1, 1, true));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_wait_of_a_policy_that_was_taken_off_holds_nobody() {
     let mut rig = Rig::new(LoadSpec { external: Some(PLANS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
     let Next::Ask(round) = rig.next() else { panic!("no question") };
-    rig.apply(Event::Attach(Load::FIRST, None));
+    rig.apply(Event::Attach(LoadId::FIRST, None));
     let late = Decision::Wait(Time(900 * MS));
     let next = rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(late)), &mut Vec::new());
     assert!(matches!(next, Next::Run(_)), "{next:?}");
@@ -195,10 +195,10 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
         rig.submit(1, true, false);
         let Next::Ask(round) = rig.next() else { panic!("no question") };
         rig.seen.clear();
-        rig.apply(Event::Attach(Load::FIRST, hooks));
+        rig.apply(Event::Attach(LoadId::FIRST, hooks));
         let mut out = std::mem::take(&mut rig.seen);
         rig.core.answer(rig.now, round, PolicyAnswer::Plan(Err(PolicyFault::Trap)), &mut out);
-        out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load::FIRST))).count()
+        out.iter().filter(|e| **e == Effect::Note(Note::Fallback(LoadId::FIRST))).count()
     };
     assert_eq!(
         (plans(None), plans(Some(ASKS)), plans(Some(PLANS))),
@@ -207,12 +207,12 @@ fn what_is_given_up_because_nobody_is_asked_any_more_is_counted_once() {
     );
     let mut rig = Rig::new(LoadSpec { external: Some(ASKS), ..spec(oldest(1), 1) });
     rig.submit(1, true, false);
-    let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
+    let round = rig.core.consult(rig.now, LoadId::FIRST).expect("a question");
     rig.seen.clear();
-    rig.apply(Event::Attach(Load::FIRST, None));
+    rig.apply(Event::Attach(LoadId::FIRST, None));
     let mut out = std::mem::take(&mut rig.seen);
     rig.core.answer(rig.now, round, PolicyAnswer::Admit(Err(PolicyFault::Trap)), &mut out);
-    assert_eq!(out.iter().filter(|e| **e == Effect::Note(Note::Fallback(Load::FIRST))).count(), 1);
+    assert_eq!(out.iter().filter(|e| **e == Effect::Note(Note::Fallback(LoadId::FIRST))).count(), 1);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_policy_that_waits_for_the_past_is_not_asked_for_ever() {
 fn a_stateless_request_wakes_an_instance_that_can_take_it() {
     let strategy = Strategy::Stateless { batching: false, preferred: vec![], delay: Duration::ZERO, in_order: false };
     let mut rig = Rig::new(LoadSpec { instances: 2, ..spec(strategy, 1) });
-    let other = Instance { load: Load::FIRST, n: 1 };
+    let other = Instance { load: LoadId::FIRST, n: 1 };
     rig.submit(0, false, false);
     assert!(rig.batch().is_some());
     // The first has its hands full and sleeps, as one with a second batch in flight does; the other has nothing to do.
@@ -246,7 +246,7 @@ fn a_retired_load_lets_go_after_its_last_stateless_answer() {
     let mut rig = Rig::new(LoadSpec { stages, ..spec(strategy, 1) });
     let req = rig.submit(0, false, false);
     rig.drain();
-    rig.apply(Event::Retire { load: Load::FIRST, until: Time::NEVER });
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time::NEVER });
     assert!(matches!(rig.next(), Next::Sleep(_)));
     rig.seen.clear();
     rig.apply(Event::Posted(key(req)));
@@ -265,7 +265,7 @@ fn an_admission_shows_no_more_than_was_asked_for() {
     rig.drain();
     rig.submit(3, true, false);
     rig.submit(4, true, false);
-    let round = rig.core.consult(rig.now, Load::FIRST).expect("a question");
+    let round = rig.core.consult(rig.now, LoadId::FIRST).expect("a question");
     let PolicyQuestion::Admit { victims, .. } = &round.asked else { panic!("{round:?}") };
     assert_eq!((round.see.len, round.see.not_shown, victims.len), (1, 1, 1));
     assert_eq!((victims.step.len(), victims.seq.len(), victims.ready.len(), victims.slot.len()), (1, 0, 0, 0));

@@ -15,7 +15,7 @@ use crate::api::order::INLINE_BYTES;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::{BodyError, Code, Status, refusal};
 use crate::error::ExceededLimit;
-use crate::model::Served;
+use crate::model::ModelHandle;
 
 /// Says where in a body the JSON ends and bytes begin.
 pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
@@ -47,7 +47,7 @@ impl BodyRequest {
     pub(super) fn decode(
         self,
         kserve: &Kserve,
-        model: Served,
+        model: ModelHandle,
         mut permit: QueuedBytesPermit,
     ) -> Result<(Decoded, ResponseFormat), Status> {
         let BodyRequest { named, sequence, headers, json_length, body } = self;

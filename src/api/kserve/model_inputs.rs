@@ -3,7 +3,7 @@
 use sequor_core::DataType;
 
 use crate::error::Invalid;
-use crate::model::Served;
+use crate::model::ModelHandle;
 
 /// The inputs that a model declares.
 pub(crate) trait ModelInputs {
@@ -14,7 +14,7 @@ pub(crate) trait ModelInputs {
     fn check_names(&self, names: &[&str]) -> Result<(), Invalid>;
 }
 
-impl ModelInputs for Served {
+impl ModelInputs for ModelHandle {
     fn data_type(&self, input: &str) -> Option<DataType> {
         self.input_type(input)
     }

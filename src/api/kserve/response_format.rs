@@ -8,7 +8,7 @@ use super::classes;
 use super::fault::DecodeError;
 use super::shared_memory::{Regions, Window};
 use crate::api::Status;
-use crate::model::{InferRequest, NamedTensor, Served, TensorMetadata};
+use crate::model::{InferRequest, ModelHandle, NamedTensor, TensorMetadata};
 
 /// Made with the request, kept until there is an answer.
 #[derive(Debug, Default, PartialEq)]
@@ -117,7 +117,7 @@ impl ResponseFormat {
     }
 
     /// [`ResponseFormat::fit`], where it is of any use.
-    pub(crate) fn fit_to(&mut self, model: &Served, request: &InferRequest) -> Result<(), Status> {
+    pub(crate) fn fit_to(&mut self, model: &ModelHandle, request: &InferRequest) -> Result<(), Status> {
         if !self.needs_model() {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl ResponseFormat {
     }
 
     /// Takes from the model what the answer will need, and refuses what could not be written afterwards. `rows` is the request's batch.
-    pub(crate) fn fit(&mut self, model: &Served, rows: u64) -> Result<(), Status> {
+    pub(crate) fn fit(&mut self, model: &ModelHandle, rows: u64) -> Result<(), Status> {
         let batches = model.config().max_batch_size > 0;
         let metadata = model.metadata();
         for (name, wish) in &mut self.outputs {

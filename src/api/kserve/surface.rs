@@ -14,7 +14,7 @@ use crate::api::peers::Peer;
 use crate::api::{Api, Deadline, Status};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
-use crate::model::{InferAnswer, Served, VersionStatistics};
+use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
 use crate::telemetry::metrics::Surface;
 
 /// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share what clients registered and set.
@@ -48,7 +48,7 @@ impl Kserve {
     }
 
     /// Finds a model, or says in Triton's words why it cannot be addressed.
-    pub(crate) fn find(&self, model: &str, version: &str) -> Result<Served, Status> {
+    pub(crate) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Status> {
         self.0.api.find(model, version).map_err(|failure| refusal::status(&failure))
     }
 

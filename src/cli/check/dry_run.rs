@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rows::{self, RowCosts};
 use super::sample::{answer, sample};
 use crate::model::repository::ReadyVersion;
-use crate::model::{InferAnswer, InferRequest, Repository, Served, Tensor};
+use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
 
 /// How often samples are sent at once until some of them share a batch.
@@ -90,7 +90,7 @@ pub(super) async fn run(
 }
 
 async fn together(
-    served: &Served,
+    served: &ModelHandle,
     counts: &ModelMetrics,
     sample: &impl Fn(u64) -> Result<InferRequest, String>,
     alone: &[InferAnswer],

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::sample::answer;
 use crate::model::repository::ReadyVersion;
-use crate::model::{InferRequest, Served};
+use crate::model::{InferRequest, ModelHandle};
 use crate::telemetry::{BatchCost, ModelMetrics};
 
 /// How often each size of batch is tried, and how long at most. The fastest run counts.
@@ -51,7 +51,7 @@ impl RowCosts {
 
 /// Measures a `direct` model that has at least two slots an instance. `None` if no batch of several rows came about.
 pub(super) async fn measure(
-    served: &Served,
+    served: &ModelHandle,
     version: &ReadyVersion,
     counts: &ModelMetrics,
     sample: &impl Fn(u64) -> Result<InferRequest, String>,

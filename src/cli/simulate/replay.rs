@@ -120,7 +120,7 @@ impl Services for Aloud {
 #[cfg(test)]
 mod tests {
     use sequor_core::{
-        Columns, Decision, Hooks, Instance, Load, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round,
+        Columns, Decision, Hooks, Instance, LoadId, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round,
     };
 
     use super::*;
@@ -132,7 +132,7 @@ mod tests {
     /// Three candidates, of which index 97 was fired.
     fn recorded() -> RoundFile {
         let see = Columns { len: 3, max_batch: 2, ..Columns::default() };
-        let asked = PolicyQuestion::Plan(Instance { load: Load::FIRST, n: 0 });
+        let asked = PolicyQuestion::Plan(Instance { load: LoadId::FIRST, n: 0 });
         let mut round = Round::again(asked, see, Hooks::default(), [(1, 0), (1, 0), (1, 0)]);
         round.picks = Picks { fire: vec![97, 0], ..Picks::default() };
         let manifest = Manifest {

@@ -18,7 +18,7 @@ mod served;
 pub use entry::{Availability, ModelStatus, ReadyVersion};
 pub use index::IndexRow;
 pub use overview::{Counted, VersionOverview};
-pub use served::Served;
+pub use served::ModelHandle;
 
 pub(in crate::model) use directories::model_directories;
 pub(in crate::model) use entry::CatalogEntry;

@@ -12,7 +12,7 @@ use crate::model::sequences::{ModelScheduler, VersionStatistics, usage};
 
 use super::entry::{CatalogEntry, ModelStatus};
 use super::fingerprint::Fingerprint;
-use super::served::Served;
+use super::served::ModelHandle;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Catalog {
@@ -38,8 +38,8 @@ impl Catalog {
     }
 
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
-    pub(in crate::model) fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
-        Served::find(self.entries.read().get(model), model, version).map_err(Failure::NotServed)
+    pub(in crate::model) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
+        ModelHandle::find(self.entries.read().get(model), model, version).map_err(Failure::NotServed)
     }
 
     /// Every model that was loaded and not forgotten, open or not.

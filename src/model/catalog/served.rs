@@ -16,15 +16,15 @@ use super::entry::CatalogEntry;
 
 /// One version (or the server's choice of it) of one model, found and ready.
 #[derive(Debug, Clone)]
-pub struct Served {
+pub struct ModelHandle {
     model: Arc<ModelScheduler>,
     version: Option<u64>,
     load: Arc<LoadedModel>,
 }
 
-impl Served {
+impl ModelHandle {
     /// Finds a model in its entry; `version` is as the client wrote it, empty for the server's choice.
-    pub(super) fn find(entry: Option<&CatalogEntry>, model: &str, version: &str) -> Result<Served, NotServed> {
+    pub(super) fn find(entry: Option<&CatalogEntry>, model: &str, version: &str) -> Result<ModelHandle, NotServed> {
         let version = parse_version(version)?;
         let name = || model.to_owned();
         let entry = entry.ok_or_else(|| NotServed::UnknownModel { model: name() })?;
@@ -35,7 +35,7 @@ impl Served {
             });
         };
         match (found.load_for(version), version) {
-            (Some(load), _) => Ok(Served { model: Arc::clone(found), version, load }),
+            (Some(load), _) => Ok(ModelHandle { model: Arc::clone(found), version, load }),
             (None, Some(version)) => Err(NotServed::UnknownVersion { model: name(), version }),
             (None, None) => Err(NotServed::NoVersion { model: name() }),
         }

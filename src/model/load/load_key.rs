@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use sequor_core::{Load, Slab};
+use sequor_core::{LoadId, Slab};
 
 use crate::sync::Mutex;
 
 /// The keys that are in use. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(in crate::model) struct LoadKeys(Arc<Mutex<Slab<Load, ()>>>);
+pub(in crate::model) struct LoadKeys(Arc<Mutex<Slab<LoadId, ()>>>);
 
 /// A key in use, until it is dropped.
 #[derive(Debug)]
 pub(in crate::model) struct LoadKey {
     keys: LoadKeys,
-    load: Load,
+    load: LoadId,
 }
 
 impl LoadKeys {
@@ -24,7 +24,7 @@ impl LoadKeys {
 }
 
 impl LoadKey {
-    pub(in crate::model) fn load(&self) -> Load {
+    pub(in crate::model) fn load(&self) -> LoadId {
         self.load
     }
 }

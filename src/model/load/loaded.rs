@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use sequor_core::{Dim, Expiry, Hold, Id, Load, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time};
+use sequor_core::{Dim, Expiry, Hold, Id, LoadId, LoadLimits, LoadSpec, Refusal, RowLayout, Stages, Strategy, Time};
 
 use crate::batch::Wiring;
 use crate::batch::wiring::stateful;
@@ -31,7 +31,7 @@ use super::tier::StateTier;
 
 #[derive(Debug)]
 pub(in crate::model) struct LoadedModel {
-    pub(in crate::model) key: Load,
+    pub(in crate::model) key: LoadId,
     #[allow(dead_code, reason = "only its drop matters")]
     reserved: LoadKey,
     pub(in crate::model) version: u64,

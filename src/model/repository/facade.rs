@@ -9,7 +9,7 @@ use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
 use crate::error::{Failure, LoadError, NotServed};
-use crate::model::catalog::{self, Catalog, IndexRow, ModelStatus, Served, VersionOverview};
+use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
@@ -98,7 +98,7 @@ impl Repository {
     // === requests ===
 
     /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
-    pub fn find(&self, model: &str, version: &str) -> Result<Served, Failure> {
+    pub fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
         self.0.catalog.find(model, version)
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sequor_core::{Instance, Load, LoadLimits};
+use sequor_core::{Instance, LoadId, LoadLimits};
 
 use crate::config::Fault;
 use crate::config::model::draft::{ConfigSource, Sources};
@@ -235,7 +235,7 @@ impl ModelLoader {
             return Ok(());
         };
         let is_old = |l: &&Arc<LoadedModel>| !l.is_retired() && !kept.contains(&l.version);
-        let old: Vec<Load> = model.loads().iter().filter(is_old).map(|l| l.key).collect();
+        let old: Vec<LoadId> = model.loads().iter().filter(is_old).map(|l| l.key).collect();
         let mut new = Vec::new();
         for prepared in prepared {
             let load = Arc::clone(&prepared.load);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use sequor_core::{
-    Event, Id, Instance, Load, NoId, PolicyAnswer, Req, RequestMeta, Round, Seq, SequenceView, StateAt, Submit, Time,
+    Event, Id, Instance, LoadId, NoId, PolicyAnswer, Req, RequestMeta, Round, Seq, SequenceView, StateAt, Submit, Time,
     Tombstone, Usage,
 };
 use tokio::sync::oneshot;
@@ -89,7 +89,7 @@ impl ModelScheduler {
         fits.max_by_key(|l| (!l.is_retired(), l.version)).cloned()
     }
 
-    pub(in crate::model) fn usage(&self, load: Load) -> Usage {
+    pub(in crate::model) fn usage(&self, load: LoadId) -> Usage {
         self.table.lock().core.usage(load)
     }
 
@@ -109,7 +109,7 @@ impl ModelScheduler {
     }
 
     /// Takes a load out of service: no new sequences; what is live at `until` is ended.
-    pub(in crate::model) fn retire(self: &Arc<Self>, load: Load, until: Time) {
+    pub(in crate::model) fn retire(self: &Arc<Self>, load: LoadId, until: Time) {
         if let Some(load) = self.loads().iter().find(|l| l.key == load) {
             load.retire();
         }
@@ -117,7 +117,7 @@ impl ModelScheduler {
     }
 
     /// A thread of a retired load ends; with the last of them the load is forgotten.
-    pub(in crate::model) fn forget(&self, load: Load) {
+    pub(in crate::model) fn forget(&self, load: LoadId) {
         if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
             return;
         }

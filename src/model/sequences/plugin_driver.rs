@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{Id, Load, Observed, Portion, Seq, Time};
+use sequor_core::{Id, LoadId, Observed, Portion, Seq, Time};
 
 use crate::model::load::LoadedModel;
 use crate::model::runtime::Clock;
@@ -22,21 +22,21 @@ impl scheduling::Clock for Clock {
 struct PluginHost(Weak<ModelScheduler>);
 
 impl scheduling::SchedulerHost<Decider> for PluginHost {
-    fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
+    fn change(&self, load: LoadId, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         if let Some(model) = self.0.upgrade() {
             model.change_policy(load, change);
         }
     }
 
-    fn decider(&self, load: Load) -> Option<Decider> {
+    fn decider(&self, load: LoadId) -> Option<Decider> {
         self.0.upgrade()?.decider_of(load)
     }
 
-    fn is_there(&self, load: Load) -> bool {
+    fn is_there(&self, load: LoadId) -> bool {
         self.0.upgrade().is_some_and(|model| model.has_load(load))
     }
 
-    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+    fn live(&self, load: LoadId, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
         self.0.upgrade()?.live_on(load, from, room)
     }
 
@@ -47,7 +47,7 @@ impl scheduling::SchedulerHost<Decider> for PluginHost {
 
 impl ModelScheduler {
     /// Changes which policy decides for a load, in one lock section with the event for the core. Nothing happens if the load is gone.
-    fn change_policy(self: &Arc<Self>, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
+    fn change_policy(self: &Arc<Self>, load: LoadId, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let now = self.now();
         let mut table = self.table.lock();
         // Looked up under the lock: a load that goes meanwhile takes its policy out of the table afterwards.
@@ -61,7 +61,7 @@ impl ModelScheduler {
         self.act(actions, now);
     }
 
-    fn has_load(&self, load: Load) -> bool {
+    fn has_load(&self, load: LoadId) -> bool {
         self.loads().iter().any(|l| l.key == load)
     }
 
@@ -72,7 +72,7 @@ impl ModelScheduler {
     }
 
     /// Some of the sequences that live on a load; `None` once it is gone.
-    fn live_on(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+    fn live_on(&self, load: LoadId, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
         self.has_load(load).then(|| self.table.lock().core.live(load, from, room))
     }
 
@@ -81,7 +81,7 @@ impl ModelScheduler {
     }
 
     /// The plug-in that decides for a load.
-    pub(in crate::model) fn decider_of(&self, load: Load) -> Option<Decider> {
+    pub(in crate::model) fn decider_of(&self, load: LoadId) -> Option<Decider> {
         self.table.lock().decider(load)
     }
 
@@ -91,7 +91,7 @@ impl ModelScheduler {
         self.decider_of(load)
     }
 
-    pub(super) fn notify_policy(&self, load: Load, decider: Option<Decider>, notice: PolicyNotice) {
+    pub(super) fn notify_policy(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {
         match (decider, notice) {
             (Some(decider), PolicyNotice::News(first, news, lost)) => decider.notify(first, news, lost),
             (Some(decider), PolicyNotice::Fallback) => decider.binding().fell_back(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{
-    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, Load, Next, Note, Observed, PolicyAnswer, Refusal,
+    Batch, BatchId, Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, Observed, PolicyAnswer, Refusal,
     Req, Round, Row, Seq, Slab, SlotOp, Submit, Time,
 };
 
@@ -32,7 +32,7 @@ pub(in crate::model) struct Table {
     /// What live sequences hold, by the index of their key.
     live: Vec<Option<Live>>,
     /// Which policy decides for a load, where a plug-in does or is about to.
-    policies: Vec<(Load, LoadPolicy<Decider>)>,
+    policies: Vec<(LoadId, LoadPolicy<Decider>)>,
     /// States that wait for the next step of a sequence that does not live here.
     imports: HashMap<Id, Import>,
     effects: Vec<Effect>,
@@ -90,7 +90,7 @@ pub(super) struct Actions {
     pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
     pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
     /// Notices, each with the plug-in that decided for the load when it came up.
-    pub(in crate::model) policies: Vec<(Load, Option<Decider>, PolicyNotice)>,
+    pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
     /// Batches whose states are to be made durable.
     pub(super) seals: Vec<SealAction>,
     /// Requests for processors to prepare and to finish.
@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Whether a sequence of this id lives on this load, with memory of its own.
-    pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: Load) -> bool {
+    pub(in crate::model) fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool {
         let seq = self.core.find(id, version);
         let live = seq.and_then(|seq| self.live.get(seq.ix as usize)?.as_ref());
         live.is_some_and(|live| live.load.key == load && live.ticket.is_some())
@@ -209,14 +209,14 @@ impl Table {
         }
     }
 
-    fn ask(&self, load: Load, round: Box<Round>) -> Step {
+    fn ask(&self, load: LoadId, round: Box<Round>) -> Step {
         Step::Ask(round, self.decider(load))
     }
 
     // === which policy decides ===
 
     /// The plug-in that decides for a load.
-    pub(super) fn decider(&self, load: Load) -> Option<Decider> {
+    pub(super) fn decider(&self, load: LoadId) -> Option<Decider> {
         let of = self.policies.iter().find(|(of, _)| *of == load);
         of.and_then(|(_, policy)| policy.decider().cloned())
     }
@@ -225,7 +225,7 @@ impl Table {
     pub(super) fn change_policy(
         &mut self,
         now: Time,
-        load: Load,
+        load: LoadId,
         change: &mut dyn FnMut(&mut LoadPolicy<Decider>),
     ) -> LoadPolicy<Decider> {
         let at = self.policies.iter().position(|(of, _)| *of == load).unwrap_or_else(|| {
@@ -243,7 +243,7 @@ impl Table {
     }
 
     /// Forgets which policy decided for a load that is gone. To be dropped without the lock.
-    pub(super) fn forget_policy(&mut self, load: Load) -> Option<LoadPolicy<Decider>> {
+    pub(super) fn forget_policy(&mut self, load: LoadId) -> Option<LoadPolicy<Decider>> {
         let at = self.policies.iter().position(|(of, _)| *of == load)?;
         Some(self.policies.swap_remove(at).1)
     }
@@ -407,7 +407,7 @@ impl Table {
         self.actions.sequences.extend(change);
     }
 
-    fn notify(&mut self, load: Load, notice: PolicyNotice) {
+    fn notify(&mut self, load: LoadId, notice: PolicyNotice) {
         let decider = self.decider(load);
         self.actions.policies.push((load, decider, notice));
     }

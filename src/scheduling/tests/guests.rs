@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{Columns, Hooks, Load, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round};
+use sequor_core::{Columns, Hooks, LoadId, Picks, PolicyAnswer, PolicyFault, PolicyQuestion, Round};
 use sequor_wasm::cache::Cache;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::grants::Grants;
@@ -89,7 +89,7 @@ fn round(component: &SchedulerComponent) -> Round {
     };
     let standing: Vec<(u32, u64)> = see.shape.iter().map(|shape| (1, *shape)).collect();
     Round::again(
-        PolicyQuestion::Plan(sequor_core::Instance { load: Load::FIRST, n: 0 }),
+        PolicyQuestion::Plan(sequor_core::Instance { load: LoadId::FIRST, n: 0 }),
         see,
         Hooks::default(),
         standing,

@@ -20,7 +20,7 @@ use crate::scheduling::{
 };
 use crate::telemetry::Metrics;
 
-pub(super) const LOAD: Load = Load::FIRST;
+pub(super) const LOAD: LoadId = LoadId::FIRST;
 pub(super) use crate::scheduling::stand_in::MS;
 
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Desk {
 }
 
 impl SchedulerHost<Decider> for Desk {
-    fn change(&self, load: Load, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
+    fn change(&self, load: LoadId, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let mut out = Vec::new();
         let mut core = self.core.lock();
         let before = self.policy.lock().clone();
@@ -74,15 +74,15 @@ impl SchedulerHost<Decider> for Desk {
         self.effects.lock().extend(out);
     }
 
-    fn decider(&self, _: Load) -> Option<Decider> {
+    fn decider(&self, _: LoadId) -> Option<Decider> {
         self.policy.lock().decider().cloned()
     }
 
-    fn is_there(&self, _: Load) -> bool {
+    fn is_there(&self, _: LoadId) -> bool {
         true
     }
 
-    fn live(&self, load: Load, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
+    fn live(&self, load: LoadId, from: u32, room: Vec<(u64, Observed)>) -> Option<Portion> {
         Some(self.core.lock().live(load, from, room))
     }
 

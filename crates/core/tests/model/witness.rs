@@ -54,7 +54,7 @@ pub struct Witness {
     /// Which sequence a request has begun.
     begun: HashMap<Req, Seq>,
     /// Taken requests whose answers must leave in this order.
-    turns: HashMap<Load, VecDeque<Req>>,
+    turns: HashMap<LoadId, VecDeque<Req>>,
 }
 
 #[derive(Debug, Clone, Default)]

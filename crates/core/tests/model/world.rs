@@ -36,15 +36,15 @@ pub struct World {
     pub hands: Vec<Hand>,
     pub specs: Vec<LoadSpec>,
     /// The keys of the loads that are there; used again once one has gone.
-    pub keys: Slab<Load, ()>,
+    pub keys: Slab<LoadId, ()>,
     pub names: HashMap<Seq, (N, Id, usize)>,
     pub prepares: Vec<(Req, Option<Seq>)>,
     pub posts: Vec<Req>,
     pub seals: Vec<BatchId>,
     /// Admission questions that were announced and not fetched.
-    pub consults: Vec<Load>,
+    pub consults: Vec<LoadId>,
     /// Loads whose policies are to be told without a question.
-    pub tells: Vec<Load>,
+    pub tells: Vec<LoadId>,
     pub questions: Vec<Question>,
     /// What each load's policy was last asked about: the latest arrival in the backlog, the latest idle sequence, free slots.
     pub asked: Vec<Option<(u64, u64, u32)>>,

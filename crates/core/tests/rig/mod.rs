@@ -18,7 +18,7 @@ pub const MS: u64 = 1_000_000;
 pub struct Rig {
     pub core: Core,
     /// The load whose one instance pulls.
-    pub serves: Load,
+    pub serves: LoadId,
     pub now: Time,
     pub next_req: u32,
     pub answers: BTreeMap<u32, Result<(), Refusal>>,
@@ -55,7 +55,7 @@ impl Rig {
     pub fn new(spec: LoadSpec) -> Rig {
         let mut rig = Rig {
             core: Core::new(),
-            serves: Load::FIRST,
+            serves: LoadId::FIRST,
             now: Time::ZERO,
             next_req: 0,
             answers: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl Rig {
             ended_with: Vec::new(),
             seen: Vec::new(),
         };
-        rig.apply(Event::Loaded(Load::FIRST, spec));
+        rig.apply(Event::Loaded(LoadId::FIRST, spec));
         rig
     }
 
@@ -124,7 +124,7 @@ impl Rig {
         self.next_of(self.serves)
     }
 
-    pub fn next_of(&mut self, load: Load) -> Next {
+    pub fn next_of(&mut self, load: LoadId) -> Next {
         let mut out = Vec::new();
         let next = self.core.next(self.now, Instance { load, n: 0 }, &mut out);
         self.take(out);

@@ -134,7 +134,7 @@ pub struct RInst {
 
 #[derive(Debug, Clone)]
 pub struct RLoad {
-    pub key: Load,
+    pub key: LoadId,
     pub born: u64,
     pub spec: LoadSpec,
     pub external: Option<Hooks>,
@@ -231,7 +231,7 @@ impl Refer {
         }
     }
 
-    fn loaded(&mut self, key: Load, spec: &LoadSpec) {
+    fn loaded(&mut self, key: LoadId, spec: &LoadSpec) {
         assert!(self.loads.iter().all(|l| l.key != key));
         self.load_born += 1;
         let inst = RInst {
@@ -277,7 +277,7 @@ impl Refer {
     // === looking ===
 
     /// The number of a load, counted from 0 in the order of birth.
-    pub fn ix(&self, key: Load) -> usize {
+    pub fn ix(&self, key: LoadId) -> usize {
         self.loads.iter().position(|l| l.key == key).expect("a load")
     }
 
