@@ -4,50 +4,90 @@ pub use sequor_files::fault::{Fault, did_you_mean};
 
 use crate::error::LoadError;
 
+/// Declares the kinds of faults: the constants and, from the same lines, the table behind `docs/reference/check.md`.
+macro_rules! codes {
+    ($( $(#[doc = $meaning:literal])+ $name:ident = $code:expr, $action:literal; )*) => {
+        $( $(#[doc = $meaning])+ pub const $name: &str = $code; )*
+
+        /// Every code: itself, its meaning, what to do.
+        pub const ALL: &[(&str, &str, &str)] =
+            &[$( ($code, concat!($($meaning),+).trim_ascii(), $action) ),*];
+    };
+}
+
 /// The kinds of faults, as `sequor check` prints them.
 pub mod code {
-    pub use sequor_files::fault::code::{PARSE, VALUE};
+    codes! {
+        /// A file does not parse, or has a field that does not exist.
+        PARSE = sequor_files::fault::code::PARSE, "Correct the line. If a name is close to a known one, the message offers that.";
+        /// A value is not allowed for its field.
+        VALUE = sequor_files::fault::code::VALUE, "The message names the field and what it takes.";
+        /// A file is absent or cannot be read.
+        FILE = "E-FILE", "Check the path and the permissions of the user that runs Sequor.";
+        /// The field or feature is understood but not served.
+        NOT_SERVED = "E-NOT-SERVED", "Take the field out, or serve the model without the feature.";
+        /// `name` differs from the name of the model's directory.
+        NAME = "E-NAME", "Rename one of them, or leave `name` out.";
+        /// The backend, platform or model file is not one that Sequor serves.
+        BACKEND = "E-BACKEND", "Export the model to ONNX. Set `backend: \"onnxruntime\"` or leave it out.";
+        /// `version_policy` names a version below 1.
+        VERSIONS = "E-VERSIONS", "Name versions from 1 on, each a directory of the model.";
+        /// An entry of `input` is wrong in itself.
+        INPUT = "E-INPUT", "The message names the input and the field.";
+        /// An entry of `output` is wrong in itself.
+        OUTPUT = "E-OUTPUT", "The message names the output and the field.";
+        /// `reshape` does not keep the number of elements.
+        RESHAPE = "E-RESHAPE", "Make both shapes the same size, with the same open dimensions.";
+        /// `instance_group` cannot be satisfied.
+        INSTANCES = "E-INSTANCES", "Correct `count`, `kind` or `gpus`. A GPU must exist on this machine.";
+        /// `max_batch_size` or `dynamic_batching` is wrong.
+        BATCHING = "E-BATCHING", "The message names the field and its range.";
+        /// `sequence_batching` is wrong or contradicts another part of the file.
+        SEQUENCE = "E-SEQUENCE", "The message names the field and its range.";
+        /// An entry of `control_input` is wrong.
+        CONTROL = "E-CONTROL", "Give the control one kind and a pair of values in one type.";
+        /// An entry of `sequence_batching.state` is incomplete or names a tensor twice.
+        STATE = "E-STATE", "Give each state its own `input_name` and `output_name`.";
+        /// The dimensions of a state are not those of the model's tensors.
+        STATE_DIMS = "E-STATE-DIMS", "Copy the dimensions from the message, without the batch dimension.";
+        /// The batch dimension of a state is not where the configuration says.
+        STATE_AXIS = "E-STATE-AXIS", "Set `batch_axis` in `sequor.toml` as the message says.";
+        /// `initial_state` cannot be used for its state.
+        INITIAL = "E-INITIAL", "Correct its type, dimensions or file. Without it a state begins with zeros.";
+        /// `constant` of `[input.NAME]` does not fit the input.
+        CONSTANT = "E-CONSTANT", "Use the type and shape of the model's input.";
+        /// The model has another number of inputs than the configuration.
+        COUNT = "E-COUNT", "List every input. A tensor may be a client's input, a control, a state or a constant.";
+        /// The configuration names an input that the model does not have.
+        NO_INPUT = "E-NO-INPUT", "Correct the name. The message offers a close one.";
+        /// The configuration names an output that the model does not have.
+        NO_OUTPUT = "E-NO-OUTPUT", "Correct the name. The message offers a close one.";
+        /// The configuration and the model differ in a tensor's data type.
+        TYPE = "E-TYPE", "Write the model's type.";
+        /// The configuration and the model differ in a tensor's dimensions.
+        DIMS = "E-DIMS", "Write the model's dimensions. With batching, leave the batch dimension out.";
+        /// A feature for schedulers is declared wrongly.
+        FEATURE = "E-FEATURE", "The message names the entry of `[[feature]]` and the field.";
+        /// A plug-in is missing, invalid, or not the one that was named.
+        PLUGIN = "E-PLUGIN", "Put the component into the plug-in directory, or correct its name or hash in `sequor.toml`.";
+        /// ONNX Runtime or this machine cannot load the model.
+        RUNTIME = "E-RUNTIME", "The message is that of the runtime or the system.";
+        /// A sample run of the model failed.
+        RUN = "E-RUN", "The message is that of ONNX Runtime. Run the file in Python with the same shapes.";
+        /// A directory of the repository holds no model.
+        NOTE_NO_MODEL = "N-NO-MODEL", "Nothing, if it is not meant to be one.";
+        /// With every slot in use, the model needs more memory than `limits.state` allows.
+        NOTE_MEMORY = "N-MEMORY", "Raise `limits.state`, or lower the number of slots.";
+        /// A sample's answer depends on the other rows of its batch.
+        NOTE_BATCH = "N-BATCH", "Check that the graph treats its rows independently.";
+        /// The first value of a state is not used as its file has it.
+        NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
+    }
 
-    /// The file cannot be read.
-    pub const FILE: &str = "E-FILE";
-    /// Understood, and not served (yet).
-    pub const NOT_SERVED: &str = "E-NOT-SERVED";
-    pub const NAME: &str = "E-NAME";
-    pub const BACKEND: &str = "E-BACKEND";
-    pub const VERSIONS: &str = "E-VERSIONS";
-    pub const INPUT: &str = "E-INPUT";
-    pub const OUTPUT: &str = "E-OUTPUT";
-    pub const RESHAPE: &str = "E-RESHAPE";
-    pub const INSTANCES: &str = "E-INSTANCES";
-    pub const BATCHING: &str = "E-BATCHING";
-    pub const SEQUENCE: &str = "E-SEQUENCE";
-    pub const CONTROL: &str = "E-CONTROL";
-    pub const STATE: &str = "E-STATE";
-    pub const STATE_DIMS: &str = "E-STATE-DIMS";
-    pub const STATE_AXIS: &str = "E-STATE-AXIS";
-    pub const INITIAL: &str = "E-INITIAL";
-    pub const CONSTANT: &str = "E-CONSTANT";
-    /// The configuration and the graph do not go together.
-    pub const COUNT: &str = "E-COUNT";
-    pub const NO_INPUT: &str = "E-NO-INPUT";
-    pub const NO_OUTPUT: &str = "E-NO-OUTPUT";
-    pub const TYPE: &str = "E-TYPE";
-    pub const DIMS: &str = "E-DIMS";
-    pub const FEATURE: &str = "E-FEATURE";
-    /// A plug-in that is missing, wrong, or another than was named.
-    pub const PLUGIN: &str = "E-PLUGIN";
-    /// Something of the runtime or of this machine.
-    pub const RUNTIME: &str = "E-RUNTIME";
-    /// A sample did not run.
-    pub const RUN: &str = "E-RUN";
-    /// A folder of the repository that holds no model.
-    pub const NOTE_NO_MODEL: &str = "N-NO-MODEL";
-    /// Full of sequences, the model needs more memory than it may have.
-    pub const NOTE_MEMORY: &str = "N-MEMORY";
-    /// What a sample gives depends on what else is in its batch.
-    pub const NOTE_BATCH: &str = "N-BATCH";
-    /// A first value of a state that is not used as it is written.
-    pub const NOTE_INITIAL: &str = "N-INITIAL";
+    /// The place in the documentation that explains this code.
+    pub fn help(code: &str) -> String {
+        format!("docs/reference/check.md#{}", code.to_ascii_lowercase())
+    }
 }
 
 impl From<Fault> for LoadError {

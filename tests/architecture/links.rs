@@ -78,11 +78,33 @@ fn every_link_leads_somewhere() {
                 file => plain(&Path::new(&page).parent().unwrap().join(file)),
             };
             let target = root().join(&path);
-            if !target.exists() {
+            if page.starts_with("docs/") && !path.starts_with("docs") {
+                faults.push(format!("{page}: {link} leaves docs/, where the book ends"));
+            } else if !target.exists() {
                 faults.push(format!("{page}: {link} leads nowhere"));
             } else if !anchor.is_empty() && !anchors(&fs::read_to_string(target).unwrap_or_default()).contains(anchor) {
                 faults.push(format!("{page}: {link}: no such anchor"));
             }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// mdBook draws no Mermaid: pictures are files, and each has a version for dark pages.
+#[test]
+fn pictures_are_files_for_light_and_dark_pages() {
+    let mut faults = Vec::new();
+    for (page, text) in pages() {
+        if text.contains("```mermaid") {
+            faults.push(format!("{page}: a Mermaid block, which the book does not draw"));
+        }
+    }
+    let pictures = fs::read_dir(root().join("docs/pictures")).unwrap().map(|entry| entry.unwrap().path());
+    let all: Vec<PathBuf> = pictures.collect();
+    assert!(all.len() >= 6, "{all:?}");
+    for picture in all {
+        if !fs::read_to_string(&picture).unwrap().contains("@media (prefers-color-scheme: dark)") {
+            faults.push(format!("{}: no colours for dark pages", picture.display()));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

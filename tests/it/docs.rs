@@ -180,7 +180,7 @@ fn table_of_values(text: &str, names: &[&str]) -> String {
 const WHAT_VALUES_MEAN: &str = "\n\
     * `code` and `reason` of `sequor_requests_total` are those of the answer: gRPC's name of the code (`OK` too), and what the client reads as\n  \
     `sequor-reason` ([protocol.md](protocol.md)), which is empty for `OK`.\n\
-    * `hook` is the function of the plug-in that was called ([its contract](../../wit/0.1.0/scheduler.wit)).\n\
+    * `hook` is the function of the plug-in that was called (its contract is `wit/0.1.0/scheduler.wit`).\n\
     * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it gave up. `time`, `memory`: it exceeded its limit. `index`: it\n  \
     answered with a candidate that is not there. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\

@@ -129,7 +129,7 @@ fn the_page_of_errors_is_what_clients_read() {
         parameter `sequor_reason` on a stream. The header or trailer `sequor-help` names the anchor of the reason in\n\
         troubleshooting. Match on the reason or the code: a sentence begins as Triton's does, and may say more.\n\n\
         Refusals of malformed requests (`bad_input`) are listed with their requests in\n\
-        [tests/cases/bad_input.toml](../../tests/cases/bad_input.toml).\n\n\
+        `tests/cases/bad_input.toml`.\n\n\
         This page is generated from `tests/cases/refusals.toml`.\n\n\
         | reason | gRPC | HTTP | sentence (example) |\n|---|---|---|---|\n"
         .to_owned();
@@ -140,6 +140,19 @@ fn the_page_of_errors_is_what_clients_read() {
         }
     }
     is_page("reference/errors.md", &page);
+}
+
+#[test]
+fn the_page_of_codes_is_generated_from_their_table() {
+    let mut page = "# Codes of `sequor check`\n\nFor everyone who configures models. `sequor check` prints a code for each fault and each note, and \
+        the line of this page that explains it. Codes that begin with `E` are errors: the server refuses the model. Codes that begin with `N` are \
+        notes: it serves.\n\nThis page is generated from the table of codes in the source.\n\n| code | meaning | what to do |\n|---|---|---|\n"
+        .to_owned();
+    for (code, meaning, action) in sequor::config::fault::code::ALL {
+        let _ =
+            writeln!(page, "| <a id=\"{}\"></a>`{code}` | {} | {} |", code.to_lowercase(), cell(meaning), cell(action));
+    }
+    is_page("reference/check.md", &page);
 }
 
 /// The help of a command, and of the commands below it.

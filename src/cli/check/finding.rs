@@ -37,6 +37,9 @@ pub(super) struct Finding {
     severity: Severity,
     #[serde(skip_serializing_if = "str::is_empty")]
     code: &'static str,
+    /// Where the documentation explains the code.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    help: String,
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     facts: Option<Value>,
@@ -56,7 +59,8 @@ fn is_zero(n: &u32) -> bool {
 
 impl Finding {
     fn new(place: String, severity: Severity, code: &'static str, text: String) -> Finding {
-        Finding { place, file: None, line: 0, column: 0, severity, code, text, facts: None }
+        let help = if code.is_empty() { String::new() } else { code::help(code) };
+        Finding { place, file: None, line: 0, column: 0, severity, code, help, text, facts: None }
     }
 
     pub(super) fn note(place: String, code: &'static str, text: String) -> Finding {
@@ -198,6 +202,10 @@ impl CheckReport {
         let s = |n: usize| if n == 1 { "" } else { "s" };
         let (errors, notes, models) = (self.errors(), self.count(Severity::Note), self.models);
         let _ = writeln!(out, "{errors} error{}, {notes} note{} in {models} model{}", s(errors), s(notes), s(models));
+        let helps: BTreeSet<&str> = self.findings.iter().map(|f| f.help.as_str()).filter(|h| !h.is_empty()).collect();
+        for help in helps {
+            let _ = writeln!(out, "help: {help}");
+        }
         out
     }
 
