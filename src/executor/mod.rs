@@ -3,13 +3,15 @@
 //! - `tasks`: [`ConnectionExecutor`], which the connection's task owns and drives.
 //! - `handle`: [`ExecutorHandle`], by which requests spawn tasks and leave model steps to the connection.
 //! - `answers`: [`AnswerBatch`], which wakes the connections of a batch's answers together.
-//! - `queue`: what all of these share, under one lock. `planted`: faults that tests plant.
+//! - `queue`: what all of these share, under one lock.
 //!
 //! This room knows no protocol and no model. Model steps are a trait ([`ModelStep`]). It keeps nothing in thread-local variables.
 
 mod answers;
 mod handle;
-pub(crate) mod planted;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod interleavings;
 mod queue;
 mod tasks;
 

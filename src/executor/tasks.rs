@@ -14,8 +14,8 @@ use std::task::{Context, Wake, Waker};
 use tokio::runtime::Handle;
 
 use super::handle::ExecutorHandle;
-use super::planted::{PlantedFault, is_planted};
 use super::queue::{ConnectionTask, DeferredStep, HostQueue, TaskQueue};
+use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{AtomicBool, Mutex};
 
 /// The number of the host among its tasks, which have higher ones.
@@ -64,6 +64,9 @@ impl Wake for TaskWaker {
         }
         let mut queue = self.shared.queue.lock();
         queue.woken.push(self.task);
+        if is_planted(PlantedFault::PollsTwice) && self.task != HOST {
+            queue.woken.push(self.task);
+        }
         let host = queue.host_to_wake();
         drop(queue);
         if let Some(host) = host {

@@ -19,12 +19,12 @@ use super::*;
 use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
 use crate::error::Failure;
-use crate::executor::planted::{self, PlantedFault};
 use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
 use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::{Attach, By, PluginControl};
 use crate::scheduling::stand_in::{Does, StandInVersion};
+use crate::sync::planted::{self, PlantedFault};
 use crate::telemetry::Metrics;
 
 /// Two slots for three clients, so that one of them waits; a batch has room for both.

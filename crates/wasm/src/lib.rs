@@ -13,7 +13,7 @@
 //! - [`guest`]: a running component · [`host`]: the functions that it may call, `contract` as Rust traits, [`services`] as the server implements them ·
 //!   [`call_error`]: why a call gave no answer.
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
-//! - [`engine`]: compiles · `ticker`: its clock (`sync`: what the model checker tries of it) · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
+//! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
 //! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
 //!   [`plugin_error`]: why an operation on a plug-in was not carried out.
 //! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
@@ -51,7 +51,6 @@ pub mod plugin_error;
 pub mod rfc3339;
 pub mod services;
 pub mod settings;
-mod sync;
 mod ticker;
 pub mod urgency;
 pub mod versions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::sync::{self, AtomicBool, AtomicU64, Thread};
+use sequor_sync::{self as sync, AtomicBool, AtomicU64, Thread};
 
 /// From one tick to the next.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -92,7 +92,7 @@ impl TickerState {
             self.asleep.store(false, Ordering::SeqCst);
         }
         while self.asleep.load(Ordering::SeqCst) && !self.over.load(Ordering::SeqCst) {
-            sync::park();
+            sync::park(None);
         }
     }
 }

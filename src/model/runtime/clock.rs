@@ -77,6 +77,8 @@ mod counted {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use std::time::Instant;
+
     use super::Time;
 
     /// A microsecond passes with every look.
@@ -86,6 +88,11 @@ mod counted {
     impl Clock {
         pub fn now(&self) -> Time {
             Time(self.0.fetch_add(1000, Ordering::Relaxed))
+        }
+
+        /// It comes after some more looks.
+        pub(in crate::model) fn instant(&self, _: Time) -> Option<Instant> {
+            Some(Instant::now())
         }
 
         pub(in crate::model) fn zero_unix_us(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Faults that the tests of interleavings plant, to see that a schedule finds them.
 
-/// Three ways to lose a wake-up.
+/// Ways to lose a wake-up, and to run something twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(all(test, feature = "shuttle")), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum PlantedFault {
@@ -10,10 +10,16 @@ pub(crate) enum PlantedFault {
     ForgetsStep,
     /// After a batch of answers, the hosts that rest are not woken.
     LeavesHostAsleep,
+    /// A task that is woken once is polled twice.
+    PollsTwice,
+    /// The timer's thread is not notified of a new time.
+    ArmsSilently,
+    /// The timer ticks a model twice for one time.
+    TicksTwice,
 }
 
 #[cfg(not(all(test, feature = "shuttle")))]
-pub(super) fn is_planted(_: PlantedFault) -> bool {
+pub(crate) fn is_planted(_: PlantedFault) -> bool {
     false
 }
 

@@ -1,0 +1,16 @@
+//! Locks, atomics and threads for code that the model checker tries: the system's own, or with the feature `shuttle` the checker's. Nothing
+//! else belongs here, and no room names the checker's types by themselves.
+
+#[cfg(not(feature = "shuttle"))]
+mod real;
+#[cfg(feature = "shuttle")]
+mod tried;
+
+#[cfg(not(feature = "shuttle"))]
+pub use real::{
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, sleep, spawn, wait_until,
+};
+#[cfg(feature = "shuttle")]
+pub use tried::{
+    AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Thread, is_over, park, sleep, spawn, wait_until,
+};

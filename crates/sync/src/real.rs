@@ -1,0 +1,36 @@
+//! The system's own.
+
+use std::io;
+pub use std::sync::atomic::{AtomicBool, AtomicU64};
+pub use std::thread::{JoinHandle, Thread, sleep};
+use std::time::{Duration, Instant};
+
+pub use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// Starts a thread of this name.
+///
+/// # Errors
+///
+/// If the system starts no more threads.
+pub fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run)
+}
+
+/// Whether a thread has ended, so that no thread need wait for it.
+pub fn is_over(thread: &JoinHandle<()>) -> bool {
+    thread.is_finished()
+}
+
+/// Sleeps until it is woken, or for this long.
+pub fn park(span: Option<Duration>) {
+    match span {
+        Some(span) => std::thread::park_timeout(span),
+        None => std::thread::park(),
+    }
+}
+
+/// Waits for a notification: until `due` if it is known, and no longer than `longest`.
+pub fn wait_until<T>(changed: &Condvar, mut guard: MutexGuard<'_, T>, due: Option<Instant>, longest: Duration) {
+    let latest = Instant::now() + longest;
+    changed.wait_until(&mut guard, due.map_or(latest, |due| due.min(latest)));
+}
