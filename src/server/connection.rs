@@ -38,6 +38,8 @@ const EARLY_RESETS: usize = 4096;
 const ROUNDS: usize = 64;
 /// Time for a client to leave after its idle connection was closed.
 const LEAVE: Duration = Duration::from_secs(10);
+/// The same when the server stops. A gRPC client without calls may not read its socket, so it sees no GOAWAY.
+const STOP: Duration = Duration::from_secs(1);
 
 /// What the HTTP/2 machinery wants run beside the connection is run within it.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
@@ -138,6 +140,7 @@ where
             told = true;
             connection.as_mut().graceful_shutdown();
             tasks.waker().wake_by_ref();
+            idle.leave(STOP);
         }
         match idle.poll(cx) {
             Poll::Pending => {}
@@ -194,6 +197,14 @@ impl IdleTimer {
     fn new(every: Duration, activity: Activity) -> IdleTimer {
         let sleep = (!every.is_zero()).then(|| Box::pin(sleep(every)));
         IdleTimer { sleep, every, activity, leaving: false }
+    }
+
+    /// The client has been asked to leave: the connection is cut once it is idle for this long.
+    fn leave(&mut self, idle: Duration) {
+        // Requests before now do not count.
+        self.activity.is_idle();
+        (self.leaving, self.every) = (true, idle);
+        self.sleep = Some(Box::pin(sleep(idle)));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Idle> {

@@ -215,6 +215,20 @@ async fn a_server_that_is_idle_goes_out_at_once_and_frees_its_ports() {
     Listeners::bind(&addresses).expect("the ports are free");
 }
 
+/// A gRPC client without calls may not read its socket. It then sees no GOAWAY and answers no ping.
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_nothing_up() {
+    let server = serve();
+    let mut stream = TcpStream::connect(server.running.addresses.grpc.expect("a port")).await.expect("a connection");
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("written");
+    stream.write_all(&settings).await.expect("written");
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).await.expect("the server's settings");
+    server.stop.send(Stop::Drain).await.expect("sent");
+    assert_eq!(server.running.join().await, Drained::Clean);
+}
+
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut() {
     let server = serve();
