@@ -289,3 +289,41 @@ async fn streams_of_every_habit_add_up_and_leave_nothing_behind() {
     assert!(after as f64 <= before as f64 * 1.1, "resident memory grew from {before} to {after}");
     assert_eq!(server.stop().code, Some(0));
 }
+
+/// Prints the memory after many streams were open at once, with a sequence each, and were closed. The aim is at most 15 MiB above idle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_closed_leave_no_sequence_behind() {
+    let is_soak = std::env::var_os("SEQUOR_SOAK").is_some();
+    let (count, pause) = if is_soak { (3000, Duration::from_secs(15)) } else { (300, Duration::ZERO) };
+    let call = Call::serve("repository");
+    accumulators(&call.folder.path().join("repository"), SLOTS, IDLE.as_micros() as u64);
+    let server = call.start();
+    let idle = resident(&server);
+    let mut streams = Vec::new();
+    let mut client = server.client().await;
+    for n in 0..count {
+        if n % 100 == 0 {
+            client = server.client().await;
+        }
+        let mut open = Open::new(&mut client).await.unwrap();
+        let id = i64::from(n) + 1;
+        open.send((step(STRATEGIES[0], id, n.to_string(), n, true, true), n.to_string(), n)).await.unwrap();
+        streams.push(open);
+    }
+    for open in &mut streams {
+        open.take().await.unwrap();
+    }
+    let open = resident(&server);
+    drop((client, streams));
+    forgotten(&server).await;
+    tokio::time::sleep(pause).await;
+    let mib = |bytes: u64| bytes as f64 / 1048576.0;
+    println!(
+        "memory: {:.1} MiB idle, {:.1} MiB with {count} streams open, {:.1} MiB {} s after they were closed",
+        mib(idle),
+        mib(open),
+        mib(resident(&server)),
+        pause.as_secs()
+    );
+    assert_eq!(server.stop().code, Some(0));
+}

@@ -23,6 +23,7 @@ pub(crate) fn soak() -> Result<()> {
     phases.need("perf_analyzer", perf::ensure)?;
     let soaked = [
         ("streams", "load::streams_of_every_habit_add_up_and_leave_nothing_behind"),
+        ("memory of streams", "load::streams_that_are_closed_leave_no_sequence_behind"),
         ("swaps", "swap::"),
         ("reloads", "reloads::"),
         ("hostile plug-ins", "hostile::"),
