@@ -1,10 +1,10 @@
 //! `sequor bench`: how fast, how late and how right a server's answers are. Any server that speaks KServe v2 over gRPC will do.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::builder::RangedI64ValueParser;
+use clap::{ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
 use super::{Failed, launch};
 use crate::bench::{BenchError, BenchPlan, BenchReport, Child, Data, Pace, Recipe, Wanted, drive, process};
@@ -12,76 +12,97 @@ use crate::config::units::Span;
 
 const ADDRESS: &str = "localhost:8001";
 
+/// Positive numbers.
+fn count() -> RangedI64ValueParser<u32> {
+    value_parser!(u32).range(1..)
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("who").args(["server", "against", "serve"])))]
+struct BenchArgs {
+    /// Model to send requests to
+    #[arg(value_name = "MODEL")]
+    model: String,
+    /// gRPC address of the server [default: localhost:8001]
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// The same, for any other KServe v2 server
+    #[arg(long, value_name = "HOST:PORT")]
+    against: Option<String>,
+    /// Start a server of our own on this model repository, for the time of the run
+    #[arg(long, value_name = "DIR")]
+    serve: Option<PathBuf>,
+    /// Where its metrics are [default: port 8002 of its host]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Clients, each with one sequence after another
+    #[arg(long, value_name = "N", default_value = "32", value_parser = count())]
+    clients: u32,
+    /// Requests each client keeps in flight
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count())]
+    pipeline: u32,
+    /// Send on a bidirectional stream for each client, not call by call
+    #[arg(long)]
+    streaming: bool,
+    /// Connections that the clients share [default: one for 8]
+    #[arg(long, value_name = "N", value_parser = count())]
+    connections: Option<u32>,
+    /// Requests of a sequence, 20 % more or less; 0 for none [default: 20, or the whole run with --realtime]
+    #[arg(long, value_name = "N")]
+    sequence_length: Option<u32>,
+    /// Send at the pace of speech, whether or not answers keep up
+    #[arg(long)]
+    realtime: bool,
+    /// With --realtime: a request of each stream every so often
+    #[arg(long, value_name = "DURATION", default_value = "32ms", requires = "realtime")]
+    chunk: Span,
+    /// With --realtime: streams
+    #[arg(long, value_name = "N", default_value = "100", value_parser = count(), requires = "realtime")]
+    streams: u32,
+    /// How long to measure
+    #[arg(long = "for", value_name = "DURATION", default_value = "10s")]
+    span: Span,
+    /// Stop after so many
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// How long to send before measuring
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    warm_up: Span,
+    /// What inputs hold
+    #[arg(long, value_name = "KIND", default_value = "random", value_parser = ["zeros", "random"])]
+    data: String,
+    /// Shape of an input, batch included, where the model leaves it open
+    #[arg(long = "shape", value_name = "NAME:1,576", value_parser = shape)]
+    shapes: Vec<(String, Vec<i64>)>,
+    /// Check answers: the first output is the sum of what a sequence has sent
+    #[arg(long, value_name = "KIND", value_parser = ["accumulator"])]
+    check: Option<String>,
+    /// Random seed
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Form of the report
+    #[arg(long, value_name = "FORM", default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
 pub(super) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
-    let option = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
-    let count = |name, default: &'static str, help| {
-        option(name, "N", help).value_parser(value_parser!(u32).range(1..)).default_value(default)
-    };
-    let span = |name, default: &'static str, help| {
-        option(name, "DURATION", help).value_parser(value_parser!(Span)).default_value(default)
-    };
-    Command::new("bench")
-        .about("Measure how fast a server answers, in sequences, closed loop or at the pace of speech")
-        .arg(Arg::new("model").value_name("MODEL").required(true).help("Model to send requests to"))
-        .arg(option("server", "HOST:PORT", "gRPC address of the server [default: localhost:8001]"))
-        .arg(option("against", "HOST:PORT", "The same, for any other KServe v2 server"))
-        .arg(
-            option("serve", "DIR", "Start a server of our own on this model repository, for the time of the run")
-                .value_parser(value_parser!(PathBuf)),
-        )
-        .group(ArgGroup::new("who").args(["server", "against", "serve"]))
-        .arg(option("metrics", "HOST:PORT", "Where its metrics are [default: port 8002 of its host]"))
-        .arg(count("clients", "32", "Clients, each with one sequence after another"))
-        .arg(count("pipeline", "1", "Requests each client keeps in flight"))
-        .arg(flag("streaming", "Send on a bidirectional stream for each client, not call by call"))
-        .arg(
-            count("connections", "1", "Connections that the clients share")
-                .default_value(None::<&str>)
-                .help("Connections that the clients share [default: one for 8]"),
-        )
-        .arg(
-            option(
-                "sequence-length",
-                "N",
-                "Requests of a sequence, 20 % more or less; 0 for none [default: 20, or the whole run with --realtime]",
-            )
-            .value_parser(value_parser!(u32)),
-        )
-        .arg(flag("realtime", "Send at the pace of speech, whether or not answers keep up"))
-        .arg(span("chunk", "32ms", "With --realtime: a request of each stream every so often").requires("realtime"))
-        .arg(count("streams", "100", "With --realtime: streams").requires("realtime"))
-        .arg(span("for", "10s", "How long to measure"))
-        .arg(option("requests", "N", "Stop after so many").value_parser(value_parser!(u64).range(1..)))
-        .arg(span("warm-up", "1s", "How long to send before measuring"))
-        .arg(option("data", "KIND", "What inputs hold").value_parser(["zeros", "random"]).default_value("random"))
-        .arg(
-            option("shape", "NAME:1,576", "Shape of an input, batch included, where the model leaves it open")
-                .action(ArgAction::Append)
-                .value_parser(shape),
-        )
-        .arg(
-            option("check", "KIND", "Check answers: the first output is the sum of what a sequence has sent")
-                .value_parser(["accumulator"]),
-        )
-        .arg(option("seed", "N", "What random data is made from").value_parser(value_parser!(u64)).default_value("1"))
-        .arg(option("output", "FORM", "Form of the report").value_parser(["table", "json"]).default_value("table"))
+    let about = "Measure how fast a server answers, in sequences, closed loop or at the pace of speech";
+    BenchArgs::augment_args(Command::new("bench")).about(about)
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let child = match matches.get_one::<PathBuf>("serve") {
+    let args = BenchArgs::from_arg_matches(matches).map_err(|e| Failed::Failed(e.to_string()))?;
+    let child = match &args.serve {
         Some(repository) => {
             let program = std::env::current_exe().map_err(|e| Failed::Failed(e.to_string()))?;
             Some(Child::serve(&program, repository).map_err(|e| failed(&e))?)
         }
         None => None,
     };
-    let (plan, wanted) = (plan(matches, child.as_ref()), wanted(matches));
+    let (plan, wanted) = (args.plan(child.as_ref()), args.wanted());
     let report = threads(&plan)?.block_on(measure(&plan, &wanted)).map_err(|e| failed(&e))?;
-    match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
+    match args.output.as_str() {
+        "json" => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
         _ => print!("{report}"),
     }
     verdict(&report)
@@ -126,56 +147,46 @@ fn failed(error: &BenchError) -> Failed {
     }
 }
 
-// === what was asked for ===
-
-fn plan(matches: &ArgMatches, child: Option<&Child>) -> BenchPlan {
-    let number = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(1) as usize;
-    let span = |name: &str| matches.get_one::<Span>(name).map_or(Duration::ZERO, |s| s.0);
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let address = child.map(|c| c.grpc.clone()).or_else(|| text("against")).or_else(|| text("server"));
-    let address = address.unwrap_or_else(|| ADDRESS.to_owned());
-    let pace = match matches.get_flag("realtime") {
-        true => Pace::Open { streams: number("streams"), chunk: span("chunk").max(Duration::from_millis(1)) },
-        false => Pace::Closed { clients: number("clients"), pipeline: number("pipeline") },
-    };
-    let beside = address.rsplit_once(':').map(|(host, _)| format!("{host}:8002"));
-    BenchPlan {
-        pace,
-        streaming: matches.get_flag("streaming"),
-        connections: matches
-            .get_one::<u32>("connections")
-            .map_or(pace.senders().div_ceil(BenchPlan::CLIENTS_A_CONNECTION), |n| *n as usize),
-        warm_up: span("warm-up"),
-        span: span("for"),
-        requests: matches.get_one::<u64>("requests").copied(),
-        metrics: text("metrics").or_else(|| child.map_or(beside, |c| c.metrics.clone())),
-        pid: child.map(Child::pid).or_else(|| process::serving(&address)),
-        seed: matches.get_one::<u64>("seed").copied().unwrap_or(1),
-        address,
+impl BenchArgs {
+    fn plan(&self, child: Option<&Child>) -> BenchPlan {
+        let address = child.map(|c| c.grpc.clone()).or_else(|| self.against.clone()).or_else(|| self.server.clone());
+        let address = address.unwrap_or_else(|| ADDRESS.to_owned());
+        let pace = match self.realtime {
+            true => Pace::Open { streams: self.streams as usize, chunk: self.chunk.0.max(Duration::from_millis(1)) },
+            false => Pace::Closed { clients: self.clients as usize, pipeline: self.pipeline as usize },
+        };
+        let beside = address.rsplit_once(':').map(|(host, _)| format!("{host}:8002"));
+        let connections = self.connections.map(|n| n as usize);
+        BenchPlan {
+            pace,
+            streaming: self.streaming,
+            connections: connections.unwrap_or_else(|| pace.senders().div_ceil(BenchPlan::CLIENTS_A_CONNECTION)),
+            warm_up: self.warm_up.0,
+            span: self.span.0,
+            requests: self.requests,
+            metrics: self.metrics.clone().or_else(|| child.map_or(beside, |c| c.metrics.clone())),
+            pid: child.map(Child::pid).or_else(|| process::serving(&address)),
+            seed: self.seed,
+            address,
+        }
     }
-}
 
-fn wanted(matches: &ArgMatches) -> Wanted {
-    let check_sums = matches.get_one::<String>("check").is_some();
-    let zeros = matches.get_one::<String>("data").is_some_and(|data| data == "zeros");
-    let whole_run = if matches.get_flag("realtime") { u32::MAX } else { 20 };
-    Wanted {
-        model: matches.get_one::<String>("model").cloned().unwrap_or_default(),
-        data: match (check_sums, zeros) {
-            (_, true) => Data::Zeros,
-            (true, false) => Data::Whole,
-            (false, false) => Data::Random,
-        },
-        shapes: matches
-            .get_many::<(String, Vec<i64>)>("shape")
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect::<BTreeMap<_, _>>(),
-        sequence_length: matches.get_one::<u32>("sequence-length").copied().unwrap_or(whole_run),
-        variation: 20,
-        check_sums,
-        seed: matches.get_one::<u64>("seed").copied().unwrap_or(1),
+    fn wanted(&self) -> Wanted {
+        let check_sums = self.check.is_some();
+        let whole_run = if self.realtime { u32::MAX } else { 20 };
+        Wanted {
+            model: self.model.clone(),
+            data: match (check_sums, self.data == "zeros") {
+                (_, true) => Data::Zeros,
+                (true, false) => Data::Whole,
+                (false, false) => Data::Random,
+            },
+            shapes: self.shapes.iter().cloned().collect(),
+            sequence_length: self.sequence_length.unwrap_or(whole_run),
+            variation: 20,
+            check_sums,
+            seed: self.seed,
+        }
     }
 }
 
@@ -190,28 +201,29 @@ fn shape(text: &str) -> Result<(String, Vec<i64>), String> {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> ArgMatches {
-        command().try_get_matches_from([&["bench", "vad"], arguments].concat()).expect("arguments")
+    fn parse(arguments: &[&str]) -> BenchArgs {
+        let matches = command().try_get_matches_from([&["bench", "vad"], arguments].concat()).expect("arguments");
+        BenchArgs::from_arg_matches(&matches).expect("arguments")
     }
 
     #[test]
     fn a_closed_loop_is_the_default() {
-        let matches = parse(&["--clients", "64"]);
-        let plan = plan(&matches, None);
+        let args = parse(&["--clients", "64"]);
+        let plan = args.plan(None);
         assert_eq!((plan.address.as_str(), plan.connections), (ADDRESS, 8));
         assert_eq!(
             (plan.pace, plan.metrics.as_deref()),
             (Pace::Closed { clients: 64, pipeline: 1 }, Some("localhost:8002"))
         );
-        assert_eq!(wanted(&matches).sequence_length, 20);
+        assert_eq!(args.wanted().sequence_length, 20);
     }
 
     #[test]
     fn the_pace_of_speech_is_one_sequence_a_stream() {
-        let matches = parse(&["--realtime", "--chunk", "20ms", "--streams", "200", "--against", "triton:9001"]);
-        let plan = plan(&matches, None);
+        let args = parse(&["--realtime", "--chunk", "20ms", "--streams", "200", "--against", "triton:9001"]);
+        let plan = args.plan(None);
         assert_eq!(plan.pace, Pace::Open { streams: 200, chunk: Duration::from_millis(20) });
-        assert_eq!((plan.address.as_str(), wanted(&matches).sequence_length), ("triton:9001", u32::MAX));
+        assert_eq!((plan.address.as_str(), args.wanted().sequence_length), ("triton:9001", u32::MAX));
         assert!(command().try_get_matches_from(["bench", "vad", "--server", "a:1", "--against", "b:1"]).is_err());
     }
 
