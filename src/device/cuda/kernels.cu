@@ -43,7 +43,7 @@ __device__ __forceinline__ float from_fp16(u16 bits) {
 }
 #endif
 
-// What is not a number stays none, and quiet, with its upper bits: as the host does it.
+// NaN stays NaN, and quiet, with its upper bits: as the host does it.
 __device__ __forceinline__ u16 fp32_to_fp16(u32 bits) {
     if ((bits & 0x7fffffffu) > 0x7f800000u) {
         return (u16)(((bits >> 16) & 0x8000u) | 0x7e00u | ((bits & 0x007fffffu) >> 13));
