@@ -117,6 +117,8 @@ pub struct ProcessorFailure {
     pub ended: bool,
     /// Whether the client may send the request again.
     pub may_retry: bool,
+    /// Whether nothing is wrong with the request: the processor is parked, or there is no memory now.
+    pub unavailable: bool,
 }
 
 /// A refusal of the core, with what its sentence needs.

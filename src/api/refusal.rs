@@ -137,7 +137,7 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
 
 /// The refusal of a processor. The codes are those of `wit/0.1.0/calls.wit`.
 pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
-    let ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry } = failure;
+    let ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry, unavailable } = failure;
     let sequence = match (id, ended) {
         (Id::None, _) => String::new(),
         (id, true) => format!("; sequence {id} has ended"),
@@ -145,7 +145,9 @@ pub(crate) fn processor(failure: &ProcessorFailure) -> Status {
     };
     let Some(code) = code else {
         let text = format!("processor '{plugin}' of model '{model}' failed: {text}{sequence}");
-        return Status::new(Code::Internal, "plugin_failed", text);
+        let kind = if *unavailable { Code::Unavailable } else { Code::Internal };
+        let status = Status::new(kind, "plugin_failed", text);
+        return if *unavailable { status.retry_after(RETRY_AFTER) } else { status };
     };
     let kind = match code {
         2 => Code::Unavailable,

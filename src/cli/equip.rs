@@ -9,8 +9,8 @@ use sequor_wasm::loader::Loader;
 
 use super::Failed;
 use crate::config::server::file::PluginsSection;
-use crate::model::{ProcessorHost, Repository};
-use crate::processing::ProcessorWorld;
+use crate::model::Repository;
+use crate::processing::{ProcessorComponent, ProcessorRules, ProcessorWorld};
 use crate::scheduling::PluginRules;
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::PluginError;
@@ -45,20 +45,22 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
             Err(error) => Err(error.clone()),
         }
     };
-    let make_processor = move |name: &str, component: &[u8]| match same.get_or_init(&*again) {
-        Ok(loader) => loader.load::<ProcessorWorld>(name, component).map_err(|e| e.to_string()),
-        Err(error) => Err(error.to_string()),
+    let make_processor = move |name: &str, component: &[u8]| -> Result<Arc<ProcessorComponent>, PluginError> {
+        let loader = same.get_or_init(&*again).as_ref().map_err(Clone::clone)?;
+        let loaded = loader.load::<ProcessorWorld>(name, component);
+        loaded.map(Arc::new).map_err(|error| PluginError::Invalid(error.to_string()))
     };
-    let memory = settings.memory.map(|size| size.0);
-    let host = ProcessorHost::new(dir, settings.require_sha256, memory, Box::new(make_processor));
-    repository.run_processors(host).map_err(|e| Failed::Failed(e.to_string()))?;
+    let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
+    let of_processors = ProcessorRules { dir, require_sha256, memory, strikes, components: components.clone() };
+    repository.run_processors(of_processors, Box::new(make_processor)).map_err(|e| Failed::Failed(e.to_string()))?;
     repository.run_plugins(rules, Box::new(make)).map_err(|e| Failed::Failed(format!("no thread for plug-ins: {e}")))
 }
 
 /// Lets changed files take the place of what serves.
 pub(super) fn watch(repository: &Repository) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Failed(format!("no thread to watch plugins.dir: {e}"));
-    repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))
+    repository.registry().map_or(Ok(()), |registry| registry.watch().map_err(failed))?;
+    repository.processors().map_or(Ok(()), |processors| processors.watch().map_err(failed))
 }
 
 /// Folder of compiled code, shared by the server and the authors' commands on this machine.

@@ -29,6 +29,9 @@ mod sequences;
 mod interleavings;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
+mod processor_tests;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
@@ -36,7 +39,7 @@ mod tier_tests;
 
 pub use catalog::{Availability, Counted, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 pub use load::{BatchToSeal, Metadata, Sealed, StateTier, StateToSeal, TensorMetadata};
-pub use repository::{MakeProcessor, ProcessorHost, Repository, RepositoryControl, RepositoryOptions};
+pub use repository::{Repository, RepositoryControl, RepositoryOptions};
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{

@@ -1,14 +1,18 @@
 //! A model with a processor: stages, runs and scratch, and what failures leave.
 
+use std::sync::Arc;
+
 use sequor_core::Refusal;
 
 use super::tests::{Fixture, load, request};
 use super::*;
 use crate::error::{Failure, ProcessorFailure};
-use crate::processing::ProcessorComponent;
 use crate::processing::wat_fixture::{ProcessorWat, SERVING};
+use crate::processing::{ProcessorComponent, ProcessorRules};
+use crate::scheduling::report::{Attach, BindingState, By, PluginControl};
 
 use sequor_wasm::grants::Grants;
+use sequor_wasm::plugin_error::PluginError;
 
 /// It traps on 1000, replies to 1001, refuses 1002, never comes back from 1003, and runs `n / 100 + 1` times otherwise.
 const PRE: &str = "
@@ -45,18 +49,22 @@ const POST: &str = "
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 
-fn component(_: &str, _: &[u8]) -> Result<ProcessorComponent, String> {
-    let guest = ProcessorWat { pre: PRE, post: POST, ..ProcessorWat::default() };
-    ProcessorComponent::new(&SERVING, "guest.wasm", &guest.component(), Grants::default(), None)
-        .map_err(|e| e.to_string())
+fn component(_: &str, bytes: &[u8]) -> Result<Arc<ProcessorComponent>, PluginError> {
+    let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
+    made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
+}
+
+fn guest() -> ProcessorWat<'static> {
+    ProcessorWat { pre: PRE, post: POST, ..ProcessorWat::default() }
 }
 
 /// The model `sum` with this sequor.toml.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::empty(u64::MAX);
-    fs_err::write(fixture.folder.path().join("guest.wasm"), "").unwrap();
+    fs_err::write(fixture.folder.path().join("guest.wasm"), guest().component()).unwrap();
     let dir = Some(fixture.folder.path().to_owned());
-    fixture.repository.run_processors(ProcessorHost::new(dir, false, None, Box::new(component))).unwrap();
+    let rules = ProcessorRules { dir, strikes: 3, ..ProcessorRules::default() };
+    fixture.repository.run_processors(rules, Box::new(component)).unwrap();
     fs_err::write(fixture.model().join("sequor.toml"), toml).unwrap();
     fixture
 }
@@ -156,7 +164,7 @@ fn a_processor_that_cannot_serve_refuses_the_model() {
     };
     let ends = |said: &str, with: &str| assert!(said.ends_with(with), "{said}");
     let absent = refused("[[plugins.processor]]\nuse = \"guests\"\n");
-    assert!(absent.contains("sequor.toml:2:1: guests: there is no guests.wasm in "), "{absent}");
+    assert!(absent.contains("sequor.toml:2:1: guests: there is no plug-in \"guests\": "), "{absent}");
     ends(&absent, "; did you mean \"guest\"?");
     let files = refused("[[plugins.processor]]\nuse = \"guest\"\nfiles = [\"../x\"]\n");
     ends(&files, "guest: ../x: a file of a processor must be in the model's directory");
@@ -165,4 +173,153 @@ fn a_processor_that_cannot_serve_refuses_the_model() {
     ends(&feature, "is not served yet for a model with processors, which change its inputs");
     let wrong = refused("[[plugins.processor]]\nuse = \"guest\"\non_failure = \"ignore\"\n");
     assert!(wrong.contains("unknown variant `ignore`"), "{wrong}");
+}
+
+// === failures and replacement ===
+
+const LOCAL: By<'_> = By("local");
+
+/// Stores a guest under this name in the plug-in folder.
+fn put(fixture: &Fixture, name: &str, guest: ProcessorWat<'_>) {
+    fs_err::write(fixture.folder.path().join(format!("{name}.wasm")), guest.component()).unwrap();
+}
+
+#[test]
+fn a_parked_processor_makes_its_model_not_ready_until_it_is_unparked() {
+    let fixture = loaded(TOML);
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    for _ in 0..3 {
+        assert!(!failed(fixture.send(7, 1000, |_| {})).unavailable);
+    }
+    let parked = failed(fixture.send(7, 1, |_| {}));
+    assert!(parked.unavailable && parked.may_retry && !parked.ended, "{parked:?}");
+    assert!(parked.text.starts_with("guest is parked on sum after 3 strikes in 60 s (trap: "), "{parked:?}");
+    let ready = || fixture.repository.find("sum", "").unwrap().unready();
+    assert_eq!(ready().as_deref(), Some(parked.text.as_str()));
+    let row = fixture.repository.index().remove(0);
+    assert_eq!((row.state, row.reason), ("UNAVAILABLE", parked.text));
+    assert!(!fixture.repository.complete());
+    let shown = PluginControl::show(&fixture.repository, "guest").unwrap();
+    let at = &shown.attached[0];
+    assert_eq!(
+        (shown.world.as_str(), at.state, at.strikes, at.model.as_str()),
+        ("processor", BindingState::Parked, 3, "sum")
+    );
+    assert_eq!(at.last_fault.as_ref().map(|fault| fault.kind.as_str()), Some("trap"));
+    let log = PluginControl::logs(&fixture.repository, "guest", 0).unwrap();
+    assert!(log.last().unwrap().message.contains("The model is not ready. sequor plugin show guest"), "{log:?}");
+    fixture.repository.unpark("guest", LOCAL).unwrap();
+    assert_eq!((ready(), fixture.repository.complete()), (None, true));
+    assert_eq!(fixture.sum(7, 1, |_| {}), 20_006, "state and scratch are as they were");
+}
+
+#[test]
+fn a_bypassed_processor_is_parked_and_the_model_stays_ready() {
+    let fixture = loaded(&format!("{TOML}on_failure = \"bypass\"\n"));
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    for n in 1..=3 {
+        assert_eq!(fixture.sum(7, 1000, |_| {}), 5 + n * 1000, "the model runs without it");
+    }
+    assert_eq!(PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].state, BindingState::Parked);
+    assert_eq!(fixture.repository.find("sum", "").unwrap().unready(), None);
+    assert_eq!(fixture.sum(7, 1, |_| {}), 3006);
+    fixture.repository.unpark("guest", LOCAL).unwrap();
+    assert_eq!(fixture.sum(7, 1, |_| {}), 23_007, "the scratch is that of the last call");
+}
+
+#[test]
+fn another_version_takes_over_and_the_scratch_of_live_sequences_is_carried_over() {
+    let fixture = loaded(TOML);
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    let post = POST.replace("10000", "20000");
+    let other = ProcessorWat { post: &post, ..guest() }.component();
+    let by_wire = fixture.repository.replace("guest", other.clone(), LOCAL).unwrap();
+    assert_eq!(fixture.sum(7, 1, |_| {}), 40_006);
+    let in_folder = fs_err::read(fixture.folder.path().join("guest.wasm")).unwrap();
+    assert!(in_folder == other, "the next start finds it");
+    fixture.repository.rollback("guest", LOCAL).unwrap();
+    assert_eq!(fixture.sum(7, 1, |_| {}), 30_007);
+    // A changed file does the same.
+    put(&fixture, "guest", ProcessorWat { post: &post, manifest: "scratch = \"8B\"\n\n", ..guest() });
+    fixture.repository.processors().unwrap().look();
+    assert_ne!(PluginControl::show(&fixture.repository, "guest").unwrap().sha256, by_wire.sha256);
+    assert_eq!(fixture.sum(7, 1, |_| {}), 80_008);
+}
+
+#[test]
+fn another_scratch_serves_new_sequences_while_live_ones_finish() {
+    let fixture = loaded(TOML);
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    let post = POST.replace("10000", "20000");
+    let other = ProcessorWat { post: &post, manifest: "scratch = \"16B\"\n", ..guest() };
+    fixture.repository.replace("guest", other.component(), LOCAL).unwrap();
+    assert_eq!(fixture.sum(8, 5, |s| s.start = true), 20_005);
+    assert_eq!(fixture.sum(7, 1, |_| {}), 20_006, "the old version");
+    assert_eq!(fixture.sum(8, 1, |_| {}), 40_006);
+    assert_eq!(fixture.sum(7, 1, |s| s.end = true), 30_007);
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 20_005, "a new sequence");
+}
+
+#[test]
+fn a_version_that_does_not_fit_leaves_the_one_that_serves() {
+    let fixture = loaded(TOML);
+    assert_eq!(fixture.sum(7, 5, |s| s.start = true), 10_005);
+    let bad = ProcessorWat { configure: "unreachable", ..guest() };
+    let refused = fixture.repository.replace("guest", bad.component(), LOCAL).unwrap_err().to_string();
+    assert!(refused.contains("(unreachable), in configure"), "{refused}");
+    assert_eq!(fixture.sum(7, 1, |_| {}), 20_006);
+    let is = PluginControl::show(&fixture.repository, "guest").unwrap().sha256;
+    let pinned = format!("{TOML}sha256 = \"{is}\"\n");
+    fs_err::write(fixture.model().join("sequor.toml"), pinned).unwrap();
+    let refused =
+        fixture.repository.replace("guest", ProcessorWat::default().component(), LOCAL).unwrap_err().to_string();
+    assert!(refused.contains("sequor.toml names the hash"), "{refused}");
+    let attached = fixture.repository.attach(&Attach { plugin: "guest".to_owned(), ..Attach::default() }, LOCAL);
+    assert!(attached.unwrap_err().to_string().contains("is a processor"));
+}
+
+#[test]
+fn a_cancelled_request_that_waits_for_its_processor_costs_no_call() {
+    let fixture = loaded(TOML);
+    fixture.sum(1, 5, |s| s.start = true);
+    let calls = || PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].calls;
+    let before = calls();
+    let submit = |id, value| fixture.repository.submit(request(id, value, |s| s.start = true)).unwrap();
+    // A call that takes its whole limit, with others behind it. Each thread may have one of them.
+    let busy: Vec<_> = (10..40).map(|id| submit(id, 1003)).collect();
+    let cancelled: Vec<_> = (100..200).map(|id| submit(id, 1)).collect();
+    drop(cancelled);
+    drop(busy);
+    assert_eq!(fixture.sum(1, 1, |_| {}), 20_006);
+    assert!(calls() - before < 25, "{} calls", calls() - before);
+    assert_eq!(fixture.repository.live(), 1);
+}
+
+#[test]
+fn outputs_that_cannot_be_joined_end_the_sequence_because_it_has_run() {
+    // It declares an output of two elements, and the model gives one.
+    let configure = "
+        (i64.store offset=8 (i32.load offset=12 (i32.load offset=72 (local.get 0))) (i64.const 2))
+        (i32.store8 (i32.const 1024) (i32.const 0))
+        (memory.copy (i32.const 1028) (i32.add (local.get 0) (i32.const 64)) (i32.const 16))
+        (global.set $heap (i32.const 8192))
+        (i32.const 1024)";
+    let fixture = fixture(TOML);
+    put(&fixture, "guest", ProcessorWat { configure, manifest: "wants = [\"pre\"]\n", ..ProcessorWat::default() });
+    load(&fixture.repository, &fixture.model());
+    let failure = failed(fixture.send(7, 5, |s| s.start = true));
+    assert!(failure.ended && !failure.may_retry && failure.text.contains("output \"OUTPUT\""), "{failure:?}");
+    assert_eq!(fixture.repository.live(), 0);
+}
+
+#[test]
+fn a_step_of_two_rows_is_the_client_s_fault() {
+    let fixture = loaded(TOML);
+    fixture.sum(7, 5, |s| s.start = true);
+    let mut two = request(7, 0, |_| {});
+    let tensor = &mut two.inputs[0].tensor;
+    (tensor.shape, tensor.data) = (sequor_core::Shape::of(&[2, 1]), bytes::Bytes::from_static(&[0; 8]));
+    let refused = failed(fixture.answer(two));
+    assert_eq!((refused.code, refused.ended), (Some(1), false), "{refused:?}");
+    assert_eq!(PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].strikes, 0);
 }

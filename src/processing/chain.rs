@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sequor_wasm::call_error::CallFault;
 
 use super::calls::{CallFacts, LoadFacts};
-use super::link::{ChainLink, LinkPlan, RUNS};
+use super::fit::{KnownMemory, have_like_shapes};
+use super::link::{ChainLink, LinkPlan, RUN_BYTES, RUNS};
 use super::ports::{PortTensors, TensorSignature};
 use super::refusal::ProcessorRefusal;
 use super::source::ProcessorSource;
+use super::version::LinkVersion;
 
 /// The processors of one load, in order.
 #[derive(Debug)]
 pub struct Chain {
-    links: Vec<ChainLink>,
+    links: Vec<Arc<ChainLink>>,
 }
 
 /// The scratch of one sequence: bytes for each processor. Cheap to clone. The default is that of a sequence that starts.
@@ -33,6 +36,8 @@ pub enum Plan {
 #[derive(Debug)]
 pub struct PreparedRequest {
     pub plan: Plan,
+    /// Bytes of the runs' inputs that the request did not bring itself.
+    pub bytes: u64,
     pub pending: PendingAnswer,
 }
 
@@ -48,8 +53,8 @@ pub struct PendingAnswer {
 enum Node {
     /// The next run of the model.
     Run,
-    /// Requests to what is behind it.
-    Inner(Vec<Node>),
+    /// Requests to what is behind it, as this version prepared them.
+    Inner(Arc<LinkVersion>, Vec<Node>),
     /// The processor failed, and the request passes it by.
     Bypassed(Box<Node>),
     /// It is answered already.
@@ -69,7 +74,7 @@ impl Chain {
         for (n, source) in sources.into_iter().enumerate().rev() {
             let link = ChainLink::new(source, facts, inner, guests).map_err(|what| (n, what))?;
             inner = link.outer.clone();
-            links.push(link);
+            links.push(Arc::new(link));
         }
         links.reverse();
         Ok(Chain { links })
@@ -82,17 +87,32 @@ impl Chain {
 
     /// Whether a processor has something to do after the runs.
     pub fn posts(&self) -> bool {
-        self.links.iter().any(ChainLink::posts)
+        self.links.iter().any(|link| link.posts())
     }
 
     /// Maximum bytes of scratch of one sequence.
     pub fn scratch_bytes(&self) -> u64 {
-        self.links.iter().map(ChainLink::scratch_bytes).sum()
+        self.links.iter().map(|link| link.scratch_bytes()).sum()
     }
 
     /// Names of the processors, the first first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.links.iter().map(|link| link.name.as_str())
+    }
+
+    /// The processors, the first first.
+    pub fn links(&self) -> &[Arc<ChainLink>] {
+        &self.links
+    }
+
+    /// Notes that its load takes no new sequences any more.
+    pub fn retire(&self) {
+        self.links.iter().for_each(|link| link.retire());
+    }
+
+    /// Why it refuses requests, if a processor that it cannot do without is parked.
+    pub fn parked(&self) -> Option<String> {
+        self.links.iter().find_map(|link| link.refuses())
     }
 
     /// Prepares a request. Nothing is changed by it: the new scratch is part of what is pending.
@@ -102,15 +122,31 @@ impl Chain {
         scratch: &SequenceScratch,
         inputs: PortTensors,
     ) -> Result<PreparedRequest, ProcessorRefusal> {
+        let mut brought = KnownMemory::of(&inputs);
         let mut scratch = scratch.open(self.links.len());
         let mut runs = Vec::new();
         let root = prepare(&self.links, facts, &mut scratch, inputs, &mut runs)?;
         if !runs.is_empty() {
-            return Ok(PreparedRequest { plan: Plan::Run(runs), pending: PendingAnswer { root, scratch } });
+            let bytes = brought.add(&runs);
+            self.check_runs(&runs, bytes)?;
+            return Ok(PreparedRequest { plan: Plan::Run(runs), bytes, pending: PendingAnswer { root, scratch } });
         }
         let answer = finish(&self.links, facts, &mut scratch, root, &mut Vec::new().into_iter())?;
-        let pending = PendingAnswer { root: Node::Inner(Vec::new()), scratch };
-        Ok(PreparedRequest { plan: Plan::Reply(answer), pending })
+        let pending = PendingAnswer { root: Node::Reply(PortTensors::new()), scratch };
+        Ok(PreparedRequest { plan: Plan::Reply(answer), bytes: 0, pending })
+    }
+
+    /// Runs of one request are alike, also where several processors made them.
+    fn check_runs(&self, runs: &[PortTensors], bytes: u64) -> Result<(), ProcessorRefusal> {
+        let (Some(first), Some(last)) = (runs.first(), self.links.last()) else { return Ok(()) };
+        let broken = |what: String| Err(last.failure(CallFault::Trap, what));
+        if runs.iter().any(|run| !have_like_shapes(first, run)) {
+            return broken("the runs of one request have different shapes".to_owned());
+        }
+        if bytes > RUN_BYTES as u64 {
+            return broken(format!("the runs of one request have {bytes} bytes; the maximum is {RUN_BYTES}"));
+        }
+        Ok(())
     }
 
     /// Finishes a request from the outputs of its runs. A refusal comes with the scratch that the preparation left.
@@ -131,7 +167,7 @@ impl Chain {
 
 /// Prepares a request of these processors, and notes the runs that it needs.
 fn prepare(
-    links: &[ChainLink],
+    links: &[Arc<ChainLink>],
     facts: &CallFacts,
     scratch: &mut [Bytes],
     inputs: PortTensors,
@@ -148,23 +184,23 @@ fn prepare(
             let node = prepare(links, &inner_facts, scratch, inputs, runs)?;
             Ok(Node::Bypassed(Box::new(node)))
         }
-        LinkPlan::Run(entries) => {
+        LinkPlan::Run(version, entries) => {
             let mut nodes = Vec::with_capacity(entries.len());
             for inputs in entries {
                 nodes.push(prepare(links, &inner_facts, scratch, inputs, runs)?);
                 if runs.len() > RUNS {
                     let what = format!("the processors together answered more than {RUNS} runs");
-                    return Err(ProcessorRefusal::failure(&link.name, what));
+                    return Err(link.failure(CallFault::Trap, what));
                 }
             }
-            Ok(Node::Inner(nodes))
+            Ok(Node::Inner(version, nodes))
         }
     }
 }
 
 /// Answers a request of these processors from the outputs of its runs.
 fn finish(
-    links: &[ChainLink],
+    links: &[Arc<ChainLink>],
     facts: &CallFacts,
     scratch: &mut [Bytes],
     node: Node,
@@ -181,18 +217,18 @@ fn finish(
             let outputs = finish(links, &inner_facts, scratch, *node, runs)?;
             if outputs.is_empty() { Ok(outputs) } else { link.bypassed(&[outputs]) }
         }
-        Node::Inner(nodes) => {
+        Node::Inner(version, nodes) => {
             let mut each = Vec::with_capacity(nodes.len());
             for node in nodes {
                 each.push(finish(links, &inner_facts, scratch, node, runs)?);
             }
-            link.post(facts, own, &each)
+            link.post(&version, facts, own, &each)
         }
     }
 }
 
 /// The same request for the processors behind one, which needs all their outputs.
-fn behind(facts: &CallFacts, links: &[ChainLink]) -> CallFacts {
+fn behind(facts: &CallFacts, links: &[Arc<ChainLink>]) -> CallFacts {
     let outputs = links.first().map_or(0, |link| u32::try_from(link.outer.outputs.len()).unwrap_or(0));
     CallFacts { outputs: (0..outputs).collect(), ..facts.clone() }
 }

@@ -1,68 +1,72 @@
-//! One processor of a load: its guests, what it sees of requests and runs, its limits, and what happens if it fails.
+//! One processor of a load: what it sees of requests and runs, what it answers, and what happens if it fails.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use sequor_wasm::call_error::{CallError, CallFault};
-use sequor_wasm::instances::GuestPool;
-use sequor_wasm::limits::is_full;
-use sequor_wasm::services::Services;
+use sequor_wasm::call_error::CallFault;
+use sequor_wasm::journal::Journal;
 
-use super::calls::{self, CallFacts, Given, GivenAction, GuestRefusal, LoadFacts, Passing};
-use super::files::ProcessorFile;
-use super::join::join;
+use super::calls::{self, CallFacts, GivenAction, GuestRefusal, LoadFacts, Passing};
+use super::fit::{check_passed, have_like_shapes, join_runs, placed, shown};
+use super::health::LinkHealth;
 use super::manifest::ProcessorManifest;
-use super::ports::{PortTensors, TensorPort, TensorSignature, place};
+use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
-use super::source::{OnFailure, ProcessorOptions, ProcessorSource};
-use super::tensors::HeldTensors;
-use super::world::{ProcessorComponent, ProcessorGuest};
-use crate::config::fault::did_you_mean;
-use crate::telemetry::{Hook, PluginMetrics};
+use super::source::{OnFailure, ProcessorSource};
+use super::version::{LinkSite, LinkVersion};
+use super::world::ProcessorComponent;
+use crate::telemetry::Hook;
 use crate::tensor::Tensor;
 
 /// CPU time of a call beyond its base, for each KiB that the call is about.
 const PER_KIB: Duration = Duration::from_micros(20);
 /// Maximum number of runs of one request.
 pub(super) const RUNS: usize = 4096;
-/// Maximum bytes of the inputs of all runs of one request.
-const RUN_BYTES: usize = 256 << 20;
+/// Maximum bytes of the inputs of all runs of one request, and of their outputs.
+pub const RUN_BYTES: usize = 256 << 20;
 
-/// A processor in its place in a chain.
+/// A processor at its place in a chain.
 #[derive(Debug)]
-pub(super) struct ChainLink {
+pub struct ChainLink {
     pub(super) name: String,
     pub(super) outer: TensorSignature,
-    inner: TensorSignature,
-    manifest: ProcessorManifest,
-    on_failure: OnFailure,
-    time: Duration,
-    guests: GuestPool<WarmGuest>,
-    metrics: Arc<PluginMetrics>,
-    /// For each input of `inner`: the input of `outer` that goes to it unless `pre` gives another.
-    passed: Vec<Option<usize>>,
-}
-
-/// A configured guest.
-#[derive(Debug)]
-struct WarmGuest {
-    guest: ProcessorGuest,
-    /// Bytes of its memory once it was configured.
-    at_start: u64,
-    /// Bytes of the files that it may keep.
-    files: u64,
+    pub(super) site: Arc<LinkSite>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) current: ArcSwap<LinkVersion>,
+    pub(super) health: LinkHealth,
+    /// Whether its load takes no new sequences.
+    retired: AtomicBool,
 }
 
 /// The plan for a request, by the inputs or outputs of the signatures.
 #[derive(Debug)]
 pub(super) enum LinkPlan {
-    /// Inner runs once for each of these inputs.
-    Run(Vec<PortTensors>),
+    /// Inner runs once for each of these inputs. This version finishes the request.
+    Run(Arc<LinkVersion>, Vec<PortTensors>),
     /// The request is answered with these outputs.
     Reply(PortTensors),
-    /// It failed, and the request goes on without it.
+    /// The request goes on without the processor.
     Bypass(PortTensors),
+}
+
+/// Why an answer of `pre` is not followed.
+enum PlanFault {
+    /// The guest broke a rule.
+    Guest(String),
+    /// An input of the request, which passes the guest by, does not fit what is behind.
+    Request(String),
+}
+
+/// How a version can take the place of another.
+#[derive(Debug)]
+pub(super) enum Replacement {
+    /// At once, for all sequences.
+    InPlace(Arc<LinkVersion>),
+    /// It has another signature, another `scratch`, or begins or stops to want `post`: for new sequences, by a new load of the model.
+    NewLoad,
 }
 
 impl ChainLink {
@@ -73,48 +77,61 @@ impl ChainLink {
         inner: TensorSignature,
         guests: usize,
     ) -> Result<ChainLink, String> {
-        let ProcessorSource { name, component, options, services, metrics } = source;
-        let manifest = component.declared().manifest.clone();
-        let ProcessorOptions { on_failure, ref limits, .. } = options;
-        let time = limits.time;
-        let (facts, before) = (facts.clone(), inner.clone());
-        let count = Arc::clone(&metrics);
-        let start = move || {
-            let began = Instant::now();
-            let started = WarmGuest::start(&component, &services, &options, &facts, &before);
-            count.called(Hook::Configure, began.elapsed());
-            started
-        };
-        let (_, outer) = start().map_err(|e| e.what)?;
-        outer.check()?;
-        let expected = outer.clone();
-        let start = move || {
-            let (guest, is) = start()?;
-            if is == expected {
-                return Ok(guest);
-            }
-            let what = "configure answered another signature than before".to_owned();
-            Err(CallError { fault: CallFault::Trap, what })
-        };
-        let pool = GuestPool::new(guests, start).recycling(WarmGuest::is_spent);
-        // The first request finds a guest.
-        pool.call(|_| Ok(())).map_err(|e| e.what)?;
-        let passed = passed(&manifest, &outer, &inner)?;
-        check_outputs(&manifest, &outer, &inner)?;
-        if on_failure == OnFailure::Bypass && !outer.is_like(&inner) {
-            let what = "on_failure = \"bypass\" needs a processor whose inputs and outputs have the names and types of those behind it";
-            return Err(what.to_owned());
-        }
-        Ok(ChainLink { name, outer, inner, manifest, on_failure, time, guests: pool, metrics, passed })
+        let ProcessorSource { name, component, options, services, metrics, journal, clock } = source;
+        let health = LinkHealth::new(clock, options.strikes, metrics.memory_at(&facts.name));
+        let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
+        let (version, outer) = LinkVersion::start(&component, &site)?;
+        let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));
+        Ok(ChainLink { name, outer, site, journal, current, health, retired })
     }
 
     pub(super) fn posts(&self) -> bool {
-        self.manifest.post
+        self.current.load().manifest.post
     }
 
     /// Maximum bytes of scratch of one sequence.
     pub(super) fn scratch_bytes(&self) -> u64 {
-        self.manifest.scratch
+        self.current.load().manifest.scratch
+    }
+
+    /// Why it refuses requests, if it is parked and they cannot go on without it.
+    pub(super) fn refuses(&self) -> Option<String> {
+        self.health.parked().filter(|_| self.site.options.on_failure == OnFailure::Fail)
+    }
+
+    // === versions ===
+
+    /// Configures another version for this place. It serves nothing yet.
+    pub(super) fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement, String> {
+        let (version, outer) = LinkVersion::start(component, &self.site)?;
+        let (before, after) = (self.current.load(), &version.manifest);
+        let alike = before.manifest.scratch == after.scratch && before.manifest.post == after.post;
+        if outer == self.outer && alike {
+            return Ok(Replacement::InPlace(Arc::new(version)));
+        }
+        Ok(Replacement::NewLoad)
+    }
+
+    /// Lets a version serve from now on. Requests that the version before prepared are finished by it.
+    pub(super) fn take_over(&self, version: Arc<LinkVersion>, unparks: bool) {
+        self.current.store(version);
+        self.health.forgive(unparks);
+    }
+
+    pub(super) fn sha256(&self) -> String {
+        self.current.load().sha256.clone()
+    }
+
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    pub(super) fn model(&self) -> &str {
+        &self.site.facts.name
     }
 
     // === before the runs ===
@@ -126,23 +143,32 @@ impl ChainLink {
         scratch: &mut Bytes,
         inputs: PortTensors,
     ) -> Result<LinkPlan, ProcessorRefusal> {
-        if !self.manifest.pre {
-            // An END without inputs stays one.
-            let inner = if inputs.is_empty() { PortTensors::new() } else { self.pass(&inputs) };
-            return Ok(LinkPlan::Run(vec![inner]));
+        if let Some(what) = self.health.parked() {
+            return match self.site.options.on_failure {
+                OnFailure::Bypass => self.bypass(inputs),
+                OnFailure::Fail => Err(self.refusal(RefusedBy::Unavailable { what })),
+            };
         }
-        let shown: Vec<(u32, &Tensor)> = shown(&self.manifest, &self.outer.inputs, &inputs);
-        let passing = self.passing(shown.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len());
+        let version = self.current.load_full();
+        if !version.manifest.pre {
+            // An END without inputs stays one.
+            let run = if inputs.is_empty() { PortTensors::new() } else { version.pass(&inputs) };
+            self.check_request(&run)?;
+            return Ok(LinkPlan::Run(version, vec![run]));
+        }
+        let shown: Vec<(u32, &Tensor)> = shown(&version.manifest, &self.outer.inputs, &inputs);
+        let bytes = shown.iter().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
+        let passing = self.passing(&version.manifest, bytes);
         let began = Instant::now();
-        let called = self.guests.call(|warm| calls::pre(&mut warm.guest, facts, scratch, &shown, passing));
-        self.metrics.called(Hook::Pre, began.elapsed());
+        let called = version.call(|guest| calls::pre(guest, facts, scratch, &shown, passing));
+        self.called(Hook::Pre, began, &version);
         let (action, new_scratch) = match called {
             Ok(Ok(answer)) => answer,
             Ok(Err(refused)) => return Err(self.refused(refused)),
             Err(error) => return self.failed(error.fault, error.what, inputs),
         };
-        let checked = self.checked_plan(action, &inputs).and_then(|plan| {
-            let kept = self.checked_scratch(facts, new_scratch)?;
+        let checked = self.checked_plan(&version, action, &inputs).and_then(|plan| {
+            let kept = checked_scratch(&version.manifest, facts, new_scratch).map_err(PlanFault::Guest)?;
             Ok((plan, kept))
         });
         match checked {
@@ -150,51 +176,76 @@ impl ChainLink {
                 *scratch = kept.unwrap_or_else(|| scratch.clone());
                 Ok(plan)
             }
-            Err(what) => self.failed(CallFault::Trap, format!("pre {what}"), inputs),
+            Err(PlanFault::Guest(what)) => self.failed(CallFault::Trap, format!("pre {what}"), inputs),
+            Err(PlanFault::Request(what)) => Err(self.wrong_request(&what)),
         }
     }
 
-    fn checked_plan(&self, action: GivenAction, inputs: &PortTensors) -> Result<LinkPlan, String> {
+    fn checked_plan(
+        &self,
+        version: &Arc<LinkVersion>,
+        action: GivenAction,
+        inputs: &PortTensors,
+    ) -> Result<LinkPlan, PlanFault> {
         let entries = match action {
-            GivenAction::Reply(outputs) => return Ok(LinkPlan::Reply(placed(&self.outer.outputs, outputs)?)),
+            GivenAction::Reply(outputs) => {
+                return placed(&self.outer.outputs, outputs).map(LinkPlan::Reply).map_err(PlanFault::Guest);
+            }
             GivenAction::Run(entries) => entries,
         };
+        let broken = |what: String| Err(PlanFault::Guest(what));
         if entries.is_empty() || entries.len() > RUNS {
-            return Err(format!("answered {} runs; a request has 1 to {RUNS}", entries.len()));
+            return broken(format!("answered {} runs; a request has 1 to {RUNS}", entries.len()));
         }
-        let passed = if inputs.is_empty() { vec![None; self.inner.inputs.len()] } else { self.pass(inputs) };
+        let inner = &self.site.inner.inputs;
+        let passed = if inputs.is_empty() { vec![None; inner.len()] } else { version.pass(inputs) };
         let (mut runs, mut bytes) = (Vec::<PortTensors>::with_capacity(entries.len()), 0usize);
         for (n, entry) in entries.into_iter().enumerate() {
-            let mut run = placed(&self.inner.inputs, entry).map_err(|what| format!("answered run {n}: {what}"))?;
-            for ((tensor, port), passed) in run.iter_mut().zip(&self.inner.inputs).zip(&passed) {
-                if tensor.is_none() {
-                    tensor.clone_from(passed);
-                    if let Some(tensor) = passed {
-                        port.check(tensor).map_err(|what| format!("passes on what does not fit: {what}"))?;
-                    }
+            let given = placed(inner, entry);
+            let mut run = given.map_err(|what| PlanFault::Guest(format!("answered run {n}: {what}")))?;
+            for ((tensor, port), passed) in run.iter_mut().zip(inner).zip(&passed) {
+                if let (None, Some(passes)) = (&tensor, passed) {
+                    port.check(passes).map_err(PlanFault::Request)?;
+                    *tensor = Some(passes.clone());
                 }
                 if tensor.is_none() && !port.optional {
-                    return Err(format!("answered run {n} without \"{}\"", port.name));
+                    return broken(format!("answered run {n} without \"{}\"", port.name));
                 }
                 bytes += tensor.as_ref().map_or(0, |tensor| tensor.data.len());
             }
-            if let Some(first) = runs.first()
-                && !have_like_shapes(first, &run)
-            {
-                return Err(format!("answered run {n} with other shapes than run 0"));
+            if runs.first().is_some_and(|first| !have_like_shapes(first, &run)) {
+                return broken(format!("answered run {n} with other shapes than run 0"));
             }
             runs.push(run);
         }
         if bytes > RUN_BYTES {
-            return Err(format!("answered runs of {bytes} bytes; the maximum is {RUN_BYTES}"));
+            return broken(format!("answered runs of {bytes} bytes; the maximum is {RUN_BYTES}"));
         }
-        Ok(LinkPlan::Run(runs))
+        Ok(LinkPlan::Run(Arc::clone(version), runs))
     }
 
-    /// The inputs of inner that come from the request as they are.
-    fn pass(&self, inputs: &PortTensors) -> PortTensors {
-        let of = |at: &Option<usize>| at.and_then(|at| inputs.get(at)?.clone());
-        self.passed.iter().map(of).collect()
+    /// Whether inputs of a request that pass by fit what is behind. That is up to the client, so it is no strike.
+    fn check_request(&self, run: &PortTensors) -> Result<(), ProcessorRefusal> {
+        check_passed(&self.site.inner.inputs, run).map_err(|what| self.wrong_request(&what))
+    }
+
+    fn wrong_request(&self, what: &str) -> ProcessorRefusal {
+        let text = format!("an input does not fit the model behind: {what}");
+        self.refusal(RefusedBy::Plugin { code: 1, text, retry: None })
+    }
+
+    /// The request without this processor.
+    fn bypass(&self, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
+        self.site.metrics.fell_back();
+        self.health.bypassed();
+        // An END without inputs stays one.
+        if inputs.is_empty() {
+            return Ok(LinkPlan::Bypass(inputs));
+        }
+        let places = self.site.inner.inputs.iter().map(|port| place(&self.outer.inputs, &port.name));
+        let run: PortTensors = places.map(|at| at.and_then(|at| inputs.get(at)?.clone())).collect();
+        self.check_request(&run)?;
+        Ok(LinkPlan::Bypass(run))
     }
 
     // === after the runs ===
@@ -202,6 +253,7 @@ impl ChainLink {
     /// Finishes a request from inner's outputs of each run. `scratch` is changed only if this is `Ok`.
     pub(super) fn post(
         &self,
+        version: &LinkVersion,
         facts: &CallFacts,
         scratch: &mut Bytes,
         runs: &[PortTensors],
@@ -210,59 +262,82 @@ impl ChainLink {
         if runs.iter().all(Vec::is_empty) {
             return Ok(PortTensors::new());
         }
-        if !self.manifest.post {
-            return self.joined(runs, PortTensors::new()).map_err(|what| self.failure(CallFault::Trap, what));
+        let manifest = &version.manifest;
+        if !manifest.post {
+            let joined = self.joined(manifest, runs, PortTensors::new());
+            return joined.map_err(|what| self.failure(CallFault::Trap, what));
         }
         let shown: Vec<Vec<(u32, &Tensor)>> =
-            runs.iter().map(|run| shown(&self.manifest, &self.inner.outputs, run)).collect();
+            runs.iter().map(|run| shown(manifest, &self.site.inner.outputs, run)).collect();
         let bytes = shown.iter().flatten().map(|(_, tensor)| tensor.data.len()).sum::<usize>() + scratch.len();
-        let passing = self.passing(bytes);
+        let passing = self.passing(manifest, bytes);
         let began = Instant::now();
-        let called = self.guests.call(|warm| calls::post(&mut warm.guest, facts, scratch, &shown, passing));
-        self.metrics.called(Hook::Post, began.elapsed());
+        let called = version.call(|guest| calls::post(guest, facts, scratch, &shown, passing));
+        self.called(Hook::Post, began, version);
         drop(shown);
-        let (outputs, new_scratch) = match called {
-            Ok(Ok(answer)) => answer,
+        let (fault, what) = match called {
+            Ok(Ok((outputs, new_scratch))) => match self.finished(manifest, facts, runs, outputs) {
+                Ok(outputs) => match checked_scratch(manifest, facts, new_scratch) {
+                    Ok(kept) => {
+                        *scratch = kept.unwrap_or_else(|| scratch.clone());
+                        return Ok(outputs);
+                    }
+                    Err(what) => (CallFault::Trap, format!("post {what}")),
+                },
+                Err(what) => (CallFault::Trap, format!("post {what}")),
+            },
             Ok(Err(refused)) => return Err(self.refused(refused)),
-            Err(error) if self.on_failure == OnFailure::Bypass => {
-                self.note_failure(error.fault, &error.what);
-                return self.bypassed(runs);
-            }
-            Err(error) => return Err(self.failure(error.fault, error.what)),
+            Err(error) => (error.fault, error.what),
         };
-        let finished = placed(&self.outer.outputs, outputs).and_then(|given| self.joined(runs, given));
-        let checked = finished.and_then(|outputs| {
-            let missing = facts.outputs.iter().find(|at| outputs.get(**at as usize).is_none_or(Option::is_none));
-            match missing.and_then(|at| self.outer.outputs.get(*at as usize)) {
-                Some(port) => Err(format!("answered without \"{}\"", port.name)),
-                None => Ok((outputs, self.checked_scratch(facts, new_scratch)?)),
-            }
-        });
-        let (outputs, kept) = checked.map_err(|what| self.failure(CallFault::Trap, format!("post {what}")))?;
-        *scratch = kept.unwrap_or_else(|| scratch.clone());
-        Ok(outputs)
+        let failure = self.failure(fault, what);
+        if self.site.options.on_failure == OnFailure::Fail {
+            return Err(failure);
+        }
+        self.site.metrics.fell_back();
+        self.health.bypassed();
+        self.bypassed(runs)
+    }
+
+    /// The answer of `post`, checked and completed.
+    fn finished(
+        &self,
+        manifest: &ProcessorManifest,
+        facts: &CallFacts,
+        runs: &[PortTensors],
+        outputs: Vec<calls::Given>,
+    ) -> Result<PortTensors, String> {
+        let outputs = placed(&self.outer.outputs, outputs).and_then(|given| self.joined(manifest, runs, given))?;
+        let missing = facts.outputs.iter().find(|at| outputs.get(**at as usize).is_none_or(Option::is_none));
+        match missing.and_then(|at| self.outer.outputs.get(*at as usize)) {
+            Some(port) => Err(format!("answered without \"{}\"", port.name)),
+            None => Ok(outputs),
+        }
     }
 
     /// Outputs of several runs of inner, passed on as if the processor were not there.
     pub(super) fn bypassed(&self, runs: &[PortTensors]) -> Result<PortTensors, ProcessorRefusal> {
         let mut all = PortTensors::new();
         for port in &self.outer.outputs {
-            let at = place(&self.inner.outputs, &port.name);
-            let joined = join_runs(runs, at).map_err(|what| self.failure(CallFault::Trap, what))?;
-            all.push(joined);
+            let at = place(&self.site.inner.outputs, &port.name);
+            all.push(join_runs(runs, at).map_err(|what| self.failure(CallFault::Trap, what))?);
         }
         Ok(all)
     }
 
     /// What `post` gave, and inner's outputs that it did not see, joined over the runs.
-    fn joined(&self, runs: &[PortTensors], given: PortTensors) -> Result<PortTensors, String> {
+    fn joined(
+        &self,
+        manifest: &ProcessorManifest,
+        runs: &[PortTensors],
+        given: PortTensors,
+    ) -> Result<PortTensors, String> {
         let mut given = given.into_iter();
         let mut all = PortTensors::with_capacity(self.outer.outputs.len());
         for port in &self.outer.outputs {
             let tensor = given.next().flatten();
-            let is_seen = self.manifest.post && self.manifest.sees(&port.name);
+            let is_seen = manifest.post && manifest.sees(&port.name);
             all.push(match tensor {
-                None if !is_seen => join_runs(runs, place(&self.inner.outputs, &port.name))
+                None if !is_seen => join_runs(runs, place(&self.site.inner.outputs, &port.name))
                     .and_then(|joined| {
                         joined.as_ref().map_or(Ok(()), |tensor| port.check(tensor))?;
                         Ok(joined)
@@ -276,159 +351,57 @@ impl ChainLink {
 
     // === limits and failures ===
 
-    fn passing(&self, bytes: usize) -> Passing {
+    fn passing(&self, manifest: &ProcessorManifest, bytes: usize) -> Passing {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        Passing { by_value: self.manifest.by_value, limit: self.time + PER_KIB.saturating_mul(kib), kib }
+        let limit = self.site.options.limits.time + PER_KIB.saturating_mul(kib);
+        Passing { by_value: manifest.by_value, limit, kib }
     }
 
-    /// The scratch to keep; nothing, where there is no sequence.
-    fn checked_scratch(&self, facts: &CallFacts, scratch: Option<Vec<u8>>) -> Result<Option<Bytes>, String> {
-        let Some(scratch) = scratch.filter(|_| facts.sequence != 0) else { return Ok(None) };
-        let (len, most) = (scratch.len() as u64, self.manifest.scratch);
-        if len > most {
-            return Err(format!("left {len} bytes of scratch; plugin.toml says {most}"));
-        }
-        // The unused part of a larger allocation is not kept.
-        Ok(Some(Bytes::from(scratch.into_boxed_slice())))
+    fn called(&self, hook: Hook, began: Instant, version: &LinkVersion) {
+        let took = began.elapsed();
+        self.site.metrics.called(hook, took);
+        self.health.called(took, version.memory().0);
+    }
+
+    fn refusal(&self, why: RefusedBy) -> ProcessorRefusal {
+        ProcessorRefusal { plugin: self.name.clone(), why, ends: false }
     }
 
     fn refused(&self, refused: GuestRefusal) -> ProcessorRefusal {
         let GuestRefusal { code, text, retry, ends } = refused;
-        ProcessorRefusal { plugin: self.name.clone(), why: RefusedBy::Plugin { code, text, retry }, ends }
+        ProcessorRefusal { ends, ..self.refusal(RefusedBy::Plugin { code, text, retry }) }
     }
 
     fn failed(&self, fault: CallFault, what: String, inputs: PortTensors) -> Result<LinkPlan, ProcessorRefusal> {
-        if self.on_failure == OnFailure::Fail {
-            return Err(self.failure(fault, what));
-        }
-        self.note_failure(fault, &what);
-        let places = self.inner.inputs.iter().map(|port| place(&self.outer.inputs, &port.name));
-        let of = |at: Option<usize>| at.and_then(|at| inputs.get(at)?.clone());
-        // An END without inputs stays one.
-        Ok(LinkPlan::Bypass(if inputs.is_empty() { inputs } else { places.map(of).collect() }))
+        let failure = self.failure(fault, what);
+        if self.site.options.on_failure == OnFailure::Fail { Err(failure) } else { self.bypass(inputs) }
     }
 
-    fn failure(&self, fault: CallFault, what: String) -> ProcessorRefusal {
-        self.note_failure(fault, &what);
-        ProcessorRefusal::failure(&self.name, what)
-    }
-
-    fn note_failure(&self, fault: CallFault, what: &str) {
-        self.metrics.struck(match fault {
+    /// Counts a strike, and says what failed.
+    pub(super) fn failure(&self, fault: CallFault, what: String) -> ProcessorRefusal {
+        let word = match fault {
             CallFault::Trap => "trap",
             CallFault::Time => "time",
             CallFault::Memory => "memory",
-        });
-        tracing::warn!(plugin = self.name, "a call failed: {what}");
-    }
-}
-
-impl WarmGuest {
-    /// Starts and configures a guest, and says what is seen in its place.
-    fn start(
-        component: &ProcessorComponent,
-        services: &Arc<dyn Services>,
-        options: &ProcessorOptions,
-        facts: &LoadFacts,
-        inner: &TensorSignature,
-    ) -> Result<(WarmGuest, TensorSignature), CallError> {
-        let mut guest = component.guest(Arc::clone(services), options.limits)?;
-        let configured = calls::configure(&mut guest, &options.config, facts, inner, &options.files)?;
-        let outer = configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
-        let files = options.files.iter().map(ProcessorFile::size).sum();
-        let at_start = guest.memory_used();
-        Ok((WarmGuest { guest, at_start, files }, outer))
-    }
-
-    /// Whether another guest should take its place.
-    fn is_spent(&mut self) -> bool {
-        let WarmGuest { guest, at_start, files } = self;
-        let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));
-        holds_too_much || is_full(*at_start, guest.memory_maximum(), guest.memory_used())
-    }
-}
-
-/// The tensors that the plug-in sees.
-fn shown<'a>(manifest: &ProcessorManifest, ports: &[TensorPort], tensors: &'a PortTensors) -> Vec<(u32, &'a Tensor)> {
-    let each = (0u32..).zip(ports).zip(tensors);
-    each.filter(|((_, port), _)| manifest.sees(&port.name))
-        .filter_map(|((n, _), tensor)| Some((n, tensor.as_ref()?)))
-        .collect()
-}
-
-/// Tensors at the places of their ports, each checked.
-fn placed(ports: &[TensorPort], given: Vec<Given>) -> Result<PortTensors, String> {
-    let mut placed: PortTensors = vec![None; ports.len()];
-    for (at, tensor) in given {
-        let (Some(port), Some(to)) = (ports.get(at), placed.get_mut(at)) else {
-            return Err(format!("answered for port {at} of {}", ports.len()));
         };
-        port.check(&tensor)?;
-        if to.replace(tensor).is_some() {
-            return Err(format!("answered twice for \"{}\"", port.name));
-        }
+        self.site.metrics.struck(word);
+        let bypasses = self.site.options.on_failure == OnFailure::Bypass;
+        self.health.struck(&self.journal, self.model(), (word, &what), bypasses, SystemTime::now());
+        self.refusal(RefusedBy::Failure { what })
     }
-    Ok(placed)
 }
 
-fn have_like_shapes(one: &PortTensors, other: &PortTensors) -> bool {
-    one.len() == other.len()
-        && one.iter().zip(other).all(|(a, b)| a.as_ref().map(|a| &a.shape) == b.as_ref().map(|b| &b.shape))
-}
-
-/// One output of all runs; `None` if a run has none.
-fn join_runs(runs: &[PortTensors], at: Option<usize>) -> Result<Option<Tensor>, String> {
-    let parts: Option<Vec<Tensor>> = at.and_then(|at| runs.iter().map(|run| run.get(at)?.clone()).collect());
-    parts.map_or(Ok(None), join)
-}
-
-// === at load ===
-
-/// For each input of inner: the input of the processor that goes there as it is. The error says which input goes nowhere.
-fn passed(
+/// The scratch to keep; nothing, where there is no sequence.
+fn checked_scratch(
     manifest: &ProcessorManifest,
-    outer: &TensorSignature,
-    inner: &TensorSignature,
-) -> Result<Vec<Option<usize>>, String> {
-    for name in manifest.reads.iter().flatten() {
-        if place(&outer.inputs, name).is_none() && place(&inner.outputs, name).is_none() {
-            let known = outer.inputs.iter().chain(&inner.outputs).map(|port| port.name.as_str());
-            let near = did_you_mean(name, known);
-            return Err(format!(
-                "reads names \"{name}\", which is no input of requests and no output of the model{near}"
-            ));
-        }
+    facts: &CallFacts,
+    scratch: Option<Vec<u8>>,
+) -> Result<Option<Bytes>, String> {
+    let Some(scratch) = scratch.filter(|_| facts.sequence != 0) else { return Ok(None) };
+    let (len, most) = (scratch.len() as u64, manifest.scratch);
+    if len > most {
+        return Err(format!("left {len} bytes of scratch; plugin.toml says {most}"));
     }
-    let is_unseen = |port: &TensorPort| !manifest.pre || !manifest.sees(&port.name);
-    for port in outer.inputs.iter().filter(|port| is_unseen(port)) {
-        let fits = |to: &TensorPort| to.name == port.name && to.dtype == port.dtype;
-        if !inner.inputs.iter().any(fits) {
-            return Err(format!(
-                "input \"{}\" is not read, and the model has no input of that name and type to pass it to",
-                port.name
-            ));
-        }
-    }
-    let from = |port: &TensorPort| {
-        let at = place(&outer.inputs, &port.name)?;
-        outer.inputs.get(at).is_some_and(&is_unseen).then_some(at)
-    };
-    let passed: Vec<Option<usize>> = inner.inputs.iter().map(from).collect();
-    let missing = inner.inputs.iter().zip(&passed).find(|(port, from)| from.is_none() && !port.optional);
-    match missing.filter(|_| !manifest.pre) {
-        Some((port, _)) => Err(format!("it has no pre, and no request brings \"{}\"", port.name)),
-        None => Ok(passed),
-    }
-}
-
-/// Every output that `post` does not give has one of the model behind it.
-fn check_outputs(manifest: &ProcessorManifest, outer: &TensorSignature, inner: &TensorSignature) -> Result<(), String> {
-    if manifest.post {
-        return Ok(());
-    }
-    let fits = |port: &&TensorPort| !inner.outputs.iter().any(|p| p.name == port.name && p.dtype == port.dtype);
-    match outer.outputs.iter().find(fits) {
-        Some(port) => Err(format!("it has no post, and the model has no output \"{}\" of that type", port.name)),
-        None => Ok(()),
-    }
+    // The unused part of a larger allocation is not kept.
+    Ok(Some(Bytes::from(scratch.into_boxed_slice())))
 }

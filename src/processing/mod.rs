@@ -3,7 +3,9 @@
 //!
 //! # Layout
 //!
-//! - [`chain`]: the processors of one load, in order · `link`: one of them: its guests, its limits, its failures ([`source`]: as a model names it) · `calls`: one call into a guest.
+//! - [`chain`]: the processors of one load, in order · [`link`]: one of them · `version`: its guests, in one version · `fit`: whether tensors and
+//!   signatures fit · [`health`]: strikes and parking · [`source`]: a processor as a model names it · `calls`: one call into a guest.
+//! - [`registry`]: the processors of a server: loaded, replaced, parked · [`status`]: what operators see of them.
 //! - [`pool`]: the threads that all guests of processors run on.
 //! - [`ports`]: what a processor or a model takes and gives · `join`: outputs of several runs as one · [`dtypes`]: element types as the contract counts them.
 //! - [`world`]: processors as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · [`tensors`]: the tensors that a
@@ -16,18 +18,25 @@ pub mod chain;
 mod contract;
 pub mod dtypes;
 pub mod files;
+mod fit;
+pub mod health;
 mod join;
-mod link;
+pub mod link;
 pub mod manifest;
 pub mod pool;
 pub mod ports;
 pub mod refusal;
+pub mod registry;
 pub mod source;
+pub mod status;
 pub mod tensors;
 #[cfg(test)]
 mod tests;
+mod version;
 #[cfg(test)]
 pub(crate) mod wat_fixture;
+#[cfg(test)]
+pub(crate) mod wat_guest;
 pub mod world;
 
 pub use calls::{CallFacts, LoadFacts};
@@ -35,5 +44,6 @@ pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use pool::ProcessorPool;
 pub use ports::{PortTensors, TensorPort, TensorSignature};
 pub use refusal::{ProcessorRefusal, RefusedBy};
+pub use registry::{ProcessorModels, ProcessorRegistry, ProcessorRules};
 pub use source::{OnFailure, ProcessorOptions, ProcessorSource};
 pub use world::{ProcessorComponent, ProcessorGuest, ProcessorWorld};

@@ -4,7 +4,9 @@
 //! processor does not stop those of other models.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io, thread};
 
 use parking_lot::{Condvar, Mutex};
@@ -12,14 +14,38 @@ use parking_lot::{Condvar, Mutex};
 /// What a thread does once.
 pub type Task = Box<dyn FnOnce() + Send>;
 
+/// Maximum bytes of prepared inputs that wait for their runs, all models together. Inputs that a request brought itself count elsewhere.
+pub const PREPARED: u64 = 1 << 30;
+
 /// The threads. Dropping it lets them finish what is queued, and waits for them.
 pub struct ProcessorPool {
     shared: Arc<Shared>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
+/// Bytes of prepared inputs, counted until this is dropped.
+#[derive(Debug)]
+pub struct PreparedBytes {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Drop for PreparedBytes {
+    fn drop(&mut self) {
+        self.shared.prepared.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("prepared", &self.prepared).finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     state: Mutex<PoolState>,
+    /// Bytes of prepared inputs.
+    prepared: AtomicU64,
     queued: Condvar,
     /// Maximum number of threads that one lane has at a time.
     per_lane: usize,
@@ -45,7 +71,8 @@ impl ProcessorPool {
     pub fn new(threads: usize) -> io::Result<ProcessorPool> {
         let threads = threads.max(1);
         let per_lane = threads.saturating_sub(1).max(1);
-        let shared = Arc::new(Shared { state: Mutex::default(), queued: Condvar::new(), per_lane });
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), prepared: AtomicU64::new(0), queued: Condvar::new(), per_lane });
         let mut pool = ProcessorPool { shared: Arc::clone(&shared), threads: Vec::with_capacity(threads) };
         for n in 0..threads {
             let shared = Arc::clone(&shared);
@@ -67,6 +94,13 @@ impl ProcessorPool {
         state.give_turn(lane, self.shared.per_lane);
         drop(state);
         self.shared.queued.notify_one();
+    }
+
+    /// Counts bytes of prepared inputs. `None` if they would be more than [`PREPARED`].
+    pub fn hold(&self, bytes: u64) -> Option<PreparedBytes> {
+        let fits = |held: u64| held.checked_add(bytes).filter(|held| *held <= PREPARED);
+        self.shared.prepared.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
+        Some(PreparedBytes { shared: Arc::clone(&self.shared), bytes })
     }
 
     /// Tasks that wait.
@@ -118,7 +152,10 @@ impl Shared {
                 if more {
                     self.queued.notify_one();
                 }
-                task();
+                // A thread that ended with its task would be missing from then on.
+                if catch_unwind(AssertUnwindSafe(task)).is_err() {
+                    tracing::error!("a task of a processor has panicked");
+                }
                 state = self.state.lock();
                 state.end(lane, self.per_lane);
                 continue;
@@ -178,6 +215,24 @@ mod tests {
         assert_eq!(pool.waiting(), 1);
         hold.send(()).unwrap();
         assert_eq!([heard.recv(), heard.recv()], [Ok("first"), Ok("second")]);
+    }
+
+    #[test]
+    fn a_task_that_panics_costs_no_thread_and_no_turn() {
+        let pool = ProcessorPool::new(1).unwrap();
+        let (said, heard) = sync_channel(1);
+        pool.submit(1, Box::new(|| panic!("as the test wants")));
+        pool.submit(1, Box::new(move || said.send(()).unwrap()));
+        assert_eq!(heard.recv(), Ok(()));
+    }
+
+    #[test]
+    fn prepared_inputs_are_bounded() {
+        let pool = ProcessorPool::new(1).unwrap();
+        let most = pool.hold(PREPARED).unwrap();
+        assert!(pool.hold(0).is_some() && pool.hold(1).is_none() && pool.hold(u64::MAX).is_none());
+        drop(most);
+        assert!(pool.hold(1).is_some());
     }
 
     #[test]

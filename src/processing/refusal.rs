@@ -19,10 +19,6 @@ pub enum RefusedBy {
     Plugin { code: u32, text: String, retry: Option<Duration> },
     /// The server: the call trapped, reached a limit or broke a rule of the contract.
     Failure { what: String },
-}
-
-impl ProcessorRefusal {
-    pub(super) fn failure(plugin: &str, what: String) -> ProcessorRefusal {
-        ProcessorRefusal { plugin: plugin.to_owned(), why: RefusedBy::Failure { what }, ends: false }
-    }
+    /// The server: the processor is parked, or there is no memory for its answer now.
+    Unavailable { what: String },
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
 
 use super::files::ProcessorFile;
+use super::health::ProcessorClock;
 use super::world::ProcessorComponent;
 use crate::telemetry::PluginMetrics;
 
@@ -29,6 +31,8 @@ pub struct ProcessorOptions {
     pub limits: Limits,
     pub on_failure: OnFailure,
     pub files: Vec<ProcessorFile>,
+    /// Strikes within a minute that park it.
+    pub strikes: u32,
 }
 
 /// A processor that a model names, ready to be configured.
@@ -38,6 +42,8 @@ pub struct ProcessorSource {
     pub options: ProcessorOptions,
     pub services: Arc<dyn Services>,
     pub metrics: Arc<PluginMetrics>,
+    pub journal: Arc<Journal>,
+    pub clock: ProcessorClock,
 }
 
 impl fmt::Debug for ProcessorSource {

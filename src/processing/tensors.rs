@@ -18,6 +18,8 @@ use crate::tensor::Tensor;
 const HANDLES: usize = 16 * 1024;
 /// Maximum bytes of a guest's unfinished buffers, and of the tensors that it makes during one call.
 const MADE: u64 = 64 << 20;
+/// Maximum number of dimensions of a tensor that a guest makes.
+const RANK: usize = 64;
 /// A guest that still holds more than this after a call is replaced.
 const HELD: u64 = 64 << 20;
 
@@ -67,7 +69,7 @@ impl HeldTensors {
         if self.made > MADE {
             return Err(Error::msg(format!("more than {} MiB of buffers in one call", MADE >> 20)));
         }
-        let shape = Shape(shape);
+        let shape = checked_rank(shape)?;
         if let Some(element) = dtype.size()
             && shape.elements().and_then(|n| n.checked_mul(element as u64)) != Some(size)
         {
@@ -82,7 +84,18 @@ impl HeldTensors {
 /// A tensor of what a guest gave by value.
 pub(super) fn from_flat(dtype: u32, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Tensor> {
     let dtype = dtype_of(dtype).ok_or_else(|| Error::msg(format!("{dtype} is no type of tensors")))?;
-    Ok(Tensor { dtype, shape: Shape(shape), data: Bytes::from(bytes) })
+    Ok(Tensor { dtype, shape: checked_rank(shape)?, data: Bytes::from(bytes) })
+}
+
+/// A list of dimensions is memory of the server, which no other limit counts.
+fn checked_rank(mut shape: Vec<u64>) -> Result<Shape> {
+    let rank = shape.len();
+    if rank > RANK {
+        return Err(Error::msg(format!("a tensor of {rank} dimensions; the maximum is {RANK}")));
+    }
+    // The unused part of a larger allocation is not kept.
+    shape.shrink_to_fit();
+    Ok(Shape(shape))
 }
 
 /// The range of `len` bytes from `at` on within `size` bytes.
@@ -121,7 +134,7 @@ impl tensors::HostTensor for HostState {
         let held = held(self)?;
         let whole = held.table.get(&this)?;
         let range = range(at, len, whole.data.len())?;
-        let part = Tensor { dtype: whole.dtype, shape: Shape(shape), data: whole.data.slice(range) };
+        let part = Tensor { dtype: whole.dtype, shape: checked_rank(shape)?, data: whole.data.slice(range) };
         check_size(&part).map_err(|what| Error::msg(format!("a part {} {} {what}", part.dtype, part.shape)))?;
         held.give(part)
     }

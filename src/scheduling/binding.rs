@@ -14,14 +14,13 @@ use super::guest::{ModelFacts, Source, Strike};
 use super::health::{Health, Verdict};
 use super::invalid_answer;
 use super::key_interner::KeyInterner;
-use super::meter::Meter;
 use super::port::SchedulerPort;
 use super::recent::Recent;
 use super::report::LastFault;
 use super::round_file::{RoundFile, Wrong};
 use super::scheduler_host::{Alarm, Clock};
 use crate::telemetry::kinds::Gauge;
-use crate::telemetry::{Hook, InlineGate, PluginMetrics};
+use crate::telemetry::{Hook, InlineGate, Meter, PluginMetrics};
 
 /// Questions that went wrong and wait to be written down, at most.
 const WRONG: usize = 4;

@@ -13,19 +13,12 @@ use super::startup::Parked;
 impl Registry {
     /// The current version, from the plug-in folder if it was not asked for before.
     pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
-        if let Ok(source) = self.with(name, |p| Arc::clone(&p.current.source)) {
-            return Ok(source);
-        }
-        let path = self.file(name).ok_or_else(|| self.absent(name))?;
-        // As it was before it was read: what is written later is news.
-        let print = self.0.versions.print(name);
-        let component = fs_err::read(&path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => self.absent(name),
-            _ => PluginError::Internal(e.to_string()),
-        })?;
         // Not under the lock of who changes something: models are loaded while that waits for them.
-        let version = self.0.versions.make(name, component)?;
-        Ok(self.insert(name, version, print, By("plugins.dir")))
+        let (source, is_new) = self.0.versions.find(name, || self.metrics_of(name))?;
+        if is_new {
+            self.audit("load", name, "", By("plugins.dir"), "", source.sha256());
+        }
+        Ok(source)
     }
 
     /// Sees to it that the plug-in folder has the current version of a plug-in, for the next start: it may have come over the wire.

@@ -1,36 +1,52 @@
-//! What a guest may ask the server for, implemented for one binding.
+//! What a guest may ask the server for, in every world.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::line_budget::LineBudget;
 use sequor_wasm::services::Services;
 
-use super::binding::{Decider, SchedulerBinding};
+use super::binding::SchedulerBinding;
 use super::key_interner::KeyInterner;
-use super::scheduler_host::SchedulerHost;
 use crate::telemetry::PluginMetrics;
 
-#[derive(Debug)]
-pub(super) struct GuestServices {
+/// The text of a sequence's id, from its handle.
+type SequenceText = Box<dyn Fn(u64) -> Option<String> + Send + Sync>;
+
+/// What the guests of one plug-in at one place may ask for.
+pub struct PluginServices {
     journal: Arc<Journal>,
     metrics: Arc<PluginMetrics>,
-    host: Arc<dyn SchedulerHost<Decider>>,
     texts: Arc<KeyInterner>,
+    sequence_text: SequenceText,
 }
 
-impl GuestServices {
-    pub(super) fn new(of: &SchedulerBinding) -> GuestServices {
-        GuestServices {
-            journal: Arc::clone(&of.journal),
-            metrics: Arc::clone(&of.metrics),
-            host: Arc::clone(of.port.host()),
-            texts: Arc::clone(&of.texts),
-        }
+impl PluginServices {
+    pub fn new(
+        journal: &Arc<Journal>,
+        metrics: &Arc<PluginMetrics>,
+        texts: &Arc<KeyInterner>,
+        sequence_text: SequenceText,
+    ) -> PluginServices {
+        let (journal, metrics, texts) = (Arc::clone(journal), Arc::clone(metrics), Arc::clone(texts));
+        PluginServices { journal, metrics, texts, sequence_text }
+    }
+
+    pub(super) fn of_binding(of: &SchedulerBinding) -> PluginServices {
+        let host = Arc::clone(of.port.host());
+        let sequence_text = Box::new(move |sequence| host.sequence_text(sequence));
+        PluginServices::new(&of.journal, &of.metrics, &of.texts, sequence_text)
     }
 }
 
-impl Services for GuestServices {
+impl fmt::Debug for PluginServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginServices").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+impl Services for PluginServices {
     fn line_budget(&self) -> Arc<LineBudget> {
         Arc::clone(self.journal.line_budget())
     }
@@ -51,6 +67,6 @@ impl Services for GuestServices {
 
     // Whether a guest may ask this is settled by its imports and grants.
     fn sequence_text(&self, sequence: u64) -> Option<String> {
-        self.host.sequence_text(sequence)
+        (self.sequence_text)(sequence)
     }
 }

@@ -6,8 +6,8 @@
 //! - [`report`]: what operators ask of plug-ins, and what they see.
 //! - `binding`: a plug-in at one load · `asking`: puts questions to it, on the request path · `active_guest`: the guest that answers ·
 //!   `load_policy`: which policy decides for a load · `port`: one load, as plug-ins reach it (`scheduler_host`: what they need of the server) ·
-//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was wrong with an answer · `meter`, `status`: what is
-//!   counted, and shown.
+//!   `inbox`: the event feed · `health`: strikes, back-off, parking · `invalid_answer`: what was wrong with an answer · `status`: what is
+//!   shown.
 //! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded rounds for a
 //!   dry run.
 //! - `registry`: plug-ins and their bindings (their versions are those of [`sequor_wasm::versions`]) · `versions`: replaces one version by another ·
@@ -57,7 +57,6 @@ mod load_policy;
 pub mod loader;
 mod maintenance;
 pub mod manifest;
-mod meter;
 mod model_files;
 mod port;
 mod question;
@@ -85,6 +84,7 @@ pub mod world;
 pub use asking::{RoundAnswer, Shadow};
 pub use binding::{BindingOptions, Decider, SchedulerBinding};
 pub use contract::{VERSION, WORLD};
+pub use guest_services::PluginServices;
 pub use health::{Health, Verdict};
 pub use invalid_answer::{sentence, word};
 pub use load_policy::LoadPolicy;

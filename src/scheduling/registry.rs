@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::Time;
+use sequor_wasm::audit::PluginChange;
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::versions::{FilePrint, MakeVersion, Version, VersionFolders, VersionRegistry, VersionedPlugin};
@@ -251,7 +252,7 @@ impl Registry {
 
     /// One line for each change: who, what, and from which hash to which.
     pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
-        tracing::info!(target: "sequor::audit", by = by.0, what, plugin, model, before, after, "plug-in changed");
+        PluginChange { what, plugin, model, by: by.0 }.made(before, after);
     }
 
     /// The same of a change that was refused, for this reason: nothing is otherwise than before, and this hash was tried.
@@ -264,18 +265,18 @@ impl Registry {
         (before, tried): (&str, &str),
         why: &PluginError,
     ) {
-        let why = why.to_string();
-        tracing::warn!(target: "sequor::audit", by = by.0, what, plugin, model, before, tried, why, "plug-in not changed");
+        PluginChange { what, plugin, model, by: by.0 }.refused(before, tried, why);
     }
 
     pub fn absent(&self, name: &str) -> PluginError {
-        let hand_over = format!("sequor plugin load {name} --from {name}.wasm");
-        let at = self.file(name).map(|file| format!(": {} does not exist. Put it there, or", file.display()));
-        let at = at.unwrap_or_else(|| ". To".to_owned());
-        PluginError::Absent(format!("there is no plug-in \"{name}\"{at} hand it over: {hand_over}"))
+        self.0.versions.absent(name)
     }
 
     // === inside ===
+
+    pub(super) fn metrics_of(&self, name: &str) -> Arc<PluginMetrics> {
+        self.0.metrics.plugin(name)
+    }
 
     pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&RegisteredPlugin) -> T) -> Result<T, PluginError> {
         self.0.versions.with(name, look).ok_or_else(|| self.absent(name))
@@ -289,7 +290,7 @@ impl Registry {
         print: Option<FilePrint>,
         by: By<'_>,
     ) -> Arc<dyn Source> {
-        let (source, is_new) = self.0.versions.insert(name, version, print, || self.0.metrics.plugin(name));
+        let (source, is_new) = self.0.versions.insert(name, version, print, || self.metrics_of(name));
         if is_new {
             self.audit("load", name, "", by, "", source.sha256());
         }

@@ -14,7 +14,7 @@ use sequor_wasm::journal::Level;
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
 use super::guest::{Events, Source};
-use super::guest_services::GuestServices;
+use super::guest_services::PluginServices;
 use super::invalid_answer;
 use super::load_policy::LoadPolicy;
 use super::port::Subscription;
@@ -168,7 +168,7 @@ impl SchedulerBinding {
         if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
             return Err(Unfit::Feature { feature: feature.clone(), has });
         }
-        let services = GuestServices::new(self);
+        let services = PluginServices::of_binding(self);
         let guest = source.start(Arc::new(services), self.options.limits).map_err(failed("start"))?;
         give_way();
         let mut cell = GuestCell::new(guest, self.facts.keys.len());

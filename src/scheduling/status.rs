@@ -13,12 +13,11 @@ use super::binding::{BindingOptions, Decider, Saved, SchedulerBinding};
 use super::guest::{ModelFacts, Source};
 use super::health::Health;
 use super::key_interner::KeyInterner;
-use super::meter::Meter;
 use super::port::SchedulerPort;
 use super::recent::Recent;
 use super::report::{Attached, BindingState};
 use super::scheduler_host::{Alarm, Clock};
-use crate::telemetry::{InlineGate, PluginMetrics};
+use crate::telemetry::{InlineGate, Meter, PluginMetrics};
 
 /// What all bindings of a server share.
 #[derive(Debug, Clone)]

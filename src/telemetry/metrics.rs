@@ -43,7 +43,7 @@ struct MetricsState {
     registry: Registry,
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
-    plugins: Mutex<HashMap<String, Arc<PluginMetrics>>>,
+    plugins: Mutex<HashMap<(String, &'static str), Arc<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
     succeeded: [RwLock<HashMap<String, Counter>>; 2],
 }
@@ -67,18 +67,18 @@ impl Metrics {
 
     /// What to count one plug-in with. The same name gives the same counters again.
     pub fn plugin(&self, name: &str) -> Arc<PluginMetrics> {
-        self.plugin_with(name, &Hook::SCHEDULER)
+        self.plugin_with(name, "scheduler", &Hook::SCHEDULER)
     }
 
     /// The same for a processor.
     pub fn processor(&self, name: &str) -> Arc<PluginMetrics> {
-        self.plugin_with(name, &Hook::PROCESSOR)
+        self.plugin_with(name, "processor", &Hook::PROCESSOR)
     }
 
-    fn plugin_with(&self, name: &str, hooks: &[Hook]) -> Arc<PluginMetrics> {
+    fn plugin_with(&self, name: &str, world: &'static str, hooks: &[Hook]) -> Arc<PluginMetrics> {
         let mut plugins = self.0.plugins.lock();
-        let made = || Arc::new(self.0.families.plugins.plugin(name, hooks));
-        Arc::clone(plugins.entry(name.to_owned()).or_insert_with(made))
+        let made = || Arc::new(self.0.families.plugins.plugin(name, world, hooks));
+        Arc::clone(plugins.entry((name.to_owned(), world)).or_insert_with(made))
     }
 
     /// What to set of a GPU that is in use; `uuid` as its maker's tools have it.

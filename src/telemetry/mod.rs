@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - `names`: the one file that names metrics · [`metrics`]: all of a server's · [`gpu`]: metrics of a GPU.
-//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins.
+//! - [`handles`]: what the hot paths count with, resolved beforehand · [`plugins`]: counters of plug-ins ([`Meter`]: of one at its place).
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: what one client may hold no more of.
 //! - [`kinds`]: counters, gauges and histograms as we expose them.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: how long it took, less what other threads took.
@@ -15,6 +15,7 @@ pub mod handles;
 mod inline_gate;
 pub mod kinds;
 pub mod log;
+mod meter;
 pub mod metrics;
 mod names;
 mod own_time;
@@ -28,6 +29,7 @@ pub use handles::{
     refusal_reason,
 };
 pub use inline_gate::InlineGate;
+pub use meter::Meter;
 pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;

@@ -272,7 +272,7 @@ impl PluginFamilies {
             fallbacks: family(
                 r,
                 "sequor_plugin_fallback_total",
-                "Rounds that the built-in policy decided instead",
+                "Rounds that the built-in policy decided instead, and requests that bypassed a processor",
                 counter,
             ),
             stale: family(r, "sequor_plugin_stale_total", "Choices that were out of date on arrival", counter),
@@ -287,8 +287,8 @@ impl PluginFamilies {
         }
     }
 
-    pub(super) fn plugin(&self, name: &str, hooks: &[Hook]) -> PluginMetrics {
-        let labels: Labels = vec![("plugin", name.to_owned())];
+    pub(super) fn plugin(&self, name: &str, world: &str, hooks: &[Hook]) -> PluginMetrics {
+        let labels: Labels = vec![("plugin", name.to_owned()), ("world", world.to_owned())];
         let with = move |labels: &Labels, key: &'static str, value: &str| {
             [labels.clone(), vec![(key, value.to_owned())]].concat()
         };

@@ -192,6 +192,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     let metrics = Metrics::new(true);
     metrics.model("m", 1);
     let plugin = metrics.plugin("p");
+    metrics.processor("p");
     for fault in STRIKES {
         plugin.struck(word(fault));
     }

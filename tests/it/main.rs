@@ -30,7 +30,9 @@ mod pages;
 mod papers;
 mod perf;
 mod plugins;
+mod processors;
 mod proxies;
+mod puppet;
 mod python;
 mod reference;
 mod rejected;
@@ -47,3 +49,5 @@ mod surface;
 mod swap;
 mod types;
 mod value;
+#[path = "../../src/processing/wat_guest.rs"]
+mod wat_guest;

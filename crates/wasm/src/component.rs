@@ -119,6 +119,11 @@ fn declared<W: World>(file: &str, bytes: &[u8]) -> Result<Declared<W::Manifest>,
     Ok(declared)
 }
 
+/// Whether a file exports the interface of this world, as far as that is known before it is compiled.
+pub fn is_of_world<W: World>(bytes: &[u8]) -> bool {
+    Outline::read(bytes).is_ok_and(|outline| outline.exports.iter().any(|name| is_export::<W>(name)))
+}
+
 fn is_export<W: World>(name: &str) -> bool {
     contract::parts(name).0 == contract::parts(W::EXPORT).0
 }

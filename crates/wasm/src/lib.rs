@@ -15,7 +15,8 @@
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields its core.
 //! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: notes when a tick meets a call · `clock_random`: the guest's own clock and random source.
 //! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
-//!   [`plugin_error`]: why an operation on a plug-in was not carried out.
+//!   [`plugin_error`]: why an operation on a plug-in was not carried out · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
+//!   within a minute.
 //! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
 //!   its core.
 
@@ -24,6 +25,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")
 )]
 
+pub mod audit;
 pub mod background;
 pub(crate) mod budget;
 pub mod cache;
@@ -51,6 +53,7 @@ pub mod plugin_error;
 pub mod rfc3339;
 pub mod services;
 pub mod settings;
+pub mod strikes;
 mod ticker;
 pub mod urgency;
 pub mod versions;

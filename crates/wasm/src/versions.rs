@@ -125,6 +125,37 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         }
     }
 
+    /// The current version of a plug-in, from the plug-in folder if it is not known yet, and whether it was added just now.
+    pub fn find(&self, name: &str, extra: impl FnOnce() -> X) -> Result<(Arc<S>, bool), PluginError> {
+        if let Some(source) = self.with(name, |plugin| Arc::clone(&plugin.current.source)) {
+            return Ok((source, false));
+        }
+        let path = self.file(name).ok_or_else(|| self.absent(name))?;
+        // As it was before it was read: what is written later is news.
+        let print = self.print(name);
+        let component = std::fs::read(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => self.absent(name),
+            _ => PluginError::Internal(format!("{}: {e}", path.display())),
+        })?;
+        let version = self.make(name, component)?;
+        Ok(self.insert(name, version, print, extra))
+    }
+
+    /// There is no plug-in of this name.
+    pub fn absent(&self, name: &str) -> PluginError {
+        let hand_over = format!("sequor plugin load {name} --from {name}.wasm");
+        let at = self.file(name).map(|file| format!(": {} does not exist. Put it there, or", file.display()));
+        let at = at.unwrap_or_else(|| ". To".to_owned());
+        PluginError::Absent(format!("there is no plug-in \"{name}\"{at} hand it over: {hand_over}"))
+    }
+
+    /// Makes these the current and the previous version again, after a promotion that did not come about.
+    pub fn restore(&self, name: &str, current: &Version<S>, previous: Option<Version<S>>) {
+        if let Some(plugin) = self.plugins.lock().get_mut(name) {
+            (plugin.current, plugin.previous) = (current.clone(), previous);
+        }
+    }
+
     /// Makes this version the current one, and the current one the previous.
     pub fn promote(&self, name: &str, version: &Version<S>) {
         if let Some(plugin) = self.plugins.lock().get_mut(name) {

@@ -51,8 +51,8 @@ impl GrpcInferenceService for GrpcService {
 
     async fn model_ready(&self, request: Request<proto::ModelReadyRequest>) -> GrpcResult<proto::ModelReadyResponse> {
         let request = request.into_inner();
-        self.kserve.find(&request.name, &request.version)?;
-        Ok(Response::new(proto::ModelReadyResponse { ready: true }))
+        let model = self.kserve.find(&request.name, &request.version)?;
+        Ok(Response::new(proto::ModelReadyResponse { ready: model.unready().is_none() }))
     }
 
     async fn server_metadata(

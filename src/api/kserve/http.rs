@@ -95,11 +95,17 @@ async fn metadata(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) ->
 
 async fn model_ready(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<StatusCode, Status> {
     // Triton has one answer for a model that is not ready and for one that is unknown.
-    kserve.find(&named.model, &named.version).map_err(|status| match status.reason {
+    let model = kserve.find(&named.model, &named.version).map_err(|status| match status.reason {
         NOT_SERVED => Status::new(Code::InvalidArgument, NOT_SERVED, "Model version not ready"),
         _ => status,
     })?;
-    Ok(StatusCode::OK)
+    match model.unready() {
+        Some(why) => {
+            let text = format!("Model version not ready [{why}]");
+            Err(Status::new(Code::InvalidArgument, NOT_SERVED, text))
+        }
+        None => Ok(StatusCode::OK),
+    }
 }
 
 async fn config(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<Response, Status> {

@@ -150,11 +150,24 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let by_processor = |code, ended: bool, retry| {
         let (plugin, text) = ("redact".to_owned(), "no consent".to_owned());
         let (id, may_retry) = (Id::Int(7), !ended);
-        let failure = ProcessorFailure { model: model(), id, plugin, code, text, retry, ended, may_retry };
+        let failure =
+            ProcessorFailure { model: model(), id, plugin, code, text, retry, ended, may_retry, unavailable: false };
         Failure::Processor(Box::new(failure))
     };
     all.insert("processor-rejected", by_processor(Some(5), false, Some(Duration::from_secs(2))));
     all.insert("processor-failed", by_processor(None, false, None));
+    let parked = ProcessorFailure {
+        model: model(),
+        id: Id::Int(7),
+        plugin: "redact".to_owned(),
+        code: None,
+        text: "redact is parked".to_owned(),
+        retry: None,
+        ended: false,
+        may_retry: true,
+        unavailable: true,
+    };
+    all.insert("processor-parked", Failure::Processor(Box::new(parked)));
     all.insert("processor-failed-ended", by_processor(None, true, None));
     all.insert("peer-sequences", Failure::PeerSequences { model: model(), id: Id::Int(7), limit: 100 });
     let queued = ExceededLimit::PeerQueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };

@@ -113,7 +113,16 @@ impl CatalogEntry {
 
     /// Whether it is ready, or need not be.
     pub(super) fn is_complete(&self) -> bool {
-        !self.wanted || matches!(&self.status, Some(ModelStatus { availability: Availability::Ready(_), .. }))
+        let is_loaded = matches!(&self.status, Some(ModelStatus { availability: Availability::Ready(_), .. }));
+        !self.wanted || (is_loaded && !self.is_unready())
+    }
+
+    /// Whether a load that takes new sequences refuses requests.
+    fn is_unready(&self) -> bool {
+        let unready = |model: &Arc<ModelScheduler>| {
+            model.loads().iter().any(|load| !load.is_retired() && load.unready().is_some())
+        };
+        self.model.as_ref().is_some_and(unready)
     }
 
     /// Whether it was loaded, or could not be, and was not unloaded since.

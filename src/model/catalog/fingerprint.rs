@@ -42,6 +42,11 @@ impl Fingerprint {
         Ok(print)
     }
 
+    /// The configuration that stood in for its own.
+    pub(in crate::model) fn config(&self) -> Option<&str> {
+        self.config.as_deref()
+    }
+
     /// Whether a version made from `self` is the one that would be made from `other`.
     pub(in crate::model) fn is_same(&self, other: &Fingerprint, version: u64) -> bool {
         self.config == other.config

@@ -41,8 +41,10 @@ fn rows(entry: &CatalogEntry, name: &str) -> Vec<IndexRow> {
     let row = |version: u64| {
         let mut of = loads.iter().filter(|load| load.version == version);
         let (open, there) = (entry.open && of.clone().any(|load| !load.is_retired()), of.next().is_some());
+        let unready =
+            loads.iter().filter(|load| load.version == version && !load.is_retired()).find_map(|l| l.unready());
         let (state, reason) = match (open, entry.loading, there) {
-            (true, ..) => ("READY", String::new()),
+            (true, ..) => unready.map_or_else(|| ("READY", String::new()), |why| ("UNAVAILABLE", why)),
             (_, true, _) => ("LOADING", String::new()),
             (.., true) => ("UNLOADING", String::new()),
             _ if entry.faults.is_empty() || !entry.versions.contains(&version) => {

@@ -73,6 +73,11 @@ impl ModelHandle {
         self.load.labels(output)
     }
 
+    /// Why the model is not ready though it is loaded, if so.
+    pub fn unready(&self) -> Option<String> {
+        self.load.unready()
+    }
+
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
         self.submit_from(RequestOrigin::default(), request)
     }

@@ -66,17 +66,18 @@ impl BatchRun {
                 }
                 RowDisposition::Fails(error) => Err(error),
             };
-            rows.push(match &result {
+            let end = match &result {
                 Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
-            });
+            };
             if let (Ok(outcome), Some(row)) = (&mut result, batch.real().find(|row| row.req == req && row.seal)) {
                 sealing.push(RowToSeal { req, end: row.end, copy: outcome.copy.take() });
             }
             let failure = |e: RunError| failure(&e, load, &job);
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
-            job.ran(result);
+            let has_to_end = job.ran(result);
+            rows.push(if has_to_end { RowEnd::NoRoom } else { end });
             back.push((req, job));
         }
         FinishedBatch { batch, jobs: back, rows, sealing }

@@ -141,6 +141,14 @@ impl LoadedModel {
 
     pub(in crate::model) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
+        if let Some(processors) = &self.processors {
+            processors.chain.retire();
+        }
+    }
+
+    /// Why it refuses requests though it is loaded, if it does.
+    pub(in crate::model) fn unready(&self) -> Option<String> {
+        self.processors.as_ref()?.chain.parked()
     }
 
     /// One of its threads ends. Whether it was the last.

@@ -16,6 +16,8 @@ use crate::model::runtime::Timer;
 use crate::model::sequences::{
     EndedSequence, LiveSequence, ModelScheduler, Pending, VersionStatistics, listing, usage,
 };
+use crate::processing::registry::MakeProcessor;
+use crate::processing::{ProcessorRegistry, ProcessorRules};
 use crate::recording::Recorder;
 use crate::scheduling::{MakeSource, PluginRules, Registry};
 use crate::telemetry::Metrics;
@@ -25,6 +27,7 @@ use super::lifecycle::ModelLifecycle;
 use super::loader::ModelLoader;
 use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
+use super::processor_models::ModelsOfProcessors;
 use super::resources::Resources;
 
 /// Everything that is served. Cheap to clone; all clones are one repository.
@@ -81,8 +84,17 @@ impl Repository {
     }
 
     /// Says where processors come from. To be called once, before any model is loaded.
-    pub fn run_processors(&self, host: ProcessorHost) -> std::io::Result<()> {
-        self.0.resources.processors.set(host).map_err(|_| std::io::Error::other("processors were settled before"))
+    pub fn run_processors(&self, rules: ProcessorRules, make: Box<MakeProcessor>) -> std::io::Result<()> {
+        let Resources { clock, metrics, processors, .. } = &*self.0.resources;
+        let registry = ProcessorRegistry::new(rules, make, Arc::new(clock.clone()), metrics.clone());
+        registry.reach_models(Box::new(ModelsOfProcessors::new(&self.0.catalog, &self.0.loader)));
+        let twice = |_| std::io::Error::other("processors were settled before");
+        processors.set(ProcessorHost::new(registry)).map_err(twice)
+    }
+
+    /// The processors, if the server has any.
+    pub fn processors(&self) -> Option<&ProcessorRegistry> {
+        self.0.resources.processors.get().map(|host| &host.registry)
     }
 
     /// Says where plug-ins come from. To be called once, before any model is loaded.

@@ -16,7 +16,7 @@ use crate::config::model::place::Auto;
 use crate::config::model::settings::ModelSettings;
 use crate::config::model::{Draft, versions};
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, Fingerprint, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::execute::Placement;
 use crate::model::instance::{Identity, Runner};
@@ -147,6 +147,18 @@ impl ModelLoader {
                 Err(faults)
             }
         }
+    }
+
+    /// Loads a served model anew, though none of its files has changed. What serves goes on if that fails.
+    pub(super) fn reload(&self, name: &str) -> Result<(), Faults> {
+        let is_served =
+            |entry: &mut CatalogEntry| Some((entry.directory.clone(), entry.served.take().filter(|_| entry.open)?));
+        let Some((directory, served)) = self.catalog.edit(name, is_served) else { return Ok(()) };
+        self.load_model(name, &directory, served.config(), false).inspect_err(|_| {
+            self.catalog.edit(name, |entry| {
+                entry.served.get_or_insert(served.clone());
+            });
+        })
     }
 
     /// Prepares what has changed; `None` if nothing has.

@@ -4,7 +4,8 @@
 //! - `loader`: loads a model and starts its threads. `placer`: finds devices and graphs for its instances.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: where models lie.
 //! - `plugins`: what operators do with plug-ins.
-//! - `processors`: configures the processors that a model names. `processor_host`: where they come from.
+//! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads. `processor_models`: the models,
+//!   as that registry reaches them.
 
 mod control;
 mod facade;
@@ -14,12 +15,12 @@ mod options;
 mod placer;
 mod plugins;
 mod processor_host;
+mod processor_models;
 mod processors;
 mod resources;
 
 pub use control::RepositoryControl;
 pub use facade::Repository;
 pub use options::RepositoryOptions;
-pub use processor_host::{MakeProcessor, ProcessorHost};
 
 pub use crate::model::catalog::{Availability, ReadyVersion};

@@ -1,41 +1,30 @@
-//! Where processors come from: the plug-in folder, and the threads that all of them run on.
+//! How the server runs processors: the registry of them, and the threads that all of them share.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::config::fault::did_you_mean;
-use crate::config::model::is_plugin_name;
 use crate::config::model::settings::ProcessorPlugin;
-use crate::processing::{ProcessorComponent, ProcessorPool};
+use crate::processing::{ProcessorComponent, ProcessorPool, ProcessorRegistry};
 
-/// Compiles a component. The name is that of the plug-in.
-pub type MakeProcessor = dyn Fn(&str, &[u8]) -> Result<ProcessorComponent, String> + Send + Sync;
+/// Maximum number of threads.
+const THREADS: usize = 16;
 
 /// How the server runs processors.
-pub struct ProcessorHost {
-    /// The plug-in folder.
-    pub dir: Option<PathBuf>,
-    pub require_sha256: bool,
-    /// Maximum bytes of memory of a guest, if the model names none.
-    pub memory: Option<u64>,
+#[derive(Debug)]
+pub(in crate::model) struct ProcessorHost {
+    pub(in crate::model) registry: ProcessorRegistry,
     /// Threads that all processors share.
-    pub threads: usize,
-    pub make: Box<MakeProcessor>,
+    threads: usize,
     pool: Mutex<Option<Arc<ProcessorPool>>>,
 }
 
-impl std::fmt::Debug for ProcessorHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessorHost").field("dir", &self.dir).finish_non_exhaustive()
-    }
-}
-
 impl ProcessorHost {
-    pub fn new(dir: Option<PathBuf>, require_sha256: bool, memory: Option<u64>, make: Box<MakeProcessor>) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).clamp(1, 16);
-        ProcessorHost { dir, require_sha256, memory, threads, make, pool: Mutex::default() }
+    pub(in crate::model) fn new(registry: ProcessorRegistry) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // With a single thread, one slow processor would stop those of all models.
+        ProcessorHost { registry, threads: cores.clamp(2, THREADS), pool: Mutex::default() }
     }
 
     /// The threads. The first model with processors starts them.
@@ -48,26 +37,27 @@ impl ProcessorHost {
         Ok(Arc::clone(pool.insert(Arc::new(started))))
     }
 
-    pub(super) fn component(&self, says: &ProcessorPlugin) -> Result<ProcessorComponent, String> {
+    /// The nearest name in the plug-in folder.
+    fn near(&self, name: &str) -> String {
+        let folder = self.registry.rules().dir.as_ref().map(std::fs::read_dir);
+        let files = folder.into_iter().flatten().flatten().flatten();
+        let names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+        did_you_mean(name, names.iter().filter_map(|name| name.strip_suffix(".wasm")))
+    }
+
+    /// The current version of a processor, if it is the one that the model names.
+    pub(super) fn component(&self, says: &ProcessorPlugin) -> Result<Arc<ProcessorComponent>, String> {
         let name = &says.name;
-        let dir = self.dir.as_ref().ok_or_else(|| format!("there is no plug-in {name}: set [plugins] dir"))?;
-        let path = Some(dir.join(format!("{name}.wasm"))).filter(|_| is_plugin_name(name));
-        let bytes = path.as_ref().map(fs_err::read).and_then(Result::ok).ok_or_else(|| absent(dir, name))?;
-        let component = (self.make)(name, &bytes)?;
+        let component = self.registry.find(name).map_err(|error| format!("{error}{}", self.near(name)))?;
         let is = component.sha256();
         match &says.sha256 {
             Some(sha256) if sha256 != is => {
                 Err(format!("{name} has the hash {is}, and sha256 = \"{sha256}\" is wanted"))
             }
-            None if self.require_sha256 => Err(format!("plugins.require_sha256 is set: add  sha256 = \"{is}\"")),
+            None if self.registry.rules().require_sha256 => {
+                Err(format!("plugins.require_sha256 is set: add  sha256 = \"{is}\""))
+            }
             _ => Ok(component),
         }
     }
-}
-
-fn absent(dir: &Path, name: &str) -> String {
-    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
-    let near = did_you_mean(name, names.iter().filter_map(|name| name.strip_suffix(".wasm")));
-    format!("there is no {name}.wasm in {}{near}", dir.display())
 }

@@ -72,6 +72,12 @@ mod real {
     }
 }
 
+impl crate::processing::health::ProcessorTime for Clock {
+    fn now(&self) -> Time {
+        Clock::now(self)
+    }
+}
+
 #[cfg(feature = "shuttle")]
 mod counted {
     use std::sync::Arc;

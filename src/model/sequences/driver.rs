@@ -26,7 +26,7 @@ use super::batch::{FinishedBatch, SealAction};
 use super::inline;
 use super::job::{Job, Reply};
 use super::owner::{RequestOrigin, SequenceOwner, SequencePermit};
-use super::processed::{PostTask, PrepareTask};
+use super::processed::{LentRequest, PostTask};
 use super::table::{Actions, Import, SequenceChange, Step, Table};
 
 /// A model name: every load of it, and every request to it.
@@ -398,9 +398,11 @@ impl ModelScheduler {
     }
 
     /// Has the processors of its load prepare a request, on their threads.
-    fn prepare(self: &Arc<Self>, task: PrepareTask) {
-        let (load, model) = (Arc::clone(&task.load), Arc::downgrade(self));
+    fn prepare(self: &Arc<Self>, LentRequest { req, load }: LentRequest) {
+        let model = Arc::downgrade(self);
         let prepare = move || {
+            // A request that was cancelled while it waited costs nothing more.
+            let Some(task) = model.upgrade().and_then(|model| model.table.lock().begin_prepare(req)) else { return };
             let (req, prepared) = task.run();
             if let Some(model) = model.upgrade() {
                 model.change(|table, now| table.prepared(now, req, prepared));

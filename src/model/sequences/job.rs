@@ -18,7 +18,7 @@ use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
 use super::owner::SequencePermit;
-use super::processed::Processed;
+use super::processed::{Processed, failure};
 
 /// What a request is answered with.
 pub(super) type Reply = Result<InferAnswer, Failure>;
@@ -118,13 +118,21 @@ impl Job {
         self.processed.as_mut().is_none_or(|processed| !std::mem::replace(&mut processed.has_run, true))
     }
 
-    /// Takes what a run has left. With processors, that is the answer only after the last run.
-    pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) {
+    /// Takes what a run has left. With processors, that is the answer only after the last run. Returns whether they failed, so that the sequence has
+    /// to end.
+    pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
-        self.answer = match (result, &mut self.processed, &self.load.processors) {
+        let answer = match (result, &mut self.processed, &self.load.processors) {
             (Ok(outputs), Some(processed), Some(processors)) => processed.ran(processors, outputs),
-            (result, ..) => Some(result),
+            (result, ..) => {
+                self.answer = Some(result);
+                return false;
+            }
         };
+        let fails = matches!(answer, Some(Err(_)));
+        let (model, id, ends) = (&self.load.settings.name, &self.id, self.seq.is_some());
+        self.answer = answer.map(|answer| answer.map_err(|refusal| failure(refusal, model, id, ends, !ends)));
+        fails
     }
 
     /// Counts, records and sends what the run has left.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use sequor_core::{Id, Req, RequestMeta};
 
-use crate::error::{Failure, ProcessorFailure};
+use crate::error::{Failure, Invalid, ProcessorFailure};
 use crate::model::load::{LoadedModel, Processors};
 use crate::model::request::intake;
+use crate::processing::link::RUN_BYTES;
+use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
 
 /// What a request of a load with processors keeps beside its job.
@@ -28,6 +30,17 @@ pub(in crate::model) struct Processed {
     pub(super) refusal: Option<Failure>,
     /// Whether an instance has taken it.
     pub(super) has_run: bool,
+    /// Bytes of the outputs of the runs that are over.
+    output_bytes: usize,
+    /// Counts the inputs that processors made.
+    held: Option<PreparedBytes>,
+}
+
+/// A request that waits for its processors. It is in the table until they begin.
+#[derive(Debug)]
+pub(super) struct LentRequest {
+    pub(super) req: Req,
+    pub(super) load: Arc<LoadedModel>,
 }
 
 /// A request to prepare.
@@ -54,9 +67,19 @@ pub(super) struct PostTask {
 /// What came of a preparation.
 #[derive(Debug)]
 pub(super) enum PreparedJob {
-    Run { runs: VecDeque<PortTensors>, rows: u64, meta: RequestMeta, pending: PendingAnswer },
+    Run(Box<PreparedRuns>),
     Reply { answer: PortTensors, scratch: SequenceScratch },
     Refused(ProcessorRefusal),
+}
+
+/// The runs of a prepared request.
+#[derive(Debug)]
+pub(super) struct PreparedRuns {
+    pub(super) runs: VecDeque<PortTensors>,
+    pub(super) rows: u64,
+    pub(super) meta: RequestMeta,
+    pub(super) pending: PendingAnswer,
+    pub(super) held: PreparedBytes,
 }
 
 /// What came of finishing a request: its answer or a refusal, and the scratch that its sequence has then.
@@ -73,15 +96,31 @@ impl Processed {
             scratch: None,
             refusal: None,
             has_run: false,
+            output_bytes: 0,
+            held: None,
         }
     }
 
-    /// Takes the outputs of a run. The answer, if that was the last run and no processor has anything left to do.
+    /// Takes the runs of a prepared request. Returns how many there are.
+    pub(super) fn take_runs(&mut self, prepared: PreparedRuns) -> usize {
+        let PreparedRuns { runs, pending, held, .. } = prepared;
+        (self.runs, self.pending, self.held) = (runs, Some(pending), Some(held));
+        self.runs.len()
+    }
+
+    /// Takes the outputs of a run. The answer, if that was the last run and no processor has anything left to do. After an error the sequence has to
+    /// end, for it has run.
     pub(super) fn ran(
         &mut self,
         processors: &Processors,
         outputs: PortTensors,
-    ) -> Option<Result<PortTensors, Failure>> {
+    ) -> Option<Result<PortTensors, ProcessorRefusal>> {
+        self.output_bytes += outputs.iter().flatten().map(|tensor| tensor.data.len()).sum::<usize>();
+        if self.output_bytes > RUN_BYTES {
+            self.outputs.clear();
+            let what = format!("the outputs of its runs have {} bytes; the maximum is {RUN_BYTES}", self.output_bytes);
+            return Some(Err(by_last(processors, RefusedBy::Failure { what })));
+        }
         self.outputs.push(outputs);
         if !self.runs.is_empty() || processors.chain.posts() {
             return None;
@@ -92,7 +131,7 @@ impl Processed {
                 self.scratch = Some(scratch);
                 Ok(answer)
             }
-            Err((refusal, _)) => Err(Failure::Run(refused_text(&refusal))),
+            Err((refusal, _)) => Err(refusal),
         })
     }
 }
@@ -101,23 +140,27 @@ impl PrepareTask {
     /// Asks the processors. It takes as long as they take.
     pub(super) fn run(self) -> (Req, PreparedJob) {
         let PrepareTask { req, load, facts, scratch, inputs, meta } = self;
-        let Some(Processors { chain, .. }) = &load.processors else {
+        let Some(processors) = &load.processors else {
             return (req, PreparedJob::Refused(no_processor()));
         };
-        let prepared = match chain.pre(&facts, &scratch, inputs) {
+        let prepared = match processors.chain.pre(&facts, &scratch, inputs) {
             Ok(prepared) => prepared,
             Err(refusal) => return (req, PreparedJob::Refused(refusal)),
         };
+        let refused = |why: RefusedBy| PreparedJob::Refused(by_last(processors, why));
         let runs = match prepared.plan {
             Plan::Run(runs) => runs,
             Plan::Reply(answer) => {
                 return (req, PreparedJob::Reply { answer, scratch: prepared.pending.into_scratch() });
             }
         };
-        let last = chain.names().last().unwrap_or_default();
+        let Some(held) = processors.pool.hold(prepared.bytes) else {
+            let what = format!("the prepared inputs of all requests have {PREPARED} bytes, the maximum");
+            return (req, refused(RefusedBy::Unavailable { what }));
+        };
         let (mut accepted, mut of_all) = (VecDeque::with_capacity(runs.len()), meta);
         let mut rows = 1;
-        for (n, run) in runs.into_iter().enumerate() {
+        for run in runs {
             match intake::accept_run(&load.settings, run) {
                 Ok(run) => {
                     rows = run.rows;
@@ -125,13 +168,13 @@ impl PrepareTask {
                     accepted.push_back(run.inputs);
                 }
                 Err(what) => {
-                    let what = format!("the model does not take the inputs of run {n}: {what:?}");
-                    let (plugin, why) = (last.to_owned(), RefusedBy::Failure { what });
-                    return (req, PreparedJob::Refused(ProcessorRefusal { plugin, why, ends: false }));
+                    let text = format!("the model does not take these inputs: {}", not_taken(&what));
+                    return (req, refused(RefusedBy::Plugin { code: 1, text, retry: None }));
                 }
             }
         }
-        (req, PreparedJob::Run { runs: accepted, rows, meta: of_all, pending: prepared.pending })
+        let pending = prepared.pending;
+        (req, PreparedJob::Run(Box::new(PreparedRuns { runs: accepted, rows, meta: of_all, pending, held })))
     }
 }
 
@@ -154,20 +197,31 @@ fn no_processor() -> ProcessorRefusal {
     ProcessorRefusal { plugin: String::new(), why, ends: true }
 }
 
-fn refused_text(refusal: &ProcessorRefusal) -> String {
-    match &refusal.why {
-        RefusedBy::Plugin { text, .. } => text.clone(),
-        RefusedBy::Failure { what } => format!("processor '{}': {what}", refusal.plugin),
+/// A refusal in the name of the processor that stands directly in front of the model.
+fn by_last(processors: &Processors, why: RefusedBy) -> ProcessorRefusal {
+    let plugin = processors.chain.names().last().unwrap_or_default().to_owned();
+    ProcessorRefusal { plugin, why, ends: false }
+}
+
+/// Why the model does not take the inputs of a run. Types and dimensions were checked before.
+fn not_taken(what: &Invalid) -> String {
+    match what {
+        Invalid::SequenceBatch => "a step of a sequence has one row".to_owned(),
+        Invalid::BatchTooLarge { max } => format!("they have more than {max} rows (max_batch_size)"),
+        Invalid::BatchSizes { input } => format!("\"{input}\" has another number of rows than the inputs before it"),
+        other => format!("{other:?}"),
     }
 }
 
 /// A refusal as a surface gets it.
 pub(super) fn failure(refusal: ProcessorRefusal, model: &str, id: &Id, ended: bool, may_retry: bool) -> Failure {
     let ProcessorRefusal { plugin, why, .. } = refusal;
+    let unavailable = matches!(why, RefusedBy::Unavailable { .. });
     let (code, text, retry) = match why {
         RefusedBy::Plugin { code, text, retry } => (Some(code), text, retry),
-        RefusedBy::Failure { what } => (None, what, None),
+        RefusedBy::Failure { what } | RefusedBy::Unavailable { what } => (None, what, None),
     };
     let (model, id) = (model.to_owned(), id.clone());
-    Failure::Processor(Box::new(ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry }))
+    let failure = ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry, unavailable };
+    Failure::Processor(Box::new(failure))
 }

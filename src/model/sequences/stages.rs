@@ -8,9 +8,10 @@ use sequor_core::{EndReason, Event, Preparation, Refusal, Req, Seq, Time};
 
 use super::job::Job;
 use super::job_place::JobPlace;
-use super::processed::{FinishedJob, PostTask, PrepareTask, PreparedJob, failure};
+use super::processed::{FinishedJob, LentRequest, PostTask, PrepareTask, PreparedJob, failure};
 use super::table::Table;
-use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy, SequenceScratch};
+use crate::model::load::LoadedModel;
+use crate::processing::{CallFacts, ProcessorRefusal, RefusedBy};
 
 /// What a request is refused with that processors refuse. The job says why.
 const BY_PROCESSOR: u32 = 3;
@@ -21,18 +22,17 @@ impl Table {
     /// Lends a request to the processors of its load. An event is the answer if it has none.
     pub(super) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_place(req, JobPlace::Preparing);
-        let task = self.prepare_task(req, seq);
-        if let Some(task) = task {
-            self.actions.prepare.push(task);
+        if let Some(load) = self.note_lent(req, seq) {
+            self.actions.prepare.push(LentRequest { req, load });
             return None;
         }
         let refusal = Refusal::Failed(NO_PROCESSOR);
         Some(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }))
     }
 
-    fn prepare_task(&mut self, req: Req, seq: Option<Seq>) -> Option<PrepareTask> {
+    /// Notes in a request what its processors are to see of it besides its tensors.
+    fn note_lent(&mut self, req: Req, seq: Option<Seq>) -> Option<Arc<LoadedModel>> {
         let step = self.core.step_of_request(req);
-        let scratch = seq.and_then(|seq| self.live_mut(seq)).map(|live| live.scratch.clone()).unwrap_or_default();
         let job = self.jobs.get_mut(req)?.job_mut()?;
         job.load.processors.as_ref()?;
         job.seq = seq;
@@ -50,10 +50,18 @@ impl Table {
             keys: meta.keys.iter().take(keys).copied().collect(),
             outputs,
         };
-        let facts = processed.facts.clone();
-        let (load, inputs) = (Arc::clone(&job.load), std::mem::take(&mut job.inputs));
+        Some(Arc::clone(&job.load))
+    }
+
+    /// What the processors of a request begin with. Nothing, if the request is over.
+    pub(super) fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask> {
+        let JobPlace::Preparing(job) = self.jobs.get_mut(req)? else { return None };
+        let (seq, start, load) = (job.seq, job.facts.start, Arc::clone(&job.load));
+        let processed = job.processed.as_ref()?;
+        let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
         // A START begins with nothing, also where its sequence lives.
-        let scratch = if start { SequenceScratch::default() } else { scratch };
+        let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
+        let scratch = live.map(|live| live.scratch.clone()).unwrap_or_default();
         Some(PrepareTask { req, load, facts, scratch, inputs, meta })
     }
 
@@ -123,7 +131,7 @@ impl Table {
 /// Why a refusal after the run ends the sequence; `None` if it does not.
 fn end_of(refusal: &ProcessorRefusal) -> Option<EndReason> {
     match &refusal.why {
-        RefusedBy::Failure { .. } => Some(EndReason::Failed),
+        RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } => Some(EndReason::Failed),
         RefusedBy::Plugin { .. } => refusal.ends.then_some(EndReason::Rejected),
     }
 }
@@ -133,9 +141,11 @@ fn take_prepared(job: &mut Job, prepared: PreparedJob) -> Preparation {
         return Preparation::Refuse { refusal: Refusal::Failed(NO_PROCESSOR), ends: true };
     };
     match prepared {
-        PreparedJob::Run { runs, rows, meta, pending } => {
-            let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
-            (processed.runs, processed.pending, job.rows) = (runs, Some(pending), rows);
+        PreparedJob::Run(prepared) => {
+            let meta = prepared.meta;
+            job.rows = prepared.rows;
+            let runs = processed.take_runs(*prepared);
+            let count = u32::try_from(runs).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
             if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
         }
         PreparedJob::Reply { answer, scratch } => {

@@ -20,7 +20,7 @@ use super::batch::{FinishedBatch, RowToSeal, SealAction, TakenBatch};
 use super::job::Job;
 use super::job_place::JobPlace;
 use super::owner::{SequenceOwner, SequencePermit};
-use super::processed::{PostTask, PrepareTask};
+use super::processed::{LentRequest, PostTask};
 
 /// What a request is refused with for a load whose states are to be made durable, and that has no tier.
 const NO_TIER: u32 = 2;
@@ -94,7 +94,7 @@ pub(super) struct Actions {
     /// Batches whose states are to be made durable.
     pub(super) seals: Vec<SealAction>,
     /// Requests for processors to prepare and to finish.
-    pub(super) prepare: Vec<PrepareTask>,
+    pub(super) prepare: Vec<LentRequest>,
     pub(super) post: Vec<PostTask>,
     /// When something is due next.
     pub(in crate::model) due: Option<Time>,

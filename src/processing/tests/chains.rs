@@ -2,7 +2,9 @@
 
 use crate::processing::{OnFailure, Plan, PortTensors, RefusedBy, SequenceScratch};
 
-use crate::processing::wat_fixture::{COUNT, ProcessorWat, chain, model, step, tensor, try_chain};
+use crate::processing::wat_fixture::{
+    COUNT, OPEN, ProcessorWat, chain, model, step, tensor, try_chain, try_chain_before,
+};
 
 fn inputs(bytes: &[u8]) -> PortTensors {
     vec![Some(tensor(bytes))]
@@ -20,7 +22,7 @@ fn failure(guests: &[ProcessorWat<'_>]) -> String {
     assert_eq!((refused.plugin.as_str(), refused.ends), ("guest", false));
     match refused.why {
         RefusedBy::Failure { what } => what,
-        RefusedBy::Plugin { .. } => panic!("{refused:?}"),
+        _ => panic!("{refused:?}"),
     }
 }
 
@@ -201,4 +203,103 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
     assert!(
         refused(ProcessorWat { on_failure: OnFailure::Bypass, ..guest }).starts_with("on_failure = \"bypass\" needs")
     );
+}
+
+/// A processor in front of a model that takes three bytes. It declares that it takes any number.
+fn wider(guest: ProcessorWat<'_>) -> crate::processing::Chain {
+    let mut model = model();
+    model.inputs[0].dims = sequor_core::Dims::from_wire(&[3]);
+    try_chain_before(model, &[ProcessorWat { configure: OPEN, ..guest }]).unwrap()
+}
+
+#[test]
+fn an_input_that_passes_by_must_fit_the_model_behind() {
+    let guests = [
+        ProcessorWat { manifest: "wants = [\"post\"]\n", ..ProcessorWat::default() },
+        ProcessorWat {
+            manifest: "reads = [\"y\"]\n",
+            pre: "(call $run (i32.const 0) (i32.const 0) (i32.const 1))",
+            ..ProcessorWat::default()
+        },
+        ProcessorWat { pre: "unreachable", on_failure: OnFailure::Bypass, ..ProcessorWat::default() },
+    ];
+    for guest in guests {
+        let chain = wider(guest);
+        assert!(chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).is_ok());
+        let refused = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abcd")).unwrap_err();
+        let text = "an input does not fit the model behind: \"x\" is [3], not [4]".to_owned();
+        assert_eq!(refused.why, RefusedBy::Plugin { code: 1, text, retry: None }, "{guest:?}");
+    }
+}
+
+#[test]
+fn the_runs_of_one_request_are_alike_though_two_processors_made_them() {
+    let twice =
+        ProcessorWat { pre: "(call $run (local.get 11) (local.get 12) (i32.const 2))", ..ProcessorWat::default() };
+    // Every second call it gives two bytes in place of three.
+    let extra = "(global $n (mut i32) (i32.const 0))";
+    let pre = "
+        (global.set $n (i32.xor (global.get $n) (i32.const 1)))
+        (if (i32.eqz (global.get $n)) (then
+            (i64.store (i32.load offset=12 (local.get 11)) (i64.const 2))
+            (i32.store offset=24 (local.get 11) (i32.const 2))))
+        (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    assert_eq!(
+        failure(&[twice, ProcessorWat { extra, pre, ..ProcessorWat::default() }]),
+        "the runs of one request have different shapes"
+    );
+}
+
+#[test]
+fn an_answer_that_breaks_a_rule_is_bypassed_like_a_trap() {
+    let wrong_port = "
+        (i32.store (i32.load (local.get 11)) (i32.const 9))
+        (i64.store (i32.const 1024) (i64.const 0))
+        (i64.store (i32.const 1032) (i64.load (local.get 11)))
+        (i64.store (i32.const 1040) (i64.const 0))
+        (i32.const 1024)";
+    for on_failure in [OnFailure::Bypass, OnFailure::Fail] {
+        let chain = chain(&[ProcessorWat { post: wrong_port, on_failure, ..ProcessorWat::default() }]);
+        let prepared = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+        let answer = chain.post(&step(), prepared.pending, vec![inputs(b"de")]);
+        match on_failure {
+            OnFailure::Bypass => assert_eq!(answer.unwrap().0, inputs(b"de")),
+            OnFailure::Fail => {
+                let what = "post answered for port 9 of 1".to_owned();
+                assert_eq!(answer.unwrap_err().0.why, RefusedBy::Failure { what });
+            }
+        }
+    }
+}
+
+#[test]
+fn strikes_park_a_processor_and_then_it_is_not_called() {
+    let pre = "
+        (if (i32.eqz (i32.load8_u (i32.load offset=20 (local.get 11)))) (then unreachable))
+        (call $run (local.get 11) (local.get 12) (i32.const 1))";
+    for on_failure in [OnFailure::Fail, OnFailure::Bypass] {
+        let chain = chain(&[ProcessorWat { pre, on_failure, strikes: 3, ..ProcessorWat::default() }]);
+        let ask = |bytes: &[u8]| chain.pre(&step(), &SequenceScratch::default(), inputs(bytes));
+        for n in 1..=3 {
+            assert_eq!(chain.parked(), None, "{n}");
+            assert_eq!(ask(&[0]).is_ok(), on_failure == OnFailure::Bypass);
+        }
+        let link = &chain.links()[0];
+        let (calls, why) = (link.status().counts.calls, link.health.parked().unwrap());
+        assert_eq!(why, "guest is parked on  after 3 strikes in 60 s (trap: it gave up (unreachable), in pre)");
+        let answer = ask(b"a");
+        assert_eq!(link.status().counts.calls, calls, "it is not called");
+        match on_failure {
+            OnFailure::Fail => {
+                assert_eq!(chain.parked().as_ref(), Some(&why));
+                assert_eq!(answer.unwrap_err().why, RefusedBy::Unavailable { what: why });
+            }
+            OnFailure::Bypass => {
+                assert_eq!((chain.parked(), link.status().counts.bypassed), (None, 4));
+                assert_eq!(runs(answer.unwrap().plan), [inputs(b"a")]);
+            }
+        }
+        link.health.forgive(true);
+        assert!(chain.parked().is_none() && ask(b"a").is_ok());
+    }
 }

@@ -83,3 +83,17 @@ fn a_guest_that_keeps_too_much_is_replaced() {
         assert!(prepared.is_ok(), "{prepared:?}");
     }
 }
+
+#[test]
+fn the_number_of_dimensions_is_bounded() {
+    let buffer = |rank: u32| {
+        ran(&format!(
+            "(local $t i32)
+            (local.set $t (call $finish (call $buffer (i32.const 2) (i32.const 512) (i32.const {rank}) (i64.const 0))))
+            {RUN}"
+        ))
+    };
+    assert_eq!(buffer(65).unwrap_err(), "a tensor of 65 dimensions; the maximum is 64, in pre");
+    let shape = "pre answered run 0: \"x\" is [-1], not [0,0,0";
+    assert!(buffer(64).unwrap_err().starts_with(shape), "it fits no port, and is no fault of its own");
+}

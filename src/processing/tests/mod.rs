@@ -2,3 +2,4 @@
 
 mod chains;
 mod handles;
+mod registry;

@@ -261,15 +261,15 @@ fn what_happens_is_counted_under_the_plug_ins_name() {
         let text = rig.metrics.encode();
         text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')).unwrap_or("absent").to_owned()
     };
-    let memory = "sequor_plugin_memory_bytes{plugin=\"puppet\",model=\"encoder\"}";
+    let memory = "sequor_plugin_memory_bytes{plugin=\"puppet\",world=\"scheduler\",model=\"encoder\"}";
     assert_eq!(value(&rig, memory), "321");
     rig.version.does(Does::Trap);
     rig.drain();
     let value = |series: &str| value(&rig, series);
-    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"plan\"}"), "2");
-    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",hook=\"observe\"}"), "2");
-    assert_eq!(value("sequor_plugin_traps_total{plugin=\"puppet\",reason=\"trap\"}"), "1");
-    assert_eq!(value("sequor_plugin_fallback_total{plugin=\"puppet\"}"), "1");
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",world=\"scheduler\",hook=\"plan\"}"), "2");
+    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",world=\"scheduler\",hook=\"observe\"}"), "2");
+    assert_eq!(value("sequor_plugin_traps_total{plugin=\"puppet\",world=\"scheduler\",reason=\"trap\"}"), "1");
+    assert_eq!(value("sequor_plugin_fallback_total{plugin=\"puppet\",world=\"scheduler\"}"), "1");
     assert_eq!(value(memory), "0");
 }
 

@@ -69,8 +69,17 @@ impl Outcome {
 
     /// What may come of a preparation and was met less than `least` times.
     pub fn rare(&self, least: u64) -> Vec<&'static str> {
-        let all =
-            ["run", "run steps", "reply", "refuse", "refuse and end", "cancelled while lent", "cancelled between runs"];
+        let all = [
+            "run",
+            "run steps",
+            "reply",
+            "refuse",
+            "refuse and end",
+            "cancelled while lent",
+            "cancelled between runs",
+            "cancelled after the run",
+            "failed after the run",
+        ];
         let met = |name: &str| self.prepared.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
         all.into_iter().filter(|name| met(name) < least).collect()
     }

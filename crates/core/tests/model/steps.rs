@@ -93,6 +93,12 @@ impl World {
         match self.rng.below(6) {
             0 if !self.posts.is_empty() => {
                 let req = self.posts.swap_remove(self.rng.index(self.posts.len()));
+                // As a driver does whose processors failed after the run: the sequence ends, and the request is released.
+                let seq = self.refer.req(req).and_then(|r| r.seq).and_then(|n| self.refer.seq(n).key);
+                if let Some(seq) = seq.filter(|_| self.rng.percent(self.taste.fails)) {
+                    count(&mut self.counts.prepared, "failed after the run", 1);
+                    self.apply(Event::End(seq, EndReason::Failed))?;
+                }
                 self.apply(Event::Posted(req))
             }
             1 if !self.seals.is_empty() => {
@@ -229,13 +235,18 @@ impl World {
             return Ok(());
         }
         let mut req = *self.rng.pick(&open);
-        // Now and then one that is lent, or has run in part.
-        let odd = |r: &super::refer::RReq| r.at == At::Preparing || (r.at == At::Queued && r.ran > 0);
+        // Now and then one that is lent, has run in part, or has run.
+        let odd =
+            |r: &super::refer::RReq| matches!(r.at, At::Preparing | At::Posting) || (r.at == At::Queued && r.ran > 0);
         let special: Vec<Req> = self.refer.reqs.iter().flatten().filter(|r| odd(r)).map(|r| r.key).collect();
         if !special.is_empty() && self.rng.percent(30) {
             req = *self.rng.pick(&special);
-            let lent = self.refer.req(req).is_some_and(|r| r.at == At::Preparing);
-            count(&mut self.counts.prepared, if lent { "cancelled while lent" } else { "cancelled between runs" }, 1);
+            let name = match self.refer.req(req).map(|r| r.at) {
+                Some(At::Preparing) => "cancelled while lent",
+                Some(At::Posting) => "cancelled after the run",
+                _ => "cancelled between runs",
+            };
+            count(&mut self.counts.prepared, name, 1);
         }
         if self.rng.percent(10) && req.generation.get() > 1 {
             req.generation = std::num::NonZeroU32::MIN;

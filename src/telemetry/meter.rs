@@ -1,4 +1,4 @@
-//! Counts the calls of a plug-in at a load, and their times.
+//! Counts the calls of a plug-in at its place, and their times.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ const SECONDS: usize = 10;
 const LONGEST: u64 = 60_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct Meter {
-    pub(super) calls: u64,
-    pub(super) fallbacks: u64,
-    pub(super) stale: u64,
+pub struct Meter {
+    pub calls: u64,
+    pub fallbacks: u64,
+    pub stale: u64,
     /// Rounds in which a shadow would have decided otherwise, and all rounds.
-    pub(super) differs: (u64, u64),
+    pub differs: (u64, u64),
     /// Calls by second: which second, and how many.
     seconds: [(u64, u64); SECONDS + 1],
     /// Nanoseconds of every call, to one digit.
@@ -31,7 +31,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    pub(super) fn called(&mut self, now: Time, took: Duration) {
+    pub fn called(&mut self, now: Time, took: Duration) {
         self.calls += 1;
         let second = now.0 / 1_000_000_000;
         let ix = usize::try_from(second).unwrap_or(0) % self.seconds.len();
@@ -44,7 +44,7 @@ impl Meter {
     }
 
     /// Over the last full seconds.
-    pub(super) fn per_second(&self, now: Time) -> f64 {
+    pub fn per_second(&self, now: Time) -> f64 {
         let second = now.0 / 1_000_000_000;
         let recent = |s: u64| s < second && s + SECONDS as u64 >= second;
         let calls: u64 = self.seconds.iter().filter(|(s, _)| recent(*s)).map(|(_, n)| n).sum();
@@ -52,7 +52,7 @@ impl Meter {
     }
 
     /// The time that this share of the calls did not take longer than, in microseconds; as exact as its buckets.
-    pub(super) fn quantile_us(&self, share: f64) -> f64 {
+    pub fn quantile_us(&self, share: f64) -> f64 {
         self.times.as_ref().map_or(0.0, |times| times.value_at_quantile(share) as f64 / 1000.0)
     }
 }

@@ -1,0 +1,108 @@
+//! A model beside one whose processor does what no processor should: p99 and p99.9 of the model beside, for each thing that the processor does. The
+//! rows `alone` are the same server with nothing hostile under way. How much they differ is noise.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sequor::bench::Child;
+use serde_json::{Value, json};
+
+use crate::BenchResult;
+use crate::puppet::{PuppetOrder, PuppetProcessor};
+
+const BESIDE: &str = "accumulator_int32";
+const HOSTILE: &str = "hostile";
+/// Connections that send orders, one after the other.
+const SENDERS: u64 = 4;
+const ORDERS: [PuppetOrder; 10] = [
+    PuppetOrder::Trap,
+    PuppetOrder::Loop,
+    PuppetOrder::Gigabyte,
+    PuppetOrder::WrongShape,
+    PuppetOrder::WrongPort,
+    PuppetOrder::TenThousandRuns,
+    PuppetOrder::ScratchOfGigabyte,
+    PuppetOrder::ScratchBeyond,
+    PuppetOrder::TrapInPost,
+    PuppetOrder::LoopInPost,
+];
+
+pub(crate) fn figures() -> BenchResult<()> {
+    let folder = tempfile::tempdir()?;
+    let (repository, plugins) = (folder.path().join("repository"), folder.path().join("plugins"));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(BESIDE);
+    for name in [BESIDE, HOSTILE] {
+        let model = repository.join(name);
+        std::fs::create_dir_all(model.join("1"))?;
+        std::fs::copy(from.join("1/model.onnx"), model.join("1/model.onnx"))?;
+        let config = std::fs::read_to_string(from.join("config.pbtxt"))?.replace(BESIDE, name);
+        std::fs::write(model.join("config.pbtxt"), config)?;
+    }
+    PuppetProcessor::default().install(&plugins, &repository.join(HOSTILE), "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
+    command.arg("serve").arg("--model-repository").arg(&repository).arg("--plugins-dir").arg(&plugins);
+    for listener in ["http", "grpc", "metrics", "admin"] {
+        command.arg(format!("--{listener}-port=0"));
+    }
+    command.args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-level=off"]);
+    // Or it would be parked, and do nothing more.
+    command.arg("--plugins-strikes=4000000000");
+    let server = Child::start(command)?;
+    println!("a model beside a hostile processor, 4 streams, us:");
+    println!("{:<20} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "p99.9", "orders");
+    row("alone", &beside(&server)?, 0);
+    for order in ORDERS {
+        let (enough, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+        let http = server.http.as_deref().ok_or("no HTTP")?;
+        let report = std::thread::scope(|scope| {
+            for id in 1..=SENDERS {
+                let (enough, sent) = (&enough, &sent);
+                scope.spawn(move || {
+                    while !enough.load(Ordering::Relaxed) && give(http, id, order).is_some() {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let report = beside(&server);
+            enough.store(true, Ordering::Relaxed);
+            report
+        })?;
+        row(&format!("{order:?}"), &report, sent.load(Ordering::Relaxed));
+    }
+    row("alone, again", &beside(&server)?, 0);
+    Ok(())
+}
+
+fn row(name: &str, report: &Value, orders: u64) {
+    let latency = |part: &str| report["latency_us"][part].as_u64().unwrap_or_default();
+    println!("{name:<20} {:>8} {:>8} {:>8} {orders:>10}", latency("p50"), latency("p99"), latency("p999"));
+    assert_eq!(report["wrong_sums"], 0, "{report}");
+}
+
+/// What the load generator says of the model beside.
+fn beside(server: &Child) -> BenchResult<Value> {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));
+    bench.args(["bench", BESIDE, "--warm-up", "300ms", "--for", "4s", "--clients", "4", "--streaming"]);
+    bench.args(["--output", "json", "--check", "accumulator", "--server", &server.grpc]);
+    let said = bench.output()?;
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+    }
+    Ok(serde_json::from_slice(&said.stdout)?)
+}
+
+/// Starts a sequence with an order, over a connection of its own. `None` if there is no answer.
+fn give(http: &str, id: u64, order: PuppetOrder) -> Option<()> {
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [order.value()] });
+    let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": true });
+    let body = json!({ "parameters": parameters, "inputs": [input] }).to_string();
+    let mut stream = TcpStream::connect(http).ok()?;
+    let head = format!("POST /v2/models/{HOSTILE}/infer HTTP/1.1\r\nhost: x\r\nconnection: close");
+    write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.starts_with("HTTP/1.1 ").then_some(())
+}

@@ -1,0 +1,57 @@
+//! What a processor costs: a request that passes `pre` and `post` beside wasmtime's empty call, a MiB both ways beside wasmtime's bare echo, and a
+//! server whose model has a processor that passes everything on beside the same server without one, twice. Then a model beside a hostile processor,
+//! and swaps under load.
+//!
+//! ```text
+//! cargo bench --bench processor                       everything
+//! cargo bench --bench processor -- --only calls       calls, served, hostile or swap
+//! cargo bench --bench processor -- --only swap --seconds 60
+//! ```
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark may panic"
+)]
+
+mod calls;
+mod hostile;
+#[path = "../../tests/it/puppet.rs"]
+#[allow(dead_code, reason = "the tests need more of it")]
+mod puppet;
+mod served;
+mod swap;
+#[path = "../../src/processing/wat_guest.rs"]
+mod wat_guest;
+
+type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
+
+// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> BenchResult<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo nextest --benches` and the like ask what tests there are.
+    if arguments.iter().any(|a| a == "--list") {
+        return Ok(());
+    }
+    let behind = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
+    let wants = |figure: &str| behind("--only").is_none_or(|only| only == figure);
+    let seconds = behind("--seconds").map_or(Ok(60), |text| text.parse())?;
+    if wants("calls") {
+        calls::figures()?;
+    }
+    if wants("served") {
+        served::figures()?;
+    }
+    if wants("hostile") {
+        hostile::figures()?;
+    }
+    if wants("swap") {
+        swap::figures(seconds)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Versions of processors: one in the place of another, everywhere or nowhere.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sequor_wasm::grants::Grants;
+use sequor_wasm::limits::Limits;
+use sequor_wasm::plugin_error::PluginError;
+use sequor_wasm::services::ServiceLog;
+
+use crate::processing::registry::MakeProcessor;
+use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
+use crate::processing::{
+    Chain, LoadFacts, OnFailure, PortTensors, ProcessorComponent, ProcessorModels, ProcessorOptions, ProcessorRegistry,
+    ProcessorRules, ProcessorSource, SequenceScratch,
+};
+use crate::telemetry::Metrics;
+
+/// Notes which models are loaded anew.
+#[derive(Debug, Default)]
+struct NotedModels {
+    reloaded: Arc<Mutex<Vec<String>>>,
+    pins: Arc<Mutex<Vec<(PathBuf, String)>>>,
+    fails: bool,
+}
+
+impl ProcessorModels for NotedModels {
+    fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
+        self.pins.lock().clone()
+    }
+
+    fn reload(&self, model: &str) -> Result<(), String> {
+        self.reloaded.lock().push(model.to_owned());
+        if self.fails { Err("no graph".to_owned()) } else { Ok(()) }
+    }
+}
+
+struct RegistryRig {
+    registry: ProcessorRegistry,
+    reloaded: Arc<Mutex<Vec<String>>>,
+    pins: Arc<Mutex<Vec<(PathBuf, String)>>>,
+}
+
+fn rig(fails: bool) -> RegistryRig {
+    let make = |_: &str, bytes: &[u8]| {
+        let made = ProcessorComponent::new(&SERVING, "guest.wasm", bytes, Grants::default(), None);
+        made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
+    };
+    let make: Box<MakeProcessor> = Box::new(make);
+    let rules = ProcessorRules { strikes: 3, ..ProcessorRules::default() };
+    let registry = ProcessorRegistry::new(rules, make, Arc::new(StillClock), Metrics::new(false));
+    let models = NotedModels { fails, ..NotedModels::default() };
+    let (reloaded, pins) = (Arc::clone(&models.reloaded), Arc::clone(&models.pins));
+    registry.reach_models(Box::new(models));
+    RegistryRig { registry, reloaded, pins }
+}
+
+impl RegistryRig {
+    /// The processors of a load of the model "m".
+    fn chain(&self) -> Chain {
+        let source = ProcessorSource {
+            name: "guest".to_owned(),
+            component: self.registry.find("guest").unwrap(),
+            options: ProcessorOptions {
+                config: "{}".to_owned(),
+                limits: Limits { time: std::time::Duration::from_millis(20), memory: None },
+                on_failure: OnFailure::Fail,
+                files: Vec::new(),
+                strikes: 3,
+            },
+            services: Arc::new(ServiceLog::default()),
+            metrics: self.registry.metrics("guest"),
+            journal: self.registry.journal("guest").unwrap(),
+            clock: Arc::clone(self.registry.clock()),
+        };
+        let facts = LoadFacts { name: "m".to_owned(), version: 1, ..LoadFacts::default() };
+        let chain = Chain::new(vec![source], &facts, model(), 2).unwrap();
+        self.registry.attach(&chain).unwrap();
+        chain
+    }
+}
+
+fn inputs(bytes: &[u8]) -> PortTensors {
+    vec![Some(tensor(bytes))]
+}
+
+/// The scratch that a step leaves.
+fn scratch_after(chain: &Chain, before: &SequenceScratch) -> SequenceScratch {
+    let prepared = chain.pre(&step(), before, inputs(b"abc")).unwrap();
+    chain.post(&step(), prepared.pending, vec![inputs(b"d")]).unwrap().1
+}
+
+fn component(guest: ProcessorWat<'_>) -> Vec<u8> {
+    guest.component()
+}
+
+#[test]
+fn a_version_takes_the_place_of_another_and_scratch_is_carried_over() {
+    let rig = rig(false);
+    let counts = component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
+    rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    let chain = rig.chain();
+    assert_eq!(scratch_after(&chain, &SequenceScratch::default()), SequenceScratch::default());
+    let before = chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).unwrap();
+    let first = rig.registry.show("guest").unwrap();
+    let second = rig.registry.replace("guest", counts, "local").unwrap();
+    assert_ne!(first.sha256, second.sha256);
+    assert_eq!(second.attached[0].sha256, second.sha256);
+    let scratch = scratch_after(&chain, &SequenceScratch::default());
+    assert_eq!(scratch.size(), 1);
+    let (_, kept) = chain.post(&step(), before.pending, vec![inputs(b"d")]).unwrap();
+    assert_eq!(kept, SequenceScratch::default(), "the version that prepared a request finishes it");
+    assert_eq!(rig.registry.rollback("guest", "local").unwrap().sha256, first.sha256);
+    assert_eq!(scratch_after(&chain, &scratch), scratch, "the scratch stays");
+    assert!(rig.reloaded.lock().is_empty());
+    assert!(matches!(rig.registry.unload("guest", "local"), Err(PluginError::Conflict(_))));
+    drop(chain);
+    rig.registry.unload("guest", "local").unwrap();
+    assert!(!rig.registry.has("guest"));
+}
+
+#[test]
+fn a_version_that_cannot_serve_changes_nothing() {
+    let rig = rig(false);
+    rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    let chain = rig.chain();
+    let first = rig.registry.show("guest").unwrap().sha256;
+    let bad = component(ProcessorWat { configure: "unreachable", ..ProcessorWat::default() });
+    let refused = rig.registry.replace("guest", bad, "local").unwrap_err().to_string();
+    assert!(refused.contains("does not fit m: it gave up (unreachable), in configure"), "{refused}");
+    assert!(rig.registry.replace("guest", b"nothing".to_vec(), "local").is_err());
+    rig.pins.lock().push(("m/sequor.toml".into(), first.clone()));
+    let other = component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
+    let refused = rig.registry.replace("guest", other, "local").unwrap_err();
+    assert!(
+        matches!(&refused, PluginError::Conflict(what) if what.contains("m/sequor.toml names the hash")),
+        "{refused}"
+    );
+    assert_eq!(rig.registry.show("guest").unwrap().sha256, first);
+    assert!(chain.pre(&step(), &SequenceScratch::default(), inputs(b"abc")).is_ok());
+}
+
+#[test]
+fn another_scratch_needs_a_new_load_and_goes_nowhere_without_it() {
+    for fails in [false, true] {
+        let rig = rig(fails);
+        rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+        let chain = rig.chain();
+        let first = rig.registry.show("guest").unwrap().sha256;
+        let wider = component(ProcessorWat { manifest: "scratch = \"16B\"\n", ..ProcessorWat::default() });
+        let replaced = rig.registry.replace("guest", wider, "local");
+        assert_eq!(rig.reloaded.lock()[..], ["m".to_owned()]);
+        let shown = rig.registry.show("guest").unwrap();
+        assert_eq!(shown.attached[0].sha256, first, "live sequences keep their version");
+        assert_eq!((replaced.is_err(), shown.sha256 == first), (fails, fails));
+        // A load that is on its way out asks for no new one.
+        chain.retire();
+        rig.reloaded.lock().clear();
+        let wider = component(ProcessorWat { manifest: "scratch = \"24B\"\n", ..ProcessorWat::default() });
+        assert!(rig.registry.replace("guest", wider, "local").is_ok());
+        assert!(rig.reloaded.lock().is_empty());
+    }
+}
+
+#[test]
+fn operators_park_and_unpark_and_a_replacement_unparks() {
+    let rig = rig(false);
+    rig.registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    let chain = rig.chain();
+    rig.registry.park("guest", "local").unwrap();
+    assert_eq!(chain.parked().as_deref(), Some("an operator has parked guest"));
+    rig.registry.unpark("guest", "local").unwrap();
+    assert_eq!(chain.parked(), None);
+    rig.registry.park("guest", "local").unwrap();
+    rig.registry.replace("guest", component(ProcessorWat { post: COUNT, ..ProcessorWat::default() }), "local").unwrap();
+    assert_eq!(chain.parked(), None);
+}

@@ -1,0 +1,150 @@
+//! One version of a processor at its place in a chain: its guests, and which tensors pass it by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::instances::GuestPool;
+use sequor_wasm::limits::is_full;
+use sequor_wasm::services::Services;
+
+use super::calls::{self, LoadFacts};
+use super::files::ProcessorFile;
+use super::fit::{check_outputs, passed};
+use super::manifest::ProcessorManifest;
+use super::ports::{PortTensors, TensorSignature};
+use super::source::{OnFailure, ProcessorOptions};
+use super::tensors::HeldTensors;
+use super::world::{ProcessorComponent, ProcessorGuest};
+use crate::config::fault::did_you_mean;
+use crate::telemetry::{Hook, PluginMetrics};
+
+/// A place in a chain: what every version there is configured with.
+#[derive(Debug)]
+pub(super) struct LinkSite {
+    pub(super) facts: LoadFacts,
+    pub(super) inner: TensorSignature,
+    pub(super) options: ProcessorOptions,
+    pub(super) services: Arc<dyn Services>,
+    pub(super) metrics: Arc<PluginMetrics>,
+    /// Maximum number of guests.
+    pub(super) guests: usize,
+}
+
+/// A version of a processor, configured.
+#[derive(Debug)]
+pub(super) struct LinkVersion {
+    pub(super) sha256: String,
+    pub(super) manifest: ProcessorManifest,
+    guests: GuestPool<WarmGuest>,
+    /// For each input of inner: the input of the processor that goes to it unless `pre` gives another.
+    passed: Vec<Option<usize>>,
+    /// Bytes of memory that the guest called last uses, and may use.
+    memory: AtomicU64,
+    memory_maximum: AtomicU64,
+}
+
+/// A configured guest.
+#[derive(Debug)]
+struct WarmGuest {
+    guest: ProcessorGuest,
+    /// Bytes of its memory once it was configured.
+    at_start: u64,
+    /// Bytes of the files that it may keep.
+    files: u64,
+}
+
+impl LinkVersion {
+    /// Configures a version. Returns it with what is seen in its place. The error is a sentence.
+    pub(super) fn start(
+        component: &Arc<ProcessorComponent>,
+        site: &Arc<LinkSite>,
+    ) -> Result<(LinkVersion, TensorSignature), String> {
+        let manifest = component.declared().manifest.clone();
+        check_features(&manifest, &site.facts)?;
+        let (component, of) = (Arc::clone(component), Arc::clone(site));
+        let sha256 = component.sha256().to_owned();
+        let start = move || WarmGuest::start(&component, &of);
+        let (_, outer) = start().map_err(|e| e.what)?;
+        outer.check()?;
+        let expected = outer.clone();
+        let start = move || {
+            let (guest, is) = start()?;
+            if is == expected {
+                return Ok(guest);
+            }
+            let what = "configure answered another signature than before".to_owned();
+            Err(CallError { fault: CallFault::Trap, what })
+        };
+        let guests = GuestPool::new(site.guests, start).recycling(WarmGuest::is_spent);
+        // The first request finds a guest.
+        let at_start = guests.call(|warm| Ok((warm.guest.memory_used(), warm.guest.memory_maximum())));
+        let (used, maximum) = at_start.map_err(|e| e.what)?;
+        let passed = passed(&manifest, &outer, &site.inner)?;
+        check_outputs(&manifest, &outer, &site.inner)?;
+        if site.options.on_failure == OnFailure::Bypass && !outer.is_like(&site.inner) {
+            let what = "on_failure = \"bypass\" needs a processor whose inputs and outputs have the names and types of those behind it";
+            return Err(what.to_owned());
+        }
+        let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
+        Ok((LinkVersion { sha256, manifest, guests, passed, memory, memory_maximum }, outer))
+    }
+
+    /// Makes one call with a free guest.
+    pub(super) fn call<T>(
+        &self,
+        call: impl FnOnce(&mut ProcessorGuest) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.guests.call(|warm| {
+            let answer = call(&mut warm.guest);
+            self.memory.store(warm.guest.memory_used(), Ordering::Relaxed);
+            answer
+        })
+    }
+
+    /// The inputs of inner that come from the request as they are.
+    pub(super) fn pass(&self, inputs: &PortTensors) -> PortTensors {
+        let of = |at: &Option<usize>| at.and_then(|at| inputs.get(at)?.clone());
+        self.passed.iter().map(of).collect()
+    }
+
+    /// Bytes of memory that the guest called last uses, and may use.
+    pub(super) fn memory(&self) -> (u64, u64) {
+        (self.memory.load(Ordering::Relaxed), self.memory_maximum.load(Ordering::Relaxed))
+    }
+}
+
+/// Whether the model has the features that a processor needs.
+fn check_features(manifest: &ProcessorManifest, facts: &LoadFacts) -> Result<(), String> {
+    let all = || facts.numbers.iter().chain(&facts.keys);
+    match manifest.features.iter().find(|feature| !all().any(|name| name == *feature)) {
+        Some(feature) => {
+            let near = did_you_mean(feature, all().map(String::as_str));
+            Err(format!("it needs the feature \"{feature}\", which no [[feature]] names{near}"))
+        }
+        None => Ok(()),
+    }
+}
+
+impl WarmGuest {
+    /// Starts and configures a guest. Returns it with what is seen in its place.
+    fn start(component: &ProcessorComponent, site: &LinkSite) -> Result<(WarmGuest, TensorSignature), CallError> {
+        let LinkSite { facts, inner, options, services, metrics, .. } = site;
+        let began = Instant::now();
+        let mut guest = component.guest(Arc::clone(services), options.limits)?;
+        let configured = calls::configure(&mut guest, &options.config, facts, inner, &options.files)?;
+        metrics.called(Hook::Configure, began.elapsed());
+        let outer = configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
+        let files = options.files.iter().map(ProcessorFile::size).sum();
+        let at_start = guest.memory_used();
+        Ok((WarmGuest { guest, at_start, files }, outer))
+    }
+
+    /// Whether another guest should take its place.
+    fn is_spent(&mut self) -> bool {
+        let WarmGuest { guest, at_start, files } = self;
+        let holds_too_much = guest.world_data::<HeldTensors>().is_ok_and(|held| held.is_too_much(*files));
+        holds_too_much || is_full(*at_start, guest.memory_maximum(), guest.memory_used())
+    }
+}
