@@ -133,6 +133,30 @@ pub struct Refused {
     pub idle: Option<Duration>,
     /// Whether the client may send the request again: a START always, a later step while its sequence lives.
     pub may_retry: bool,
+    /// What the plug-in says of the code with which it rejected the request.
+    pub rejection: Option<RejectionReason>,
+}
+
+/// What `plugin.toml` says of a code with which a scheduler rejects requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectionReason {
+    /// A sentence for clients.
+    pub text: String,
+    pub status: RejectionStatus,
+    /// When a client may send the request again.
+    pub retry_after: Option<Duration>,
+}
+
+/// The status of a rejected request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectionStatus {
+    InvalidArgument,
+    Unavailable,
+    PermissionDenied,
+    NotFound,
+    ResourceExhausted,
+    FailedPrecondition,
+    DeadlineExceeded,
 }
 
 /// A fault of a request, against the model's configuration (or in itself). Nothing of it was run.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/contract.rs"]
+mod contract;
 #[path = "architecture/links.rs"]
 mod links;
 #[path = "architecture/prose.rs"]

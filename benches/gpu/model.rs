@@ -74,6 +74,7 @@ impl LoadedModel {
             sequence: SequenceStep { id: Id::Int(id), start, end, step: None, idle: None },
             priority: 0,
             timeout: None,
+            patience: None,
             inputs,
             outputs: Vec::new(),
             parameters: Vec::new(),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use sequor::scheduling::SchedulerGuest;
 use sequor::scheduling::guest::{Events, Guest};
 use sequor_core::policy::columns;
-use sequor_core::{Columns, Decision, Hooks, Picks, PolicyFault};
+use sequor_core::{Columns, Decision, Hooks, Picks, PolicyFault, Rejection};
 use sequor_wasm::call_error::CallError;
 
 use super::{CALLS, best};
@@ -29,6 +29,7 @@ pub(crate) struct Pair<'a> {
 
 pub(crate) fn figures(mut pair: Pair<'_>) -> Result<(), CallError> {
     println!("  call              edf in Rust us   plug-in us   cold us   instructions");
+    let none = Events::default();
     for len in CANDIDATES {
         let see = see(len, pair.hooks.columns);
         let mut picks = Picks::default();
@@ -36,11 +37,18 @@ pub(crate) fn figures(mut pair: Pair<'_>) -> Result<(), CallError> {
             let _ = edf(&see, &mut picks);
         });
         let native = format!("{native:.2}");
-        pair.measure(&format!("plan of {len}"), &native, |guest| guest.plan(0, &see, &mut picks).map(drop))?;
+        pair.measure(&format!("plan of {len}"), &native, |guest| guest.plan(0, &see, &none, &mut picks).map(drop))?;
+        if pair.hooks.observe {
+            let news = events();
+            let what = format!("the same, {RAN} events");
+            pair.measure(&what, "", |guest| guest.plan(0, &see, &news, &mut picks).map(drop))?;
+        }
     }
     if pair.hooks.admit {
         let (waiting, victims) = (see(WAITING, pair.hooks.columns), Columns::default());
-        pair.measure(&format!("admit of {WAITING}"), "", |guest| guest.admit(&waiting, &[3], &victims).map(drop))?;
+        pair.measure(&format!("admit of {WAITING}"), "", |guest| {
+            guest.admit(&waiting, &[3], &victims, &none).map(drop)
+        })?;
     }
     if pair.hooks.observe {
         let events = events();
@@ -114,6 +122,6 @@ fn edf(see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
     order.sort_by_key(due);
     let first = order.first().and_then(shape);
     picks.fire.extend(order.into_iter().filter(|i| shape(i) == first).take(see.max_batch as usize));
-    picks.reject = late;
+    picks.reject = late.into_iter().map(|candidate| Rejection { candidate, code: 1, ends: true }).collect();
     Ok(Decision::Fire)
 }

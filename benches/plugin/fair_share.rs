@@ -24,6 +24,7 @@ impl Default for Native {
             version: "0".to_owned(),
             hooks,
             features: vec!["tenant".to_owned()],
+            codes: Arc::default(),
         })
     }
 }
@@ -76,7 +77,8 @@ impl Guest for FairShare {
         Ok(Ok(()))
     }
 
-    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError> {
+    fn plan(&mut self, _: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError> {
+        self.observe(news)?;
         picks.clear();
         let order = self.order(see);
         self.clock = order.first().map_or(self.clock, |(turn, _)| turn.max(self.clock));
@@ -84,7 +86,14 @@ impl Guest for FairShare {
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
+    fn admit(
+        &mut self,
+        see: &Columns,
+        room: &[u32],
+        _: &Columns,
+        news: &Events,
+    ) -> Result<Vec<Admission>, CallError> {
+        self.observe(news)?;
         let mut said = vec![Admission::Defer; see.len as usize];
         let free = (0u16..).zip(room).flat_map(|(instance, free)| (0..*free).map(move |_| instance));
         for ((_, i), instance) in self.order(see).into_iter().zip(free) {

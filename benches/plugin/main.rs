@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 use nix::time::ClockId;
 use sequor::scheduling::SchedulerComponent;
 use sequor::scheduling::SchedulerGuest;
-use sequor::scheduling::guest::{Guest as _, ModelFacts, Source as _};
+use sequor::scheduling::guest::{Events, Guest as _, ModelFacts, Source as _};
 use sequor_core::Picks;
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::cache::Cache;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
@@ -97,11 +98,11 @@ fn python(engine: &Arc<Engine>) -> BoxResult<()> {
     let see = see(64, component.manifest().hooks.columns);
     let mut picks = Picks::default();
     // A failing case takes no time.
-    if let Err(struck) = guest.plan(0, &see, &mut picks) {
+    if let Err(struck) = guest.plan(0, &see, &Events::default(), &mut picks) {
         println!("{NAME} fails, and is left out: {struck}");
         return Ok(());
     }
-    let took = best(1, || drop(guest.plan(0, &see, &mut picks)));
+    let took = best(1, || drop(guest.plan(0, &see, &Events::default(), &mut picks)));
     println!("{NAME}, {} MiB of memory: a plan of 64 in {took:.0} us", guest.memory() >> 20);
     Ok(())
 }
@@ -131,7 +132,7 @@ struct NoServices;
 
 impl Services for NoServices {
     fn log(&self, _: u32, _: &str) {}
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
     fn key_text(&self, _: u64) -> Option<String> {
         None
     }

@@ -14,6 +14,7 @@ use sequor::processing::{
 use sequor::telemetry::Metrics;
 use sequor::tensor::Tensor;
 use sequor_core::{DataType, Dims, Shape, Time};
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
@@ -151,7 +152,7 @@ impl fmt::Debug for NoBenchServices {
 
 impl Services for NoBenchServices {
     fn log(&self, _: u32, _: &str) {}
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
     fn key_text(&self, _: u64) -> Option<String> {
         None
     }

@@ -13,6 +13,9 @@ void scheduler_plugin_list_u8_free(scheduler_plugin_list_u8_t *ptr) { (void)ptr;
 void exports_sequor_plugin_scheduler_columns_free(sequor_columns *ptr) { (void)ptr; }
 void exports_sequor_plugin_scheduler_events_free(sequor_events *ptr) { (void)ptr; }
 void sequor_plugin_host_log(uint32_t level, scheduler_plugin_string_t *message) { (void)level, (void)message; }
+void sequor_plugin_host_metric_add(scheduler_plugin_string_t *name, sequor_plugin_host_list_label_t *labels, double value) {
+  (void)name, (void)labels, (void)value;
+}
 
 static bool is(sequor_admission said, sequor_admission wanted) {
   return said.tag == wanted.tag && (said.tag == sequor_defer().tag || said.val.take == wanted.val.take);
@@ -34,7 +37,7 @@ static void a_plug_in_without_admit_leaves_nobody_waiting_beside_a_free_slot(voi
   uint32_t free_ones[] = {0, 2};
   scheduler_plugin_list_u32_t room = {free_ones, 2};
   exports_sequor_plugin_scheduler_list_admission_t said;
-  exports_sequor_plugin_scheduler_admit(&round, &waiting, &room, &victims, &said);
+  exports_sequor_plugin_scheduler_admit(&round, &waiting, &room, &victims, NULL, &said);
   assert(said.len == 2 && is(said.ptr[0], sequor_take(1)) && is(said.ptr[1], sequor_take(1)));
   assert(is(said.ptr[2], sequor_defer()));
   free(said.ptr);
@@ -42,7 +45,12 @@ static void a_plug_in_without_admit_leaves_nobody_waiting_beside_a_free_slot(voi
 
 static void each_answer_says_what_it_is(void) {
   assert(sequor_evict(7).tag == EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_EVICT && sequor_evict(7).val.evict == 7);
-  assert(sequor_refuse(9).tag == EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_REJECT && sequor_refuse(9).val.reject == 9);
+  assert(sequor_reject(9).tag == EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_REJECT && sequor_reject(9).val.reject == 9);
+  sequor_rejection refused[2];
+  sequor_answer answer = {.reject = refused};
+  sequor_reject_candidate(&answer, 3, 7);
+  sequor_shed_candidate(&answer, 1, 8);
+  assert(answer.rejected == 2 && refused[0].candidate == 3 && refused[0].code == 7 && refused[0].ends && !refused[1].ends);
 }
 
 static void a_batch_is_of_one_shape_and_no_more_rows_than_it_may_have(void) {

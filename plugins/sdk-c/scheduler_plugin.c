@@ -9,7 +9,7 @@ __attribute__((__import_module__("sequor:plugin/host@0.1.0"), __import_name__("l
 extern void __wasm_import_sequor_plugin_host_log(int32_t, uint8_t *, size_t);
 
 __attribute__((__import_module__("sequor:plugin/host@0.1.0"), __import_name__("metric-add")))
-extern void __wasm_import_sequor_plugin_host_metric_add(uint8_t *, size_t, double);
+extern void __wasm_import_sequor_plugin_host_metric_add(uint8_t *, size_t, uint8_t *, size_t, double);
 
 __attribute__((__import_module__("sequor:plugin/host@0.1.0"), __import_name__("key-text")))
 extern void __wasm_import_sequor_plugin_host_key_text(int64_t, uint8_t *);
@@ -56,7 +56,7 @@ void __wasm_export_exports_sequor_plugin_scheduler_plan_post_return(uint8_t * ar
       if (len0 > 0) {
         uint8_t *ptr1 = *((uint8_t **) (arg0 + (8+2*sizeof(void*))));
         for (size_t i2 = 0; i2 < len0; i2++) {
-          uint8_t *base = ptr1 + i2 * 4;
+          uint8_t *base = ptr1 + i2 * 12;
           (void) base;
         }
         free(ptr1);
@@ -120,7 +120,7 @@ void *cabi_realloc(void *ptr, size_t old_size, size_t align, size_t new_size) {
 }
 
 __attribute__((__aligned__(8)))
-static uint8_t RET_AREA[(32+4*sizeof(void*))];
+static uint8_t RET_AREA[(24+4*sizeof(void*))];
 
 // Helper Functions
 
@@ -140,6 +140,22 @@ void sequor_plugin_types_model_free(sequor_plugin_types_model_t *ptr) {
   scheduler_plugin_string_free(&ptr->strategy);
   scheduler_plugin_list_string_free(&ptr->numbers);
   scheduler_plugin_list_string_free(&ptr->keys);
+}
+
+void sequor_plugin_host_label_free(sequor_plugin_host_label_t *ptr) {
+  scheduler_plugin_string_free(&ptr->name);
+  scheduler_plugin_string_free(&ptr->value);
+}
+
+void sequor_plugin_host_list_label_free(sequor_plugin_host_list_label_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    sequor_plugin_host_label_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      sequor_plugin_host_label_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
 }
 
 void scheduler_plugin_option_string_free(scheduler_plugin_option_string_t *ptr) {
@@ -265,6 +281,23 @@ void exports_sequor_plugin_scheduler_columns_free(exports_sequor_plugin_schedule
   exports_sequor_plugin_scheduler_option_list_key_free(&ptr->keys);
 }
 
+void exports_sequor_plugin_scheduler_events_free(exports_sequor_plugin_scheduler_events_t *ptr) {
+  scheduler_plugin_list_u32_free(&ptr->kind);
+  exports_sequor_plugin_scheduler_list_sequence_free(&ptr->sequence);
+  scheduler_plugin_list_u64_free(&ptr->amount);
+  exports_sequor_plugin_scheduler_list_key_free(&ptr->keys);
+}
+
+void exports_sequor_plugin_scheduler_list_rejection_free(exports_sequor_plugin_scheduler_list_rejection_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    exports_sequor_plugin_scheduler_rejection_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
 void scheduler_plugin_option_u64_free(scheduler_plugin_option_u64_t *ptr) {
   if (ptr->is_some) {
   }
@@ -272,7 +305,7 @@ void scheduler_plugin_option_u64_free(scheduler_plugin_option_u64_t *ptr) {
 
 void exports_sequor_plugin_scheduler_decision_free(exports_sequor_plugin_scheduler_decision_t *ptr) {
   scheduler_plugin_list_u32_free(&ptr->fire);
-  scheduler_plugin_list_u32_free(&ptr->reject);
+  exports_sequor_plugin_scheduler_list_rejection_free(&ptr->reject);
   scheduler_plugin_option_u64_free(&ptr->wake_us);
 }
 
@@ -290,17 +323,16 @@ void exports_sequor_plugin_scheduler_admission_free(exports_sequor_plugin_schedu
   }
 }
 
-void exports_sequor_plugin_scheduler_events_free(exports_sequor_plugin_scheduler_events_t *ptr) {
-  scheduler_plugin_list_u32_free(&ptr->kind);
-  exports_sequor_plugin_scheduler_list_sequence_free(&ptr->sequence);
-  scheduler_plugin_list_u64_free(&ptr->amount);
-  exports_sequor_plugin_scheduler_list_key_free(&ptr->keys);
-}
-
 void exports_sequor_plugin_scheduler_result_void_string_free(exports_sequor_plugin_scheduler_result_void_string_t *ptr) {
   if (!ptr->is_err) {
   } else {
     scheduler_plugin_string_free(&ptr->val.err);
+  }
+}
+
+void exports_sequor_plugin_scheduler_option_events_free(exports_sequor_plugin_scheduler_option_events_t *ptr) {
+  if (ptr->is_some) {
+    exports_sequor_plugin_scheduler_events_free(&ptr->val);
   }
 }
 
@@ -352,8 +384,8 @@ void sequor_plugin_host_log(uint32_t level, scheduler_plugin_string_t *message) 
   __wasm_import_sequor_plugin_host_log((int32_t) (level), (uint8_t *) (*message).ptr, (*message).len);
 }
 
-void sequor_plugin_host_metric_add(scheduler_plugin_string_t *name, double value) {
-  __wasm_import_sequor_plugin_host_metric_add((uint8_t *) (*name).ptr, (*name).len, value);
+void sequor_plugin_host_metric_add(scheduler_plugin_string_t *name, sequor_plugin_host_list_label_t *labels, double value) {
+  __wasm_import_sequor_plugin_host_metric_add((uint8_t *) (*name).ptr, (*name).len, (uint8_t *) (*labels).ptr, (*labels).len, value);
 }
 
 bool sequor_plugin_host_key_text(sequor_plugin_host_key_t key, scheduler_plugin_string_t *ret) {
@@ -431,184 +463,202 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_configure(uint8_t * arg,
 __attribute__((__export_name__("sequor:plugin/scheduler@0.1.0#plan")))
 uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
   exports_sequor_plugin_scheduler_option_list_sequence_t option;
-  switch ((int32_t) *((uint8_t*) (arg + (32+1*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+1*sizeof(void*))))) {
     case 0: {
       option.is_some = false;
       break;
     }
     case 1: {
       option.is_some = true;
-      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+2*sizeof(void*))))), (*((size_t*) (arg + (32+3*sizeof(void*))))) };
+      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (40+2*sizeof(void*))))), (*((size_t*) (arg + (40+3*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option0;
-  switch ((int32_t) *((uint8_t*) (arg + (32+4*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+4*sizeof(void*))))) {
     case 0: {
       option0.is_some = false;
       break;
     }
     case 1: {
       option0.is_some = true;
-      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) };
+      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+5*sizeof(void*))))), (*((size_t*) (arg + (40+6*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option1;
-  switch ((int32_t) *((uint8_t*) (arg + (32+7*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+7*sizeof(void*))))) {
     case 0: {
       option1.is_some = false;
       break;
     }
     case 1: {
       option1.is_some = true;
-      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+8*sizeof(void*))))), (*((size_t*) (arg + (32+9*sizeof(void*))))) };
+      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+8*sizeof(void*))))), (*((size_t*) (arg + (40+9*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option2;
-  switch ((int32_t) *((uint8_t*) (arg + (32+10*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+10*sizeof(void*))))) {
     case 0: {
       option2.is_some = false;
       break;
     }
     case 1: {
       option2.is_some = true;
-      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) };
+      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+11*sizeof(void*))))), (*((size_t*) (arg + (40+12*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option3;
-  switch ((int32_t) *((uint8_t*) (arg + (32+13*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+13*sizeof(void*))))) {
     case 0: {
       option3.is_some = false;
       break;
     }
     case 1: {
       option3.is_some = true;
-      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+14*sizeof(void*))))), (*((size_t*) (arg + (32+15*sizeof(void*))))) };
+      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+14*sizeof(void*))))), (*((size_t*) (arg + (40+15*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option4;
-  switch ((int32_t) *((uint8_t*) (arg + (32+16*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+16*sizeof(void*))))) {
     case 0: {
       option4.is_some = false;
       break;
     }
     case 1: {
       option4.is_some = true;
-      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) };
+      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+17*sizeof(void*))))), (*((size_t*) (arg + (40+18*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option5;
-  switch ((int32_t) *((uint8_t*) (arg + (32+19*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+19*sizeof(void*))))) {
     case 0: {
       option5.is_some = false;
       break;
     }
     case 1: {
       option5.is_some = true;
-      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+20*sizeof(void*))))), (*((size_t*) (arg + (32+21*sizeof(void*))))) };
+      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+20*sizeof(void*))))), (*((size_t*) (arg + (40+21*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option6;
-  switch ((int32_t) *((uint8_t*) (arg + (32+22*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+22*sizeof(void*))))) {
     case 0: {
       option6.is_some = false;
       break;
     }
     case 1: {
       option6.is_some = true;
-      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) };
+      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+23*sizeof(void*))))), (*((size_t*) (arg + (40+24*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u8_t option7;
-  switch ((int32_t) *((uint8_t*) (arg + (32+25*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+25*sizeof(void*))))) {
     case 0: {
       option7.is_some = false;
       break;
     }
     case 1: {
       option7.is_some = true;
-      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+26*sizeof(void*))))), (*((size_t*) (arg + (32+27*sizeof(void*))))) };
+      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (40+26*sizeof(void*))))), (*((size_t*) (arg + (40+27*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option8;
-  switch ((int32_t) *((uint8_t*) (arg + (32+28*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+28*sizeof(void*))))) {
     case 0: {
       option8.is_some = false;
       break;
     }
     case 1: {
       option8.is_some = true;
-      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+29*sizeof(void*))))), (*((size_t*) (arg + (32+30*sizeof(void*))))) };
+      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+29*sizeof(void*))))), (*((size_t*) (arg + (40+30*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option9;
-  switch ((int32_t) *((uint8_t*) (arg + (32+31*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+31*sizeof(void*))))) {
     case 0: {
       option9.is_some = false;
       break;
     }
     case 1: {
       option9.is_some = true;
-      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+32*sizeof(void*))))), (*((size_t*) (arg + (32+33*sizeof(void*))))) };
+      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+32*sizeof(void*))))), (*((size_t*) (arg + (40+33*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option10;
-  switch ((int32_t) *((uint8_t*) (arg + (32+34*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+34*sizeof(void*))))) {
     case 0: {
       option10.is_some = false;
       break;
     }
     case 1: {
       option10.is_some = true;
-      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+35*sizeof(void*))))), (*((size_t*) (arg + (32+36*sizeof(void*))))) };
+      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+35*sizeof(void*))))), (*((size_t*) (arg + (40+36*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_f64_t option11;
-  switch ((int32_t) *((uint8_t*) (arg + (32+37*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+37*sizeof(void*))))) {
     case 0: {
       option11.is_some = false;
       break;
     }
     case 1: {
       option11.is_some = true;
-      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+38*sizeof(void*))))), (*((size_t*) (arg + (32+39*sizeof(void*))))) };
+      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (40+38*sizeof(void*))))), (*((size_t*) (arg + (40+39*sizeof(void*))))) };
       break;
     }
   }
   exports_sequor_plugin_scheduler_option_list_key_t option12;
-  switch ((int32_t) *((uint8_t*) (arg + (32+40*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+40*sizeof(void*))))) {
     case 0: {
       option12.is_some = false;
       break;
     }
     case 1: {
       option12.is_some = true;
-      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+41*sizeof(void*))))), (*((size_t*) (arg + (32+42*sizeof(void*))))) };
+      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (40+41*sizeof(void*))))), (*((size_t*) (arg + (40+42*sizeof(void*))))) };
       break;
     }
   }
-  exports_sequor_plugin_scheduler_round_t arg13 = (exports_sequor_plugin_scheduler_round_t) {
+  exports_sequor_plugin_scheduler_option_events_t option13;
+  switch ((int32_t) *((uint8_t*) (arg + (40+43*sizeof(void*))))) {
+    case 0: {
+      option13.is_some = false;
+      break;
+    }
+    case 1: {
+      option13.is_some = true;
+      option13.val = (exports_sequor_plugin_scheduler_events_t) {
+        (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+44*sizeof(void*))))), (*((size_t*) (arg + (40+45*sizeof(void*))))) },
+        (exports_sequor_plugin_scheduler_list_sequence_t) (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (40+46*sizeof(void*))))), (*((size_t*) (arg + (40+47*sizeof(void*))))) },
+        (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+48*sizeof(void*))))), (*((size_t*) (arg + (40+49*sizeof(void*))))) },
+        (exports_sequor_plugin_scheduler_list_key_t) (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (40+50*sizeof(void*))))), (*((size_t*) (arg + (40+51*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_round_t arg14 = (exports_sequor_plugin_scheduler_round_t) {
     (uint64_t) (uint64_t) (*((int64_t*) (arg + 0))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + 8))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + 12))),
+    (uint64_t) (uint64_t) (*((int64_t*) (arg + 8))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 16))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 20))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 24))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 28))),
-  };
-  exports_sequor_plugin_scheduler_columns_t arg14 = (exports_sequor_plugin_scheduler_columns_t) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 32))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + 36))),
+  };
+  exports_sequor_plugin_scheduler_columns_t arg15 = (exports_sequor_plugin_scheduler_columns_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + 40))),
     (exports_sequor_plugin_scheduler_option_list_sequence_t) option,
     (scheduler_plugin_option_list_u64_t) option0,
     (scheduler_plugin_option_list_u32_t) option1,
@@ -625,27 +675,26 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
     (exports_sequor_plugin_scheduler_option_list_key_t) option12,
   };
   exports_sequor_plugin_scheduler_decision_t val;
-  bool ret = exports_sequor_plugin_scheduler_plan(&arg13, &arg14, &val);
+  bool ret = exports_sequor_plugin_scheduler_plan(&arg14, &arg15, option13.is_some ? &(option13.val) : NULL, &val);
 
-  exports_sequor_plugin_scheduler_option_decision_t ret15;
-  ret15.is_some = ret;
-  ret15.val = val;
+  exports_sequor_plugin_scheduler_option_decision_t ret16;
+  ret16.is_some = ret;
+  ret16.val = val;
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
-  if ((ret15).is_some) {
-    const exports_sequor_plugin_scheduler_decision_t *payload16 = &(ret15).val;
+  if ((ret16).is_some) {
+    const exports_sequor_plugin_scheduler_decision_t *payload17 = &(ret16).val;
     *((int8_t*)(ptr + 0)) = 1;
-    *((size_t*)(ptr + (8+1*sizeof(void*)))) = ((*payload16).fire).len;
-    *((uint8_t **)(ptr + 8)) = (uint8_t *) ((*payload16).fire).ptr;
-    *((size_t*)(ptr + (8+3*sizeof(void*)))) = ((*payload16).reject).len;
-    *((uint8_t **)(ptr + (8+2*sizeof(void*)))) = (uint8_t *) ((*payload16).reject).ptr;
-    *((int32_t*)(ptr + (8+4*sizeof(void*)))) = (int32_t) ((*payload16).reject_code);
-    if (((*payload16).wake_us).is_some) {
-      const uint64_t *payload18 = &((*payload16).wake_us).val;
-      *((int8_t*)(ptr + (16+4*sizeof(void*)))) = 1;
-      *((int64_t*)(ptr + (24+4*sizeof(void*)))) = (int64_t) (*payload18);
+    *((size_t*)(ptr + (8+1*sizeof(void*)))) = ((*payload17).fire).len;
+    *((uint8_t **)(ptr + 8)) = (uint8_t *) ((*payload17).fire).ptr;
+    *((size_t*)(ptr + (8+3*sizeof(void*)))) = ((*payload17).reject).len;
+    *((uint8_t **)(ptr + (8+2*sizeof(void*)))) = (uint8_t *) ((*payload17).reject).ptr;
+    if (((*payload17).wake_us).is_some) {
+      const uint64_t *payload19 = &((*payload17).wake_us).val;
+      *((int8_t*)(ptr + (8+4*sizeof(void*)))) = 1;
+      *((int64_t*)(ptr + (16+4*sizeof(void*)))) = (int64_t) (*payload19);
     } else {
-      *((int8_t*)(ptr + (16+4*sizeof(void*)))) = 0;
+      *((int8_t*)(ptr + (8+4*sizeof(void*)))) = 0;
     }
   } else {
     *((int8_t*)(ptr + 0)) = 0;
@@ -656,352 +705,370 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_plan(uint8_t * arg) {
 __attribute__((__export_name__("sequor:plugin/scheduler@0.1.0#admit")))
 uint8_t * __wasm_export_exports_sequor_plugin_scheduler_admit(uint8_t * arg) {
   exports_sequor_plugin_scheduler_option_list_sequence_t option;
-  switch ((int32_t) *((uint8_t*) (arg + (32+1*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+1*sizeof(void*))))) {
     case 0: {
       option.is_some = false;
       break;
     }
     case 1: {
       option.is_some = true;
-      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+2*sizeof(void*))))), (*((size_t*) (arg + (32+3*sizeof(void*))))) };
+      option.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (40+2*sizeof(void*))))), (*((size_t*) (arg + (40+3*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option0;
-  switch ((int32_t) *((uint8_t*) (arg + (32+4*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+4*sizeof(void*))))) {
     case 0: {
       option0.is_some = false;
       break;
     }
     case 1: {
       option0.is_some = true;
-      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+5*sizeof(void*))))), (*((size_t*) (arg + (32+6*sizeof(void*))))) };
+      option0.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+5*sizeof(void*))))), (*((size_t*) (arg + (40+6*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option1;
-  switch ((int32_t) *((uint8_t*) (arg + (32+7*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+7*sizeof(void*))))) {
     case 0: {
       option1.is_some = false;
       break;
     }
     case 1: {
       option1.is_some = true;
-      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+8*sizeof(void*))))), (*((size_t*) (arg + (32+9*sizeof(void*))))) };
+      option1.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+8*sizeof(void*))))), (*((size_t*) (arg + (40+9*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option2;
-  switch ((int32_t) *((uint8_t*) (arg + (32+10*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+10*sizeof(void*))))) {
     case 0: {
       option2.is_some = false;
       break;
     }
     case 1: {
       option2.is_some = true;
-      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+11*sizeof(void*))))), (*((size_t*) (arg + (32+12*sizeof(void*))))) };
+      option2.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+11*sizeof(void*))))), (*((size_t*) (arg + (40+12*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option3;
-  switch ((int32_t) *((uint8_t*) (arg + (32+13*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+13*sizeof(void*))))) {
     case 0: {
       option3.is_some = false;
       break;
     }
     case 1: {
       option3.is_some = true;
-      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+14*sizeof(void*))))), (*((size_t*) (arg + (32+15*sizeof(void*))))) };
+      option3.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+14*sizeof(void*))))), (*((size_t*) (arg + (40+15*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option4;
-  switch ((int32_t) *((uint8_t*) (arg + (32+16*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+16*sizeof(void*))))) {
     case 0: {
       option4.is_some = false;
       break;
     }
     case 1: {
       option4.is_some = true;
-      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+17*sizeof(void*))))), (*((size_t*) (arg + (32+18*sizeof(void*))))) };
+      option4.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+17*sizeof(void*))))), (*((size_t*) (arg + (40+18*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option5;
-  switch ((int32_t) *((uint8_t*) (arg + (32+19*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+19*sizeof(void*))))) {
     case 0: {
       option5.is_some = false;
       break;
     }
     case 1: {
       option5.is_some = true;
-      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+20*sizeof(void*))))), (*((size_t*) (arg + (32+21*sizeof(void*))))) };
+      option5.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+20*sizeof(void*))))), (*((size_t*) (arg + (40+21*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option6;
-  switch ((int32_t) *((uint8_t*) (arg + (32+22*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+22*sizeof(void*))))) {
     case 0: {
       option6.is_some = false;
       break;
     }
     case 1: {
       option6.is_some = true;
-      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+23*sizeof(void*))))), (*((size_t*) (arg + (32+24*sizeof(void*))))) };
+      option6.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+23*sizeof(void*))))), (*((size_t*) (arg + (40+24*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u8_t option7;
-  switch ((int32_t) *((uint8_t*) (arg + (32+25*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+25*sizeof(void*))))) {
     case 0: {
       option7.is_some = false;
       break;
     }
     case 1: {
       option7.is_some = true;
-      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+26*sizeof(void*))))), (*((size_t*) (arg + (32+27*sizeof(void*))))) };
+      option7.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (40+26*sizeof(void*))))), (*((size_t*) (arg + (40+27*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option8;
-  switch ((int32_t) *((uint8_t*) (arg + (32+28*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+28*sizeof(void*))))) {
     case 0: {
       option8.is_some = false;
       break;
     }
     case 1: {
       option8.is_some = true;
-      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+29*sizeof(void*))))), (*((size_t*) (arg + (32+30*sizeof(void*))))) };
+      option8.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+29*sizeof(void*))))), (*((size_t*) (arg + (40+30*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option9;
-  switch ((int32_t) *((uint8_t*) (arg + (32+31*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+31*sizeof(void*))))) {
     case 0: {
       option9.is_some = false;
       break;
     }
     case 1: {
       option9.is_some = true;
-      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+32*sizeof(void*))))), (*((size_t*) (arg + (32+33*sizeof(void*))))) };
+      option9.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+32*sizeof(void*))))), (*((size_t*) (arg + (40+33*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option10;
-  switch ((int32_t) *((uint8_t*) (arg + (32+34*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+34*sizeof(void*))))) {
     case 0: {
       option10.is_some = false;
       break;
     }
     case 1: {
       option10.is_some = true;
-      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+35*sizeof(void*))))), (*((size_t*) (arg + (32+36*sizeof(void*))))) };
+      option10.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+35*sizeof(void*))))), (*((size_t*) (arg + (40+36*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_f64_t option11;
-  switch ((int32_t) *((uint8_t*) (arg + (32+37*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+37*sizeof(void*))))) {
     case 0: {
       option11.is_some = false;
       break;
     }
     case 1: {
       option11.is_some = true;
-      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+38*sizeof(void*))))), (*((size_t*) (arg + (32+39*sizeof(void*))))) };
+      option11.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (40+38*sizeof(void*))))), (*((size_t*) (arg + (40+39*sizeof(void*))))) };
       break;
     }
   }
   exports_sequor_plugin_scheduler_option_list_key_t option12;
-  switch ((int32_t) *((uint8_t*) (arg + (32+40*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+40*sizeof(void*))))) {
     case 0: {
       option12.is_some = false;
       break;
     }
     case 1: {
       option12.is_some = true;
-      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+41*sizeof(void*))))), (*((size_t*) (arg + (32+42*sizeof(void*))))) };
+      option12.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (40+41*sizeof(void*))))), (*((size_t*) (arg + (40+42*sizeof(void*))))) };
       break;
     }
   }
   exports_sequor_plugin_scheduler_option_list_sequence_t option13;
-  switch ((int32_t) *((uint8_t*) (arg + (32+46*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+46*sizeof(void*))))) {
     case 0: {
       option13.is_some = false;
       break;
     }
     case 1: {
       option13.is_some = true;
-      option13.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (32+47*sizeof(void*))))), (*((size_t*) (arg + (32+48*sizeof(void*))))) };
+      option13.val = (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (40+47*sizeof(void*))))), (*((size_t*) (arg + (40+48*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option14;
-  switch ((int32_t) *((uint8_t*) (arg + (32+49*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+49*sizeof(void*))))) {
     case 0: {
       option14.is_some = false;
       break;
     }
     case 1: {
       option14.is_some = true;
-      option14.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+50*sizeof(void*))))), (*((size_t*) (arg + (32+51*sizeof(void*))))) };
+      option14.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+50*sizeof(void*))))), (*((size_t*) (arg + (40+51*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option15;
-  switch ((int32_t) *((uint8_t*) (arg + (32+52*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+52*sizeof(void*))))) {
     case 0: {
       option15.is_some = false;
       break;
     }
     case 1: {
       option15.is_some = true;
-      option15.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+53*sizeof(void*))))), (*((size_t*) (arg + (32+54*sizeof(void*))))) };
+      option15.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+53*sizeof(void*))))), (*((size_t*) (arg + (40+54*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option16;
-  switch ((int32_t) *((uint8_t*) (arg + (32+55*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+55*sizeof(void*))))) {
     case 0: {
       option16.is_some = false;
       break;
     }
     case 1: {
       option16.is_some = true;
-      option16.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+56*sizeof(void*))))), (*((size_t*) (arg + (32+57*sizeof(void*))))) };
+      option16.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+56*sizeof(void*))))), (*((size_t*) (arg + (40+57*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option17;
-  switch ((int32_t) *((uint8_t*) (arg + (32+58*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+58*sizeof(void*))))) {
     case 0: {
       option17.is_some = false;
       break;
     }
     case 1: {
       option17.is_some = true;
-      option17.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+59*sizeof(void*))))), (*((size_t*) (arg + (32+60*sizeof(void*))))) };
+      option17.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+59*sizeof(void*))))), (*((size_t*) (arg + (40+60*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option18;
-  switch ((int32_t) *((uint8_t*) (arg + (32+61*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+61*sizeof(void*))))) {
     case 0: {
       option18.is_some = false;
       break;
     }
     case 1: {
       option18.is_some = true;
-      option18.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+62*sizeof(void*))))), (*((size_t*) (arg + (32+63*sizeof(void*))))) };
+      option18.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+62*sizeof(void*))))), (*((size_t*) (arg + (40+63*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option19;
-  switch ((int32_t) *((uint8_t*) (arg + (32+64*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+64*sizeof(void*))))) {
     case 0: {
       option19.is_some = false;
       break;
     }
     case 1: {
       option19.is_some = true;
-      option19.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+65*sizeof(void*))))), (*((size_t*) (arg + (32+66*sizeof(void*))))) };
+      option19.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+65*sizeof(void*))))), (*((size_t*) (arg + (40+66*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option20;
-  switch ((int32_t) *((uint8_t*) (arg + (32+67*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+67*sizeof(void*))))) {
     case 0: {
       option20.is_some = false;
       break;
     }
     case 1: {
       option20.is_some = true;
-      option20.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+68*sizeof(void*))))), (*((size_t*) (arg + (32+69*sizeof(void*))))) };
+      option20.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+68*sizeof(void*))))), (*((size_t*) (arg + (40+69*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u8_t option21;
-  switch ((int32_t) *((uint8_t*) (arg + (32+70*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+70*sizeof(void*))))) {
     case 0: {
       option21.is_some = false;
       break;
     }
     case 1: {
       option21.is_some = true;
-      option21.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (32+71*sizeof(void*))))), (*((size_t*) (arg + (32+72*sizeof(void*))))) };
+      option21.val = (scheduler_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (40+71*sizeof(void*))))), (*((size_t*) (arg + (40+72*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u32_t option22;
-  switch ((int32_t) *((uint8_t*) (arg + (32+73*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+73*sizeof(void*))))) {
     case 0: {
       option22.is_some = false;
       break;
     }
     case 1: {
       option22.is_some = true;
-      option22.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+74*sizeof(void*))))), (*((size_t*) (arg + (32+75*sizeof(void*))))) };
+      option22.val = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+74*sizeof(void*))))), (*((size_t*) (arg + (40+75*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option23;
-  switch ((int32_t) *((uint8_t*) (arg + (32+76*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+76*sizeof(void*))))) {
     case 0: {
       option23.is_some = false;
       break;
     }
     case 1: {
       option23.is_some = true;
-      option23.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+77*sizeof(void*))))), (*((size_t*) (arg + (32+78*sizeof(void*))))) };
+      option23.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+77*sizeof(void*))))), (*((size_t*) (arg + (40+78*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_u64_t option24;
-  switch ((int32_t) *((uint8_t*) (arg + (32+79*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+79*sizeof(void*))))) {
     case 0: {
       option24.is_some = false;
       break;
     }
     case 1: {
       option24.is_some = true;
-      option24.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (32+80*sizeof(void*))))), (*((size_t*) (arg + (32+81*sizeof(void*))))) };
+      option24.val = (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+80*sizeof(void*))))), (*((size_t*) (arg + (40+81*sizeof(void*))))) };
       break;
     }
   }
   scheduler_plugin_option_list_f64_t option25;
-  switch ((int32_t) *((uint8_t*) (arg + (32+82*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+82*sizeof(void*))))) {
     case 0: {
       option25.is_some = false;
       break;
     }
     case 1: {
       option25.is_some = true;
-      option25.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (32+83*sizeof(void*))))), (*((size_t*) (arg + (32+84*sizeof(void*))))) };
+      option25.val = (scheduler_plugin_list_f64_t) { (double*)(*((uint8_t **) (arg + (40+83*sizeof(void*))))), (*((size_t*) (arg + (40+84*sizeof(void*))))) };
       break;
     }
   }
   exports_sequor_plugin_scheduler_option_list_key_t option26;
-  switch ((int32_t) *((uint8_t*) (arg + (32+85*sizeof(void*))))) {
+  switch ((int32_t) *((uint8_t*) (arg + (40+85*sizeof(void*))))) {
     case 0: {
       option26.is_some = false;
       break;
     }
     case 1: {
       option26.is_some = true;
-      option26.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (32+86*sizeof(void*))))), (*((size_t*) (arg + (32+87*sizeof(void*))))) };
+      option26.val = (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (40+86*sizeof(void*))))), (*((size_t*) (arg + (40+87*sizeof(void*))))) };
       break;
     }
   }
-  exports_sequor_plugin_scheduler_round_t arg27 = (exports_sequor_plugin_scheduler_round_t) {
+  exports_sequor_plugin_scheduler_option_events_t option27;
+  switch ((int32_t) *((uint8_t*) (arg + (40+88*sizeof(void*))))) {
+    case 0: {
+      option27.is_some = false;
+      break;
+    }
+    case 1: {
+      option27.is_some = true;
+      option27.val = (exports_sequor_plugin_scheduler_events_t) {
+        (scheduler_plugin_list_u32_t) (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+89*sizeof(void*))))), (*((size_t*) (arg + (40+90*sizeof(void*))))) },
+        (exports_sequor_plugin_scheduler_list_sequence_t) (exports_sequor_plugin_scheduler_list_sequence_t) { (exports_sequor_plugin_scheduler_sequence_t*)(*((uint8_t **) (arg + (40+91*sizeof(void*))))), (*((size_t*) (arg + (40+92*sizeof(void*))))) },
+        (scheduler_plugin_list_u64_t) (scheduler_plugin_list_u64_t) { (uint64_t*)(*((uint8_t **) (arg + (40+93*sizeof(void*))))), (*((size_t*) (arg + (40+94*sizeof(void*))))) },
+        (exports_sequor_plugin_scheduler_list_key_t) (exports_sequor_plugin_scheduler_list_key_t) { (exports_sequor_plugin_scheduler_key_t*)(*((uint8_t **) (arg + (40+95*sizeof(void*))))), (*((size_t*) (arg + (40+96*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  exports_sequor_plugin_scheduler_round_t arg28 = (exports_sequor_plugin_scheduler_round_t) {
     (uint64_t) (uint64_t) (*((int64_t*) (arg + 0))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + 8))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + 12))),
+    (uint64_t) (uint64_t) (*((int64_t*) (arg + 8))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 16))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 20))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 24))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 28))),
-  };
-  exports_sequor_plugin_scheduler_columns_t arg28 = (exports_sequor_plugin_scheduler_columns_t) {
     (uint32_t) (uint32_t) (*((int32_t*) (arg + 32))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + 36))),
+  };
+  exports_sequor_plugin_scheduler_columns_t arg29 = (exports_sequor_plugin_scheduler_columns_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + 40))),
     (exports_sequor_plugin_scheduler_option_list_sequence_t) option,
     (scheduler_plugin_option_list_u64_t) option0,
     (scheduler_plugin_option_list_u32_t) option1,
@@ -1017,9 +1084,9 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_admit(uint8_t * arg) {
     (scheduler_plugin_option_list_f64_t) option11,
     (exports_sequor_plugin_scheduler_option_list_key_t) option12,
   };
-  scheduler_plugin_list_u32_t arg29 = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (32+43*sizeof(void*))))), (*((size_t*) (arg + (32+44*sizeof(void*))))) };
-  exports_sequor_plugin_scheduler_columns_t arg30 = (exports_sequor_plugin_scheduler_columns_t) {
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+45*sizeof(void*))))),
+  scheduler_plugin_list_u32_t arg30 = (scheduler_plugin_list_u32_t) { (uint32_t*)(*((uint8_t **) (arg + (40+43*sizeof(void*))))), (*((size_t*) (arg + (40+44*sizeof(void*))))) };
+  exports_sequor_plugin_scheduler_columns_t arg31 = (exports_sequor_plugin_scheduler_columns_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (40+45*sizeof(void*))))),
     (exports_sequor_plugin_scheduler_option_list_sequence_t) option13,
     (scheduler_plugin_option_list_u64_t) option14,
     (scheduler_plugin_option_list_u32_t) option15,
@@ -1036,7 +1103,7 @@ uint8_t * __wasm_export_exports_sequor_plugin_scheduler_admit(uint8_t * arg) {
     (exports_sequor_plugin_scheduler_option_list_key_t) option26,
   };
   exports_sequor_plugin_scheduler_list_admission_t ret;
-  exports_sequor_plugin_scheduler_admit(&arg27, &arg28, &arg29, &arg30, &ret);
+  exports_sequor_plugin_scheduler_admit(&arg28, &arg29, &arg30, &arg31, option27.is_some ? &(option27.val) : NULL, &ret);
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   *((size_t*)(ptr + sizeof(void*))) = (ret).len;

@@ -14,10 +14,10 @@ typedef struct scheduler_plugin_string_t {
   size_t len;
 } scheduler_plugin_string_t;
 
-// A handle of a sequence, made by the server and used once. Never the client's own id. 0 stands for a request without a sequence.
+// The server's handle of a sequence. No handle is used twice, and a handle never holds the client's id. 0: a request without a sequence.
 typedef uint64_t sequor_plugin_types_sequence_t;
 
-// The 64-bit FNV-1a of a text in UTF-8, the same in every process, in the simulator and on every machine. 0 is "no such text".
+// The 64-bit FNV-1a hash of a text in UTF-8, the same in every process and in the simulator. 0: no text.
 typedef uint64_t sequor_plugin_types_key_t;
 
 typedef struct {
@@ -25,27 +25,40 @@ typedef struct {
   size_t len;
 } scheduler_plugin_list_string_t;
 
-// What a plug-in is told once, of the load of a model that it decides for.
+// The load of a model that a plug-in serves.
 typedef struct sequor_plugin_types_model_t {
   // The model's name.
   scheduler_plugin_string_t   name;
-  // The version of it that was loaded; 1 or more.
+  // The model version that is loaded; 1 or more.
   uint64_t   version;
-  // What decides where no plug-in does: `stateless`, `direct` or `oldest`.
+  // The built-in policy: `stateless`, `direct` or `oldest`.
   scheduler_plugin_string_t   strategy;
-  // Rows a batch may have; 1 or more.
+  // Maximum number of rows of a batch; 1 or more.
   uint32_t   max_batch;
-  // Instances, numbered from 0; 1 or more.
+  // Number of instances, which are numbered from 0; 1 or more.
   uint32_t   instances;
-  // Sequences an instance holds at a time; 0 where requests have no sequences.
+  // Maximum number of sequences that an instance holds; 0 if requests have no sequences.
   uint32_t   slots;
-  // Names of the numeric features, in the order of their columns; at most 4.
+  // Names of the numeric features, in the order of their values; at most 4.
   scheduler_plugin_list_string_t   numbers;
-  // Names of the key features, in the order of their columns; at most 4.
+  // Names of the key features, in the order of their values; at most 4.
   scheduler_plugin_list_string_t   keys;
 } sequor_plugin_types_model_t;
 
 typedef sequor_plugin_types_key_t sequor_plugin_host_key_t;
+
+// A label of a counter.
+typedef struct sequor_plugin_host_label_t {
+  // `[a-z][a-z0-9_]{0,62}`, but not `plugin`, `world` or `name`.
+  scheduler_plugin_string_t   name;
+  // At most 128 bytes.
+  scheduler_plugin_string_t   value;
+} sequor_plugin_host_label_t;
+
+typedef struct {
+  sequor_plugin_host_label_t *ptr;
+  size_t len;
+} sequor_plugin_host_list_label_t;
 
 typedef struct {
   bool is_some;
@@ -60,21 +73,23 @@ typedef sequor_plugin_types_key_t exports_sequor_plugin_scheduler_key_t;
 
 typedef sequor_plugin_types_model_t exports_sequor_plugin_scheduler_model_t;
 
-// What is so at the time of a question.
+// The state of the load at the time of a question.
 typedef struct exports_sequor_plugin_scheduler_round_t {
-  // Microseconds of the clock that `arrival-us`, `ready-us` and `deadline-us` are of. It never goes back; its zero means nothing.
+  // Microseconds on the clock of `arrival-us`, `ready-us` and `deadline-us`. It never goes back; its zero has no meaning.
   uint64_t   now_us;
-  // The instance that asks; below `model.instances`. 0 in `admit`.
+  // Microseconds that a full batch takes: a moving average over the largest batches that ran. 0 until a batch has run.
+  uint64_t   run_us;
+  // The instance that is free for a batch; below `model.instances`. 0 in `admit`.
   uint32_t   instance;
-  // Rows the batch may have; 1 or more.
+  // Maximum number of rows of the batch; 1 or more.
   uint32_t   max_batch;
-  // Instances with nothing to do, the one that asks among them.
+  // Number of instances that run nothing, this one included.
   uint32_t   free_instances;
-  // Sequences that live on this load, those in the backlog among them.
+  // Number of live sequences of this load, including those in the backlog.
   uint32_t   live;
-  // Sequences that wait for a slot.
+  // Number of sequences that wait for a slot.
   uint32_t   backlog;
-  // Candidates there are beyond those that are shown (`plugins.max_candidates`, or `window` of plugin.toml).
+  // Number of candidates that the columns leave out (`plugins.max_candidates`, or `window` of plugin.toml).
   uint32_t   not_shown;
 } exports_sequor_plugin_scheduler_round_t;
 
@@ -138,61 +153,94 @@ typedef struct {
   exports_sequor_plugin_scheduler_list_key_t val;
 } exports_sequor_plugin_scheduler_option_list_key_t;
 
-// The candidates: entry `i` of every column is of candidate `i`. They stand in the order in which they became ready; in `admit`, in the
-// order in which they began to wait. A column that plugin.toml does not want, or that nothing is in, is `none`, and costs nothing.
+// The candidates in columns: entry `i` of each column is about candidate `i`. `plan` gets them in the order in which they became ready, `admit`
+// in the order in which they began to wait. A column is `none` if plugin.toml does not name it or if it has no entries.
 typedef struct exports_sequor_plugin_scheduler_columns_t {
-  // How many candidates there are. A column that is there has this length.
+  // Number of candidates, and the length of every column but `numbers` and `keys`.
   uint32_t   len;
-  // Its sequence; 0 for a request without one. No sequence is there twice.
+  // Sequence of the candidate; 0 for a request without one. Each sequence is there once.
   exports_sequor_plugin_scheduler_option_list_sequence_t   sequence;
-  // The step of its sequence that waits, counted from 1.
+  // Step of the sequence, counted from 1.
   scheduler_plugin_option_list_u64_t   step;
-  // Its slot; `u32::MAX` in `admit`, where it has none yet, and without sequences.
+  // Slot of the sequence; `u32::MAX` if it has none.
   scheduler_plugin_option_list_u32_t   slot;
-  // When it came.
+  // Time at which the request arrived.
   scheduler_plugin_option_list_u64_t   arrival_us;
-  // When its turn had come. Of a victim: since when it is idle.
+  // Time at which the request became ready. For a victim: the time since which its sequence is idle.
   scheduler_plugin_option_list_u64_t   ready_us;
-  // When its client loses interest; `u64::MAX` if never.
+  // Deadline of the request: from its parameter `timeout`, otherwise from the client's gRPC deadline; `u64::MAX` if there is none.
   scheduler_plugin_option_list_u64_t   deadline_us;
-  // The client's priority; 0 is the model's default.
+  // Priority of the request; 0 is the model's default.
   scheduler_plugin_option_list_u32_t   priority;
-  // Candidates with unlike numbers here cannot be in one batch.
+  // Class of the shapes. All requests of a batch have the same number here.
   scheduler_plugin_option_list_u64_t   shape_key;
-  // 1: it starts its sequence; 2: it ends it; 3: both.
+  // 1: the request starts its sequence; 2: it ends it; 3: both.
   scheduler_plugin_option_list_u8_t   start_end;
-  // Rows it takes of a batch; always 1 with sequences.
+  // Number of rows in the batch; 1 for a request of a sequence.
   scheduler_plugin_option_list_u32_t   rows;
-  // Bytes of its inputs.
+  // Size of the inputs in bytes.
   scheduler_plugin_option_list_u64_t   input_bytes;
-  // Bytes of its sequence's state.
+  // Size of the sequence's state in bytes.
   scheduler_plugin_option_list_u64_t   state_bytes;
-  // Numeric features, row by row: `len` times as many as `model.numbers` has names.
+  // Numeric features, candidate by candidate, as many as `model.numbers` has names.
   scheduler_plugin_option_list_f64_t   numbers;
-  // Key features, row by row: `len` times as many as `model.keys` has names.
+  // Key features, candidate by candidate, as many as `model.keys` has names.
   exports_sequor_plugin_scheduler_option_list_key_t   keys;
 } exports_sequor_plugin_scheduler_columns_t;
+
+// Events in columns, oldest first: entry `i` of each column is about event `i`.
+// 
+// | kind | event | `amount` | `keys` |
+// |---|---|---|---|
+// | 1 | a sequence began, or lives already (after `configure`) | committed steps | of its START |
+// | 2 | a sequence got a slot | µs that it waited in the backlog | zeros |
+// | 3 | a request ran, and its state is committed | rows | of the request |
+// | 4 | a request failed | rows | of the request |
+// | 5 | a sequence ended | reason: 1 end, 2 idle, 3 restarted, 4 cancelled, 5 evicted, 6 drained, 7 fenced, 8 unsealed, 9 dropped, 10 rejected, 11 failed | of its START |
+// | 6 | a batch ran; kinds 3 and 4 of its requests follow | µs that it ran | zeros |
+// 
+// A later server may send more kinds: skip those that you do not know.
+typedef struct exports_sequor_plugin_scheduler_events_t {
+  scheduler_plugin_list_u32_t   kind;
+  // 0 for a batch and for a request without a sequence.
+  exports_sequor_plugin_scheduler_list_sequence_t   sequence;
+  scheduler_plugin_list_u64_t   amount;
+  // Key features, event by event, as many as `model.keys` has names.
+  exports_sequor_plugin_scheduler_list_key_t   keys;
+} exports_sequor_plugin_scheduler_events_t;
+
+// A candidate that is refused.
+typedef struct exports_sequor_plugin_scheduler_rejection_t {
+  // Index of the candidate.
+  uint32_t   candidate;
+  // The plug-in's code for the reason. Clients read it. plugin.toml may give it a text, a status and a time to retry after.
+  uint32_t   code;
+  // `true`: the sequence ends. `false`: only this step is refused, and the sequence goes on. A refused START always ends its sequence.
+  bool   ends;
+} exports_sequor_plugin_scheduler_rejection_t;
+
+typedef struct {
+  exports_sequor_plugin_scheduler_rejection_t *ptr;
+  size_t len;
+} exports_sequor_plugin_scheduler_list_rejection_t;
 
 typedef struct {
   bool is_some;
   uint64_t val;
 } scheduler_plugin_option_u64_t;
 
-// What to do with the candidates. What is in neither list waits on.
+// What the server does with the candidates. A candidate in neither list goes on waiting.
 typedef struct exports_sequor_plugin_scheduler_decision_t {
-  // These run now, as one batch, in this order: indices of candidates, none twice. Empty: nothing runs now.
+  // Indices of the candidates that run now as one batch, in this order. Empty: nothing runs now.
   scheduler_plugin_list_u32_t   fire;
-  // These are refused now, and their sequences end: indices of candidates, none twice and none of `fire`.
-  scheduler_plugin_list_u32_t   reject;
-  // The plug-in's own number for why, handed to the clients it refuses; no other meaning.
-  uint32_t   reject_code;
-  // Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that. A time
-  // that is past when the server has the answer decides nothing: what is rejected stands, and for the rest of that round the server
-  // decides as it would have without a plug-in.
+  // Candidates that are refused now. No candidate is in both lists, or twice in one.
+  exports_sequor_plugin_scheduler_list_rejection_t   reject;
+  // If `fire` is empty: the time of the next question at the latest. Arrivals and completions cause an earlier one. `none`: only those do.
+  // If the time has passed when the server reads the answer, the built-in policy decides the rest of this round.
   scheduler_plugin_option_u64_t   wake_us;
 } exports_sequor_plugin_scheduler_decision_t;
 
-// What becomes of one sequence that waits for a slot.
+// The answer for one sequence that waits for a slot.
 typedef struct exports_sequor_plugin_scheduler_admission_t {
   uint8_t tag;
   union {
@@ -206,30 +254,10 @@ typedef struct exports_sequor_plugin_scheduler_admission_t {
 #define EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_TAKE 0
 // It gets the slot of this victim (an index), whose sequence ends as `evicted`.
 #define EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_EVICT 1
-// It waits on.
+// It goes on waiting.
 #define EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_DEFER 2
-// It is refused, with the plug-in's own number for why.
+// Its START is refused, with the plug-in's code for the reason.
 #define EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_REJECT 3
-
-// What happened, in columns: entry `i` of every column is of event `i`, in order.
-// 
-// | kind | what | `amount` |
-// |---|---|---|
-// | 1 | a sequence began, or lives already (after `configure`) | its committed steps |
-// | 2 | it got a slot | microseconds it waited in the backlog |
-// | 3 | a request ran, and its state is committed | rows it took |
-// | 4 | a request failed | rows it took |
-// | 5 | a sequence ended | why: 1 end, 2 idle, 3 restarted, 4 cancelled, 5 evicted, 6 drained, 7 fenced, 8 unsealed, 9 dropped, 10 rejected, 11 failed |
-// 
-// Kinds not in this table may come in later servers: pass over them.
-typedef struct exports_sequor_plugin_scheduler_events_t {
-  scheduler_plugin_list_u32_t   kind;
-  // 0 for a request without a sequence.
-  exports_sequor_plugin_scheduler_list_sequence_t   sequence;
-  scheduler_plugin_list_u64_t   amount;
-  // Key features, row by row, of the request that began the sequence (1), ran (3) or failed (4); zeros in the others.
-  exports_sequor_plugin_scheduler_list_key_t   keys;
-} exports_sequor_plugin_scheduler_events_t;
 
 typedef struct {
   bool is_err;
@@ -237,6 +265,11 @@ typedef struct {
     scheduler_plugin_string_t err;
   } val;
 } exports_sequor_plugin_scheduler_result_void_string_t;
+
+typedef struct {
+  bool is_some;
+  exports_sequor_plugin_scheduler_events_t val;
+} exports_sequor_plugin_scheduler_option_events_t;
 
 typedef struct {
   bool is_some;
@@ -249,23 +282,24 @@ typedef struct {
 } exports_sequor_plugin_scheduler_list_admission_t;
 
 // Imported Functions from `sequor:plugin/host@0.1.0`
-// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 debug; anything above is debug.
-// A message is cut at 4,096 bytes. Beyond 100 lines a second lines are dropped and counted.
+// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 and above debug.
+// The server cuts a message at 4,096 bytes, and drops and counts lines beyond 100 a second.
 extern void sequor_plugin_host_log(uint32_t level, scheduler_plugin_string_t *message);
-// Adds to a counter of the plug-in's own, shown as `sequor_plugin_counter_total{plugin,name}`. A name is `[a-z][a-z0-9_]{0,62}`; at
-// most 32 names a plug-in. `value` must be finite and not negative. A call that breaks these rules counts nothing.
-extern void sequor_plugin_host_metric_add(scheduler_plugin_string_t *name, double value);
-// The text behind a key, if the server still remembers it: of the last 65,536 texts it has met.
+// Adds `value` to a counter of the plug-in. Metrics show it as `sequor_plugin_counter_total{plugin,world,name}`, followed by `labels`.
+// A name matches `[a-z][a-z0-9_]{0,62}`. A counter has at most 4 labels, and a plug-in at most 32 counters, where each set of label values
+// is a counter of its own. `value` is finite and not negative. The server ignores a call that breaks one of these rules.
+extern void sequor_plugin_host_metric_add(scheduler_plugin_string_t *name, sequor_plugin_host_list_label_t *labels, double value);
+// The text whose hash is `key`. The server knows the last 65,536 texts; `none` for any other.
 extern bool sequor_plugin_host_key_text(sequor_plugin_host_key_t key, scheduler_plugin_string_t *ret);
 
 // Imported Functions from `sequor:plugin/identity@0.1.0`
-// The client's id of a live sequence: a number in decimal, or its text.
+// The client's id of a live sequence: a text, or a number in decimal.
 extern bool sequor_plugin_identity_sequence_text(sequor_plugin_identity_sequence_t of, scheduler_plugin_string_t *ret);
 
 // Exported Functions from `sequor:plugin/scheduler@0.1.0`
 bool exports_sequor_plugin_scheduler_configure(scheduler_plugin_string_t *config, exports_sequor_plugin_scheduler_model_t *model, scheduler_plugin_string_t *err);
-bool exports_sequor_plugin_scheduler_plan(exports_sequor_plugin_scheduler_round_t *round, exports_sequor_plugin_scheduler_columns_t *ready, exports_sequor_plugin_scheduler_decision_t *ret);
-void exports_sequor_plugin_scheduler_admit(exports_sequor_plugin_scheduler_round_t *round, exports_sequor_plugin_scheduler_columns_t *waiting, scheduler_plugin_list_u32_t *room, exports_sequor_plugin_scheduler_columns_t *victims, exports_sequor_plugin_scheduler_list_admission_t *ret);
+bool exports_sequor_plugin_scheduler_plan(exports_sequor_plugin_scheduler_round_t *round, exports_sequor_plugin_scheduler_columns_t *ready, exports_sequor_plugin_scheduler_events_t *maybe_events, exports_sequor_plugin_scheduler_decision_t *ret);
+void exports_sequor_plugin_scheduler_admit(exports_sequor_plugin_scheduler_round_t *round, exports_sequor_plugin_scheduler_columns_t *waiting, scheduler_plugin_list_u32_t *room, exports_sequor_plugin_scheduler_columns_t *victims, exports_sequor_plugin_scheduler_events_t *maybe_events, exports_sequor_plugin_scheduler_list_admission_t *ret);
 void exports_sequor_plugin_scheduler_observe(exports_sequor_plugin_scheduler_events_t *events);
 void exports_sequor_plugin_scheduler_save(scheduler_plugin_list_u8_t *ret);
 bool exports_sequor_plugin_scheduler_restore(scheduler_plugin_list_u8_t *saved, scheduler_plugin_string_t *err);
@@ -275,6 +309,10 @@ bool exports_sequor_plugin_scheduler_restore(scheduler_plugin_list_u8_t *saved, 
 void scheduler_plugin_list_string_free(scheduler_plugin_list_string_t *ptr);
 
 void sequor_plugin_types_model_free(sequor_plugin_types_model_t *ptr);
+
+void sequor_plugin_host_label_free(sequor_plugin_host_label_t *ptr);
+
+void sequor_plugin_host_list_label_free(sequor_plugin_host_list_label_t *ptr);
 
 void scheduler_plugin_option_string_free(scheduler_plugin_option_string_t *ptr);
 
@@ -306,15 +344,19 @@ void exports_sequor_plugin_scheduler_option_list_key_free(exports_sequor_plugin_
 
 void exports_sequor_plugin_scheduler_columns_free(exports_sequor_plugin_scheduler_columns_t *ptr);
 
+void exports_sequor_plugin_scheduler_events_free(exports_sequor_plugin_scheduler_events_t *ptr);
+
+void exports_sequor_plugin_scheduler_list_rejection_free(exports_sequor_plugin_scheduler_list_rejection_t *ptr);
+
 void scheduler_plugin_option_u64_free(scheduler_plugin_option_u64_t *ptr);
 
 void exports_sequor_plugin_scheduler_decision_free(exports_sequor_plugin_scheduler_decision_t *ptr);
 
 void exports_sequor_plugin_scheduler_admission_free(exports_sequor_plugin_scheduler_admission_t *ptr);
 
-void exports_sequor_plugin_scheduler_events_free(exports_sequor_plugin_scheduler_events_t *ptr);
-
 void exports_sequor_plugin_scheduler_result_void_string_free(exports_sequor_plugin_scheduler_result_void_string_t *ptr);
+
+void exports_sequor_plugin_scheduler_option_events_free(exports_sequor_plugin_scheduler_option_events_t *ptr);
 
 void exports_sequor_plugin_scheduler_option_decision_free(exports_sequor_plugin_scheduler_option_decision_t *ptr);
 

@@ -1,5 +1,4 @@
-// Between the generated code of the contract and a plug-in: memory is taken and given back here, and what a plug-in does not define is as it
-// would be without one.
+// Between the generated code of the contract and a plug-in: allocates and frees memory, and has the defaults of hooks.
 #include "sequor.h"
 
 #include <stdio.h>
@@ -76,18 +75,25 @@ bool exports_sequor_plugin_scheduler_configure(scheduler_plugin_string_t *config
   return !wrong;
 }
 
-bool exports_sequor_plugin_scheduler_plan(sequor_round *round, sequor_columns *ready,
+// Reports the events that come with a question, if there are any.
+static void observe(sequor_events *maybe_events) {
+  if (!maybe_events) return;
+  sequor_observe(maybe_events);
+  exports_sequor_plugin_scheduler_events_free(maybe_events);
+}
+
+bool exports_sequor_plugin_scheduler_plan(sequor_round *round, sequor_columns *ready, sequor_events *maybe_events,
                                           exports_sequor_plugin_scheduler_decision_t *ret) {
+  observe(maybe_events);
   sequor_answer answer = {.wake_us = UINT64_MAX};
   answer.fire = room_for(ready->len, sizeof(uint32_t));
-  answer.reject = room_for(ready->len, sizeof(uint32_t));
+  answer.reject = room_for(ready->len, sizeof(sequor_rejection));
   bool own = sequor_plan(round, ready, &answer);
   if (own) {
     ret->fire.ptr = answer.fire;
     ret->fire.len = answer.fired;
     ret->reject.ptr = answer.reject;
     ret->reject.len = answer.rejected;
-    ret->reject_code = answer.code;
     ret->wake_us.is_some = answer.wake_us != UINT64_MAX;
     ret->wake_us.val = answer.wake_us;
     // What holds nothing is not given back by its reader.
@@ -102,7 +108,9 @@ bool exports_sequor_plugin_scheduler_plan(sequor_round *round, sequor_columns *r
 }
 
 void exports_sequor_plugin_scheduler_admit(sequor_round *round, sequor_columns *waiting, scheduler_plugin_list_u32_t *room,
-                                           sequor_columns *victims, exports_sequor_plugin_scheduler_list_admission_t *ret) {
+                                           sequor_columns *victims, sequor_events *maybe_events,
+                                           exports_sequor_plugin_scheduler_list_admission_t *ret) {
+  observe(maybe_events);
   ret->ptr = room_for(waiting->len, sizeof(sequor_admission));
   for (uint32_t i = 0; i < waiting->len; i++) ret->ptr[i] = sequor_defer();
   ret->len = sequor_admit(round, waiting, room->ptr, room->len, victims, ret->ptr);
@@ -133,6 +141,30 @@ bool exports_sequor_plugin_scheduler_restore(scheduler_plugin_list_u8_t *saved, 
 void sequor_log(uint32_t level, const char *message) {
   scheduler_plugin_string_t text = {(uint8_t *)message, strlen(message)};
   sequor_plugin_host_log(level, &text);
+}
+
+static scheduler_plugin_string_t text_of(const char *text) {
+  return (scheduler_plugin_string_t){(uint8_t *)text, strlen(text)};
+}
+
+void sequor_metric_add(const char *name, const char *label, const char *text, double value) {
+  scheduler_plugin_string_t counter = text_of(name);
+  sequor_plugin_host_label_t one = {0};
+  if (label) one = (sequor_plugin_host_label_t){text_of(label), text_of(text)};
+  sequor_plugin_host_list_label_t labels = {&one, label ? 1 : 0};
+  sequor_plugin_host_metric_add(&counter, &labels, value);
+}
+
+static void refuse(sequor_answer *answer, uint32_t candidate, uint32_t code, bool ends) {
+  answer->reject[answer->rejected++] = (sequor_rejection){.candidate = candidate, .code = code, .ends = ends};
+}
+
+void sequor_reject_candidate(sequor_answer *answer, uint32_t candidate, uint32_t code) {
+  refuse(answer, candidate, code, true);
+}
+
+void sequor_shed_candidate(sequor_answer *answer, uint32_t candidate, uint32_t code) {
+  refuse(answer, candidate, code, false);
 }
 
 double sequor_number(const char *config, const char *name, double missing) {
@@ -195,7 +227,7 @@ sequor_admission sequor_defer(void) {
   return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_DEFER};
 }
 
-sequor_admission sequor_refuse(uint32_t code) {
+sequor_admission sequor_reject(uint32_t code) {
   return (sequor_admission){.tag = EXPORTS_SEQUOR_PLUGIN_SCHEDULER_ADMISSION_REJECT, .val.reject = code};
 }
 

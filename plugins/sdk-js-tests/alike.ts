@@ -21,4 +21,4 @@ alike<typeof said.Plan, typeof made.Plan>("alike");
 alike<said.Plan, Omit<made.Plan, "decide">>("alike");
 alike<said.Event, madeEvents.Event>("alike");
 alike<typeof saidOfTests, typeof madeOfTests>("alike");
-alike<saidOfTests.Bench, Omit<madeOfTests.Bench, "glue" | "model">>("alike");
+alike<saidOfTests.Bench, Omit<madeOfTests.Bench, "glue" | "manifest" | "model">>("alike");

@@ -1,10 +1,9 @@
-// What a plug-in answers.
+// Answers of a plug-in.
 
-// An answer, put together by hand: Plan.fire(order).reject(3, 1).
+// An answer: Plan.fire(order).reject(3, 1).
 export class Plan {
   #fire;
   #reject = [];
-  #code = 0;
   #wake;
 
   constructor(fire, wake) {
@@ -12,61 +11,69 @@ export class Plan {
     this.#wake = wake;
   }
 
-  // These run now, as one batch, in this order.
+  // These candidates run now as one batch, in this order.
   static fire(order) {
     return new Plan([...order]);
   }
 
-  // Nothing runs until something comes or completes.
+  // Nothing runs until a request arrives or completes.
   static wait() {
     return new Plan([]);
   }
 
-  // Nothing runs until something comes or completes, or so many microseconds have passed.
+  // Nothing runs for this many microseconds, or until a request arrives or completes.
   static waitUs(micros) {
     return new Plan([], (now) => now + micros);
   }
 
-  // Nothing runs until something comes or completes, or this time of round.nowUs has come.
+  // Nothing runs until this time of round.nowUs, or until a request arrives or completes.
   static waitUntilUs(at) {
     return new Plan([], () => at);
   }
 
-  // What the server would do without a plug-in.
+  // Leaves the round to the built-in policy.
   static default() {
     return new Plan();
   }
 
-  // This one is refused now, and its sequence ends. One answer has one code, the last that is given. A plan that rejects is an answer of its own:
-  // what it does not fire waits, even if it began as the default.
+  // Refuses a candidate, and ends its sequence. Clients read `code`, and what plugin.toml says of it. A plan that refuses a candidate decides the
+  // whole round: candidates that it does not fire wait, even if it began as the default.
   reject(candidate, code) {
+    return this.#refuse({ candidate, code, ends: true });
+  }
+
+  // Refuses this step of a candidate, and lets its sequence go on. A refused START ends its sequence all the same.
+  shed(candidate, code) {
+    return this.#refuse({ candidate, code, ends: false });
+  }
+
+  #refuse(rejection) {
     this.#fire ??= [];
-    this.#reject.push(candidate);
-    this.#code = code;
+    this.#reject.push(rejection);
     return this;
   }
 
-  // In the words of the contract, at this time; undefined is what the server would do.
+  // The answer as the contract has it, at this time; undefined leaves the round to the built-in policy.
   decide(nowUs) {
     if (!this.#fire) return undefined;
     const wake = this.#wake?.(nowUs);
     const wakeUs = Number.isFinite(wake) ? BigInt(Math.max(0, Math.ceil(wake))) : undefined;
-    return { fire: this.#fire, reject: this.#reject, rejectCode: this.#code, wakeUs };
+    return { fire: this.#fire, reject: this.#reject, wakeUs };
   }
 }
 
-// What becomes of one sequence that waits for a slot.
+// The answer for one sequence that waits for a slot.
 export const Admission = {
   // It gets a free slot of this instance.
   take: (instance) => ({ tag: "take", val: instance }),
   // It gets the slot of this victim (an index), whose sequence ends as evicted.
   evict: (victim) => ({ tag: "evict", val: victim }),
-  // It waits on.
+  // It goes on waiting.
   defer: () => ({ tag: "defer" }),
-  // It is refused, with the plug-in's own number for why.
-  refuse: (code) => ({ tag: "reject", val: code }),
+  // Its START is refused, with the plug-in's code for the reason.
+  reject: (code) => ({ tag: "reject", val: code }),
 
-  // Whoever waits longest takes what is free, from the instance with the most room.
+  // Gives the free slots to the sequences that wait longest, from the instance with the most room.
   inOrder(waiting, room) {
     const left = [...room];
     const said = [];

@@ -1,4 +1,4 @@
-// What a component exports: the class `Plugin` of plugin.js, behind the types of the contract. The build lays it beside plugin.js, as sequor-entry.js.
+// The exports of a component: the class `Plugin` of plugin.js, behind the types of the contract. The build puts it beside plugin.js, as sequor-entry.js.
 import * as server from "sequor:plugin/host@0.1.0";
 import { Plugin } from "./plugin.js";
 import { Glue, words } from "./sdk/glue.js";
@@ -10,11 +10,11 @@ const glue = new Glue(new Plugin());
 
 export const scheduler = {
   configure: (config, model) => orErr(() => glue.configure(config, model)),
-  plan: (round, ready) => {
-    const said = glue.plan(round, ready);
-    return said && { ...said, fire: Uint32Array.from(said.fire), reject: Uint32Array.from(said.reject) };
+  plan: (round, ready, events) => {
+    const said = glue.plan(round, ready, events);
+    return said && { ...said, fire: Uint32Array.from(said.fire) };
   },
-  admit: (round, waiting, room, victims) => glue.admit(round, waiting, room, victims),
+  admit: (round, waiting, room, victims, events) => glue.admit(round, waiting, room, victims, events),
   observe: (events) => glue.observe(events),
   save: () => glue.save(),
   restore: (saved) => orErr(() => glue.restore(saved)),

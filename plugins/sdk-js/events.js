@@ -1,12 +1,12 @@
-// What happened.
+// Events.
 
-const KINDS = ["other", "began", "seated", "done", "failed", "ended"];
-const ENDINGS = [
+const KINDS = ["other", "began", "slotted", "done", "failed", "ended", "batchRan"];
+export const ENDINGS = [
   "other", "end", "idle", "restarted", "cancelled", "evicted", "drained", "fenced", "unsealed", "dropped", "rejected", "failed",
 ];
 
-// `kind`: began, seated, done, failed, ended, or other. `sequence` is 0n for requests without one. `amount`: committed steps (began), microseconds
-// in the backlog (seated), rows (done, failed), a code (ended: `why` is its word).
+// `kind`: began, slotted, done, failed, ended, batchRan, or other. `sequence` is 0n for a batch and for requests without one. `amount`: committed
+// steps (began), microseconds in the backlog (slotted), rows (done, failed), a code (ended: `why` is its name), microseconds (batchRan).
 export class Event {
   #keys;
   #names;
@@ -23,7 +23,7 @@ export class Event {
     return this.kind === "ended" ? (ENDINGS[this.amount] ?? "other") : undefined;
   }
 
-  // A key feature of the request this is about; 0n if the model has none of this name.
+  // A key feature of the request that the event is about, or of the sequence's START; 0n if the model has none of this name.
   key(feature) {
     const at = this.#names.indexOf(feature);
     return at < 0 ? 0n : this.#keys[at];

@@ -1,10 +1,9 @@
-// A plug-in in the words of the contract. The component and a test both run it.
+// A plug-in by the functions of the contract. The component and a test both run it.
 import { each } from "./events.js";
 import * as host from "./host.js";
 import { Ready } from "./ready.js";
 
-// One instance: the author's class, and the model it decides for. What the class throws is said to the server's log, with its line, before the trap that
-// follows, which carries no words.
+// One instance: the author's class, and the model it serves. An exception goes to the server's log with its line, before the trap, which has no message.
 export class Glue {
   constructor(plugin) {
     this.plugin = plugin;
@@ -15,18 +14,22 @@ export class Glue {
     this.plugin.configure(JSON.parse(config || "{}"), { ...model, version: Number(model.version) });
   }
 
-  plan(round, ready) {
+  plan(round, ready, events) {
+    this.observe(events);
     return told(() => {
       const asked = numbered(round);
       return this.plugin.plan(asked, new Ready(ready, this.model))?.decide(asked.nowUs);
     });
   }
 
-  admit(round, waiting, room, victims) {
+  admit(round, waiting, room, victims, events) {
+    this.observe(events);
     return told(() => this.plugin.admit(numbered(round), new Ready(waiting, this.model), room, new Ready(victims, this.model)));
   }
 
+  // Events, if there are any.
   observe(events) {
+    if (!events) return;
     told(() => {
       for (const event of each(events, this.model)) this.plugin.observe(event);
     });
@@ -42,7 +45,7 @@ export class Glue {
 }
 
 function numbered(round) {
-  return { ...round, nowUs: Number(round.nowUs) };
+  return { ...round, nowUs: Number(round.nowUs), runUs: Number(round.runUs) };
 }
 
 function told(call) {

@@ -1,16 +1,15 @@
-// What a plug-in may ask of the server. Under Node the answers are a test's: lines go to standard error, and the texts behind keys are those given to
-// `remember`.
+// Functions of the server. In a test, lines go to standard error, and the texts of keys are those of `remember`.
 import { keyOf } from "./keys.js";
 
 let server;
 let textOf;
 const texts = new Map();
 
-// What a test may look at.
+// For tests: the lines and counters so far.
 export const lines = [];
 export const counters = {};
 
-// Of a component: what it was given.
+// For a component: the server's functions.
 export function connect(host, sequenceText) {
   server = host;
   textOf = sequenceText;
@@ -28,13 +27,15 @@ export const warn = (message) => log(1, message);
 export const info = (message) => log(2, message);
 export const debug = (message) => log(3, message);
 
-// Adds to a counter of the plug-in's own.
-export function metricAdd(name, value) {
-  if (server) return server.metricAdd(name, value);
-  counters[name] = (counters[name] ?? 0) + value;
+// Adds to a counter of the plug-in. `labels` is an object.
+export function metricAdd(name, value, labels = {}) {
+  const given = Object.entries(labels).map(([label, text]) => ({ name: label, value: String(text) }));
+  if (server) return server.metricAdd(name, given, value);
+  const counter = given.length ? `${name}{${given.map((label) => `${label.name}="${label.value}"`).join()}}` : name;
+  counters[counter] = (counters[counter] ?? 0) + value;
 }
 
-// The text behind a key, if the server still remembers it.
+// The text whose hash is `key`, if the server knows it.
 export function keyText(key) {
   return server ? server.keyText(key) : texts.get(key);
 }
@@ -46,7 +47,7 @@ export function sequenceText(of) {
   return String(of);
 }
 
-// A test's stand-in for a text the server has met.
+// Makes a text known, as a request does in the server.
 export function remember(text) {
   const key = keyOf(text);
   texts.set(key, text);

@@ -2,9 +2,9 @@
 
 /** Microseconds of the server's clock. It never goes back; its zero means nothing. */
 export type Micros = number;
-/** A sequence's handle, made by the server and used once; 0n stands for a request without one. */
+/** The server's handle of a sequence; 0n for a request without one. No handle is used twice. */
 export type Sequence = bigint;
-/** The 64-bit FNV-1a of a text. */
+/** The 64-bit FNV-1a hash of a text. */
 export type Key = bigint;
 
 /** The deadline of a request that has none. */
@@ -12,7 +12,7 @@ export const NEVER: number;
 /** The key of a text. */
 export function keyOf(text: string): Key;
 
-/** What a plug-in is told once, of the load of a model that it decides for. */
+/** The load of a model that a plug-in serves. */
 export interface Model {
   name: string;
   version: number;
@@ -24,9 +24,11 @@ export interface Model {
   keys: string[];
 }
 
-/** What is so at the time of a question. */
+/** The state of the load at the time of a question. */
 export interface Round {
   nowUs: Micros;
+  /** Microseconds that a full batch takes; 0 until a batch has run. */
+  runUs: number;
   instance: number;
   maxBatch: number;
   freeInstances: number;
@@ -43,12 +45,12 @@ export interface Ready {
   /** 4294967295 where it has none. */
   readonly slot: Uint32Array;
   readonly arrivalUs: Float64Array;
-  /** Of a victim: since when it is idle. */
+  /** For a victim: the time since which its sequence is idle. */
   readonly readyUs: Float64Array;
   /** Infinity: never. */
   readonly deadlineUs: Float64Array;
   readonly priority: Uint32Array;
-  /** Candidates with unlike numbers here cannot be in one batch. */
+  /** Class of the shapes. All requests of a batch have the same number here. */
   readonly shapeKey: BigUint64Array;
   /** 1: it starts its sequence; 2: it ends it; 3: both. */
   readonly startEnd: Uint8Array;
@@ -57,8 +59,8 @@ export interface Ready {
   readonly stateBytes: Float64Array;
   /** Every candidate, in the order in which they became ready. */
   indices(): number[];
-  /** Candidates (all, if none are given), the least number of `by` first; of like numbers, in the order given. */
-  sorted(by: ArrayLike<number>, of?: number[]): number[];
+  /** Candidates (all, if none are given), sorted by a column or by a function of the index; with equal keys, in the order given. */
+  sorted(key: ArrayLike<number> | ((i: number) => number), of?: number[]): number[];
   /** A key feature; 0n if the model has none of this name. */
   key(feature: string, i: number): Key;
   /** A numeric feature; 0 if the model has none of this name. */
@@ -67,11 +69,11 @@ export interface Ready {
   batch(order: Iterable<number>, round: Round): number[];
 }
 
-/** What happened. */
+/** An event. */
 export interface Event {
-  kind: "began" | "seated" | "done" | "failed" | "ended" | "other";
+  kind: "began" | "slotted" | "done" | "failed" | "ended" | "batchRan" | "other";
   sequence: Sequence;
-  /** Committed steps (began), microseconds in the backlog (seated), rows (done, failed), a code (ended). */
+  /** Committed steps (began), microseconds in the backlog (slotted), rows (done, failed), a code (ended), microseconds (batchRan). */
   amount: number;
   readonly why: string | undefined;
   key(feature: string): Key;
@@ -84,22 +86,29 @@ export class Plan {
   static wait(): Plan;
   static waitUs(micros: number): Plan;
   static waitUntilUs(at: Micros): Plan;
-  /** What the server would do without a plug-in. */
+  /** Leaves the round to the built-in policy. */
   static default(): Plan;
-  /** This one is refused now, and its sequence ends; `code` is the plug-in's own number for why. */
+  /** Refuses a candidate, and ends its sequence; `code` is the plug-in's code for the reason. */
   reject(candidate: number, code: number): Plan;
+  /** Refuses this step of a candidate, and lets its sequence go on. */
+  shed(candidate: number, code: number): Plan;
 }
 
-/** What becomes of one sequence that waits for a slot. */
+/** The answer for one sequence that waits for a slot. */
 export type Admitted = { tag: "take" | "evict" | "reject"; val: number } | { tag: "defer" };
 export const Admission: {
   take(instance: number): Admitted;
   evict(victim: number): Admitted;
   defer(): Admitted;
-  refuse(code: number): Admitted;
-  /** Whoever waits longest takes what is free. */
+  reject(code: number): Admitted;
+  /** Gives the free slots to the sequences that wait longest. */
   inOrder(waiting: number, room: Iterable<number>): Admitted[];
 };
+
+/** Makes the bytes for `save` of a value, as JSON. Maps and bigints come back as they were. */
+export function saved(state: unknown): Uint8Array;
+/** Reads what `saved` made. */
+export function restored(saved: Uint8Array): any;
 
 /** A scheduler. Only the hooks that plugin.toml names in `wants` are called. */
 export class Scheduler {
@@ -118,11 +127,11 @@ export namespace host {
   function warn(message: string): void;
   function info(message: string): void;
   function debug(message: string): void;
-  function metricAdd(name: string, value: number): void;
+  function metricAdd(name: string, value: number, labels?: Record<string, string>): void;
   function keyText(key: Key): string | undefined;
   /** Only with the grant sequence-text. */
   function sequenceText(of: Sequence): string | undefined;
-  /** Of tests: what was logged and counted, and a stand-in for a text the server has met. */
+  /** For tests: the lines and counters so far, and a way to make a text known. */
   const lines: [number, string][];
   const counters: Record<string, number>;
   function remember(text: string): Key;

@@ -14,33 +14,35 @@ import * as host from "./host.js";
 import { keyOf } from "./keys.js";
 
 export { Admission, Plan, host, keyOf };
+export { restored, saved } from "./saved.js";
 
 // The deadline of a request that has none.
 export const NEVER = Infinity;
 
 // Only the hooks that plugin.toml names in `wants` are called.
 export class Scheduler {
-  // First of all. What it throws is shown to whoever attaches the plug-in, and refuses the attachment.
+  // Configures the plug-in, before any other call. An exception refuses the plug-in, and the operator reads it.
   configure(config, model) {}
 
-  // Which of the candidates run now.
+  // Chooses the candidates that run now.
   plan(round, ready) {
     return Plan.default();
   }
 
-  // Who of those who wait gets a slot. `room` counts free slots an instance. Left as it is: whoever waits longest takes what is free.
+  // Decides which waiting sequences get a slot, for the first of `waiting`; the others go on waiting. `room` is the number of free slots of each
+  // instance. Default: the sequences that wait longest take the free slots.
   admit(round, waiting, room, victims) {
     return Admission.inOrder(waiting.length, room);
   }
 
-  // Something happened.
+  // Learns what happened. The events since the last call come before each question.
   observe(event) {}
 
-  // What whoever takes its place shall know; at most 1 MiB of bytes.
+  // Returns the state that the next version gets; at most 1 MiB of bytes. saved(value) makes them.
   save() {
     return new Uint8Array();
   }
 
-  // What an earlier one saved, perhaps of another version.
+  // Restores a state that an earlier instance saved, perhaps of another version. restored(bytes) reads what saved(value) made.
   restore(saved) {}
 }

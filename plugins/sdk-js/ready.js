@@ -25,9 +25,11 @@ export class Ready {
     return Array.from({ length: this.length }, (_, i) => i);
   }
 
-  // Candidates (all of them, if none are given), the least number of `by` first; of like numbers, in the order given.
-  sorted(by, of = this.indices()) {
-    return of.slice().sort((a, b) => by[a] - by[b] || 0);
+  // Candidates (all of them, if none are given), sorted by a column or by a function of the index; with equal keys, in the order given.
+  sorted(key, of = this.indices()) {
+    const keys = typeof key === "function" ? new Map(of.map((i) => [i, key(i)])) : undefined;
+    const at = keys ? (i) => keys.get(i) : (i) => key[i];
+    return of.slice().sort((a, b) => at(a) - at(b) || 0);
   }
 
   // A key feature of candidate `i`; 0n if the model has none of this name.

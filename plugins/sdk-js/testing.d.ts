@@ -27,18 +27,29 @@ export function candidate(columns?: Columns): Candidate;
 
 export interface Decision {
   fire: number[];
-  reject: number[];
-  rejectCode: number;
+  reject: { candidate: number; code: number; ends: boolean }[];
   wakeUs: bigint | undefined;
 }
 
-/** A plug-in on the bench. */
+/** A plug-in under test. */
 export class Bench {
-  constructor(plugin: Scheduler, of?: { config?: object; maxBatch?: number; keys?: string[]; numbers?: string[] });
-  round: { nowUs: number; instance: number; maxBatch: number; freeInstances: number; live: number; backlog: number; notShown: number };
-  /** Asks; an answer that breaks a rule of the server is an error. Undefined: it left the round to the server. */
+  constructor(plugin: Scheduler, of?: { config?: object; maxBatch?: number; keys?: string[]; numbers?: string[]; manifest?: string });
+  round: { nowUs: number; runUs: number; instance: number; maxBatch: number; freeInstances: number; live: number; backlog: number; notShown: number };
+  /** Asks for a plan; an answer that breaks a rule of the server is an error. Undefined: the plug-in left the round to the built-in policy. */
   plan(candidates: Candidate[]): Decision | undefined;
   admit(waiting: Candidate[], room: number[], victims: Candidate[]): Admitted[];
-  /** Says that these requests ran. */
+  /** Advances the clock. */
+  waitUs(micros: number): void;
+  /** The sequences of these requests began. */
+  began(starts: Candidate[]): void;
+  /** Their sequences got slots, after this time in the backlog. */
+  slotted(starts: Candidate[], waitedUs: number): void;
+  /** These requests ran. */
   done(candidates: Candidate[]): void;
+  /** These requests failed. */
+  failed(candidates: Candidate[]): void;
+  /** The sequences of these STARTs ended. */
+  ended(starts: Candidate[], why: string): void;
+  /** A batch ran for this long. */
+  batchRan(micros: number): void;
 }

@@ -1,6 +1,8 @@
-// Drives a plug-in under Node: candidates by hand, answers held against the rules that the server holds them against.
+// Drives a plug-in under Node: candidates made by hand, and the server's rules for answers.
+import { ENDINGS } from "./events.js";
 import { Glue } from "./glue.js";
 import { remember } from "./host.js";
+import { manifestOf, parse } from "./manifest.js";
 
 const NEVER = 2n ** 64n - 1n;
 const WIDE = {
@@ -17,32 +19,92 @@ export function candidate({ keys = {}, numbers = {}, ...columns } = {}) {
   return { given: columns, keys: Object.fromEntries(remembered), numbers };
 }
 
-// A plug-in on the bench: new Bench(new Plugin(), { maxBatch: 4, keys: ["tenant"] }).plan([candidate(), ...]).
+// A plug-in under test: new Bench(new Plugin(), { maxBatch: 4, keys: ["tenant"] }).plan([candidate(), ...]).
+//
+// It has the hooks, columns and defaults of the plugin.toml in the current folder: a column that the file does not name is missing, as in the server.
+// `manifest` is a text in its place. `round` is the state of the load for the next question; `round.nowUs` is the clock.
 export class Bench {
-  constructor(plugin, { config = {}, maxBatch = 8, keys = [], numbers = [] } = {}) {
+  constructor(plugin, { config = {}, maxBatch = 8, keys = [], numbers = [], manifest } = {}) {
     this.glue = new Glue(plugin);
+    this.manifest = manifest === undefined ? manifestOf(process.cwd()) : parse(manifest);
     this.model = { name: "model", version: 1n, strategy: "oldest", maxBatch, instances: 1, slots: 64, keys, numbers };
-    this.round = { nowUs: 0, instance: 0, maxBatch, freeInstances: 1, live: 0, backlog: 0, notShown: 0 };
-    this.glue.configure(JSON.stringify(config), this.model);
+    this.round = { nowUs: 0, runUs: 0, instance: 0, maxBatch, freeInstances: 1, live: 0, backlog: 0, notShown: 0 };
+    const settings = Object.entries(this.manifest.config).filter(([, setting]) => "default" in setting);
+    const defaults = Object.fromEntries(settings.map(([name, setting]) => [name, setting.default]));
+    this.glue.configure(JSON.stringify({ ...defaults, ...config }), this.model);
   }
 
-  // Asks; an answer that breaks a rule of the server is an error. Undefined: it left the round to the server.
+  // Asks for a plan. An answer that breaks a rule of the server is an error. Undefined: the plug-in left the round to the built-in policy.
   plan(candidates) {
-    const columns = this.#columns(candidates);
-    const said = this.glue.plan(this.round, columns);
-    if (said) check(said, columns, this.round);
+    this.#wants("plan");
+    const said = this.glue.plan(this.round, this.#shown(candidates));
+    // The server knows shapes and rows even if the plug-in does not see them.
+    if (said) check(said, this.#columns(candidates), this.round);
     return said;
   }
 
+  // Asks who gets a slot.
   admit(waiting, room, victims) {
-    return this.glue.admit(this.round, this.#columns(waiting), Uint32Array.from(room), this.#columns(victims));
+    this.#wants("admit");
+    return this.glue.admit(this.round, this.#shown(waiting), Uint32Array.from(room), this.#shown(victims));
   }
 
-  // Says that these requests ran.
+  // Advances the clock.
+  waitUs(micros) {
+    this.round.nowUs += micros;
+  }
+
+  // The sequences of these requests began.
+  began(starts) {
+    this.#report(1, starts, ({ given }) => (given.step ?? 1) - 1);
+  }
+
+  // Their sequences got slots, after this time in the backlog.
+  slotted(starts, waitedUs) {
+    this.#report(2, starts, () => waitedUs);
+  }
+
+  // These requests ran.
   done(candidates) {
-    const { sequence, rows, keys } = this.#columns(candidates);
-    const amount = BigUint64Array.from(rows, BigInt);
-    this.glue.observe({ kind: new Uint32Array(candidates.length).fill(3), sequence, amount, keys });
+    this.#report(3, candidates, ({ given }) => given.rows ?? 1);
+  }
+
+  // These requests failed.
+  failed(candidates) {
+    this.#report(4, candidates, ({ given }) => given.rows ?? 1);
+  }
+
+  // The sequences of these STARTs ended; `why` is a name as of event.why.
+  ended(starts, why) {
+    this.#report(5, starts, () => ENDINGS.indexOf(why));
+  }
+
+  // A batch ran for this long.
+  batchRan(micros) {
+    this.#report(6, [candidate({ sequence: 0 })], () => micros);
+  }
+
+  #report(kind, of, amount) {
+    if (!this.#has("wants", "observe") && !this.#has("wants", "on-event")) return;
+    const { sequence, keys } = this.#columns(of);
+    if (kind === 2 || kind === 6) keys.fill(0n);
+    this.glue.observe({ kind: new Uint32Array(of.length).fill(kind), sequence, amount: BigUint64Array.from(of, (one) => BigInt(amount(one))), keys });
+  }
+
+  #wants(hook) {
+    if (!this.#has("wants", hook)) throw new Error(`the server does not ask for a ${hook}; add "${hook}" to \`wants\` of plugin.toml`);
+  }
+
+  #has(list, name) {
+    return this.manifest[list]?.includes(name) ?? true;
+  }
+
+  // The columns that the server fills.
+  #shown(candidates) {
+    const columns = this.#columns(candidates);
+    const name = (column) => column.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    const shown = Object.entries(columns).filter(([column]) => column === "len" || this.#has("columns", name(column)));
+    return Object.fromEntries(shown);
   }
 
   #columns(candidates) {
@@ -59,7 +121,7 @@ export class Bench {
 }
 
 function check({ fire, reject }, columns, round) {
-  const picks = [...fire, ...reject];
+  const picks = [...fire, ...reject.map((rejection) => rejection.candidate)];
   for (const i of picks) if (!Number.isInteger(i) || i < 0 || i >= columns.len) throw new Error(`index ${i} of ${columns.len} candidates`);
   if (new Set(picks).size < picks.length) throw new Error(`a candidate twice: ${picks}`);
   const rows = fire.reduce((sum, i) => sum + columns.rows[i], 0);

@@ -1,4 +1,4 @@
-"""What a component exports: the class `Plugin` of plugin.py, behind the generated types of the contract."""
+"""The exports of a component: the class `Plugin` of plugin.py, behind the generated types of the contract."""
 
 from componentize_py_types import Err
 from wit_world.exports import scheduler as contract
@@ -20,14 +20,15 @@ class Scheduler:
     def configure(self, config, model):
         _or_err(lambda: _glue.configure(config, model))
 
-    def plan(self, round, ready):
-        plan = _glue.plan(round, ready)
+    def plan(self, round, ready, events):
+        plan = _glue.plan(round, ready, events)
         if plan is None or plan.fire is None:
             return None
-        return contract.Decision(plan.fire, plan.rejected, plan.code, plan.wake_us(round.now_us))
+        rejected = [contract.Rejection(*one) for one in plan.rejected]
+        return contract.Decision(plan.fire, rejected, plan.wake_us(round.now_us))
 
-    def admit(self, round, waiting, room, victims):
-        return [_ADMISSIONS[said.what](said.number) for said in _glue.admit(round, waiting, room, victims)]
+    def admit(self, round, waiting, room, victims, events):
+        return [_ADMISSIONS[said.what](said.number) for said in _glue.admit(round, waiting, room, victims, events)]
 
     def observe(self, events):
         _glue.observe(events)

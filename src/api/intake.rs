@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use sequor_core::{Id, Refusal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::peers::{Peer, PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
@@ -157,8 +158,9 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// The same request on its connection.
-    pub(crate) fn on(self, connection: Option<ExecutorHandle>) -> Decoded {
+    /// The same request on its connection, with the deadline of its client.
+    pub(crate) fn on(mut self, connection: Option<ExecutorHandle>, deadline: Option<Deadline>) -> Decoded {
+        self.request.patience = deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
         Decoded { connection, ..self }
     }
 }
@@ -210,6 +212,7 @@ fn stopping(request: &InferRequest) -> Failure {
         ended_ago: None,
         idle: None,
         may_retry: true,
+        rejection: None,
     }))
 }
 

@@ -7,7 +7,9 @@ use sequor_core::{Id, Refusal};
 
 use super::{Code, Retry, Status};
 use crate::config::units::human;
-use crate::error::{ControlFailure, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused};
+use crate::error::{
+    ControlFailure, ExceededLimit, Failure, NotServed, ProcessorFailure, Refused, RejectionReason, RejectionStatus,
+};
 use crate::telemetry::refusal_reason;
 
 /// The time after which a client may send a request again that a full server refused.
@@ -62,6 +64,9 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
 }
 
 fn of_refused(refused: &Refused) -> Retry {
+    if let Some(reason) = &refused.rejection {
+        return of_rejection(reason, refused.may_retry);
+    }
     match refused.refusal {
         Refusal::Policy(_) if !refused.may_retry => Retry::Unsaid,
         Refusal::TooMany { .. }
@@ -91,6 +96,40 @@ fn of_refused(refused: &Refused) -> Retry {
         | Refusal::StepBusy { .. }
         | Refusal::Failed(_) => Retry::Unsaid,
     }
+}
+
+/// A client may send a request again after the time that the plug-in's author names. Clients retry UNAVAILABLE by themselves, so that status always
+/// says when, or that it is of no use.
+fn of_rejection(reason: &RejectionReason, may_retry: bool) -> Retry {
+    let unavailable = reason.status == RejectionStatus::Unavailable;
+    match (may_retry, reason.retry_after) {
+        (true, Some(after)) => Retry::After(after),
+        (true, None) if unavailable => Retry::After(RETRY_AFTER),
+        (false, _) if unavailable => Retry::Never,
+        _ => Retry::Unsaid,
+    }
+}
+
+/// The code and sentence of a request that a scheduler rejected with a code that its plugin.toml names.
+pub(crate) fn rejection(refused: &Refused) -> Option<(Code, String)> {
+    let Refused { refusal: Refusal::Policy(code), model, id, may_retry, rejection: Some(reason), .. } = refused else {
+        return None;
+    };
+    let status = match reason.status {
+        RejectionStatus::InvalidArgument => Code::InvalidArgument,
+        RejectionStatus::Unavailable => Code::Unavailable,
+        RejectionStatus::PermissionDenied => Code::Denied,
+        RejectionStatus::NotFound => Code::NotFound,
+        RejectionStatus::ResourceExhausted => Code::Exhausted,
+        RejectionStatus::FailedPrecondition => Code::FailedPrecondition,
+        RejectionStatus::DeadlineExceeded => Code::DeadlineExceeded,
+    };
+    let next = match of_rejection(reason, *may_retry) {
+        Retry::After(after) => format!("; retry after {}", span(after)),
+        _ if !may_retry => format!("; sequence {id} has ended, send START"),
+        _ => String::new(),
+    };
+    Some((status, format!("{} (scheduler of model '{model}', code {code}){next}", reason.text)))
 }
 
 /// The refusal of a request that exceeds a limit. No protocol has a sentence for these.

@@ -24,20 +24,24 @@ pub(super) use files;
 /// The crate `sequor-plugin`.
 pub const RUST: Kit = kit!("sdk":
     "Cargo.toml" "src/admission.rs" "src/arguments.rs" "src/bindings.rs" "src/columns.rs" "src/config.rs" "src/event.rs" "src/host.rs"
-    "src/instance.rs" "src/lib.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/testing.rs" "src/wasm.rs"
+    "src/instance.rs" "src/lib.rs" "src/manifest.rs" "src/model.rs" "src/order.rs" "src/plan.rs" "src/ready.rs" "src/round.rs" "src/saved.rs"
+    "src/testing.rs" "src/wasm.rs"
     "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/tensors.wit" "wit/types.wit");
 
 /// The Python package `sequor_plugin`, and what exports it.
 pub const PYTHON: Kit = kit!("sdk-python":
-    "sequor_plugin/__init__.py" "sequor_plugin/answers.py" "sequor_plugin/columns.py" "sequor_plugin/events.py"
-    "sequor_plugin/glue.py" "sequor_plugin/host.py" "sequor_plugin/testing.py" "sequor_plugin_entry.py");
+    "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
+    "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
+    "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
+    "sequor_plugin/testing.py" "sequor_plugin/testing.pyi" "sequor_plugin_entry.py");
 
 /// The generated C, and the header over it.
 pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequor.c" "sequor.h");
 
 /// The modules in JavaScript, their types, and what exports them.
 pub const JAVASCRIPT: Kit = kit!("sdk-js":
-    "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "ready.js" "testing.d.ts" "testing.js");
+    "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "manifest.js" "ready.js" "saved.js"
+    "testing.d.ts" "testing.js");
 
 /// What makes components of JavaScript.
 pub(super) const COMPONENTIZE_JS: Kit = kit!("componentize-js": "componentize.mjs" "package-lock.json" "package.json");

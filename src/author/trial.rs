@@ -11,6 +11,7 @@ use sequor_core::{Columns, Decision, Hooks, Picks};
 use super::{AuthorError, Machine};
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source};
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::component_error::ComponentError;
@@ -110,7 +111,7 @@ impl RunningGuest {
         let see = made_up(candidates, self.hooks, self.facts.max_batch, round);
         let mut picks = Picks::default();
         let began = Instant::now();
-        let decision = self.guest.plan(0, &see, &mut picks).map_err(said_of("plan", candidates))?;
+        let decision = self.guest.plan(0, &see, &Events::default(), &mut picks).map_err(said_of("plan", candidates))?;
         let took = began.elapsed();
         // Its columns may hide what tells candidates apart; the server knows it all the same.
         let all = Hooks { columns: columns::ALL, ..self.hooks };
@@ -123,16 +124,16 @@ impl RunningGuest {
         let (keys, hooks) = (self.facts.keys.len(), self.hooks);
         if hooks.observe {
             let events = Events {
-                kind: vec![1, 2, 3, 4, 5, 99],
-                sequence: vec![7; 6],
-                amount: vec![0, 50, 1, 1, 1, 0],
-                keys: vec![1; 6 * keys],
+                kind: vec![1, 2, 6, 3, 4, 5, 99],
+                sequence: vec![7, 7, 0, 7, 7, 7, 7],
+                amount: vec![0, 50, 800, 1, 1, 1, 0],
+                keys: vec![1; 7 * keys],
             };
-            self.guest.observe(&events).map_err(said_of("observe", 6))?;
+            self.guest.observe(&events).map_err(said_of("observe", 7))?;
         }
         if hooks.admit {
             let (see, victims) = (made_up(3, hooks, 32, 1), made_up(2, hooks, 32, 2));
-            let said = self.guest.admit(&see, &[1], &victims).map_err(said_of("admit", 3))?;
+            let said = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(said_of("admit", 3))?;
             if said.len() > 3 {
                 return Err(format!("admit answered {} times for 3 sequences", said.len()));
             }
@@ -174,6 +175,7 @@ fn made_up(count: u32, hooks: Hooks, max_batch: u32, round: u64) -> Columns {
         now,
         max_batch,
         free_instances: 1,
+        run_time: 900_000,
         live: count,
         len: count,
         seq: column(columns::SEQ, |i, _, _| i + 1),
@@ -202,11 +204,11 @@ fn made_up(count: u32, hooks: Hooks, max_batch: u32, round: u64) -> Columns {
 /// What a server would have against an answer.
 fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<String> {
     let mut seen = BTreeSet::new();
-    for i in picks.fire.iter().chain(&picks.reject) {
-        if *i >= known.len {
+    for i in picks.indices() {
+        if i >= known.len {
             return Some(format!("answered index {i} of {} candidates", known.len));
         }
-        if !seen.insert(*i) {
+        if !seen.insert(i) {
             return Some(format!("answered candidate {i} twice"));
         }
     }
@@ -227,7 +229,7 @@ struct Aside;
 impl Services for Aside {
     fn log(&self, _: u32, _: &str) {}
 
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
 
     fn key_text(&self, key: u64) -> Option<String> {
         Some(format!("text {key}"))
@@ -240,6 +242,8 @@ impl Services for Aside {
 
 #[cfg(test)]
 mod tests {
+    use sequor_core::Rejection;
+
     use super::*;
 
     fn all() -> Hooks {
@@ -258,7 +262,8 @@ mod tests {
     fn answers_are_held_against_the_rules() {
         let known = made_up(10, all(), 2, 0);
         let wrong = |fire: &[u32], reject: &[u32]| {
-            let picks = Picks { fire: fire.to_vec(), reject: reject.to_vec(), code: 0 };
+            let reject = reject.iter().map(|i| Rejection { candidate: *i, code: 0, ends: true }).collect();
+            let picks = Picks { fire: fire.to_vec(), reject };
             wrong_with(&known, Decision::Fire, &picks).unwrap_or_default()
         };
         let alike: Vec<u32> = (0..10).filter(|i| known.shape[*i as usize] == 0).collect();

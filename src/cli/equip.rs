@@ -28,6 +28,7 @@ pub(super) fn equip(repository: &Repository, settings: &PluginsSection) -> Resul
         time: settings.time.0,
         memory: settings.memory.map(|size| size.0),
         strikes: settings.strikes,
+        max_wait: settings.max_wait.0,
         max_candidates: settings.max_candidates,
         rounds: base(&super::variable).map(|base| base.join("rounds")),
         components: base(&super::variable).map(|base| base.join("components")),

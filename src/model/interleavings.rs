@@ -49,6 +49,7 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
         sequence: SequenceStep { id: Id::from(id), start, end, step: None, idle: None },
         priority: 0,
         timeout: None,
+        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),

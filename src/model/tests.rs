@@ -84,6 +84,7 @@ pub(super) fn request(id: u64, value: i32, change: impl FnOnce(&mut SequenceStep
         sequence,
         priority: 0,
         timeout: None,
+        patience: None,
         inputs: vec![NamedTensor { name: "INPUT".to_owned(), tensor }],
         outputs: Vec::new(),
         parameters: Vec::new(),

@@ -1,5 +1,6 @@
 //! The guest that answers, behind a lock of its own, with its place in the event feed. A binding has at most one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,12 @@ use sequor_wasm::call_error::CallError;
 use sequor_wasm::instances::Single;
 use sequor_wasm::limits::is_full;
 
-use super::guest::{Events, Guest};
+use super::guest::{Codes, Events, Guest};
 use super::inbox::Reader;
 use super::recent;
 
-/// Maximum events in one call.
-pub(super) const AT_ONCE: usize = 512;
+/// Fewer events than this go with a question; more are reported before it.
+pub const AT_ONCE: usize = 512;
 /// A guest that holds its lock and makes no progress is most likely not on a processor. A caller waits this much longer than a call may take.
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -22,6 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 pub(super) struct ActiveGuest {
     /// What the core fills in for it; a round made for others is not for it.
     hooks: Hooks,
+    /// What clients read of the codes with which it rejects requests.
+    codes: Codes,
     /// Bytes of its memory once it was ready: more than that is what it has gathered.
     pub(super) at_start: u64,
     /// Bytes it may have.
@@ -43,6 +46,7 @@ pub(super) struct GuestCell {
     guest: Single<Box<dyn Guest>>,
     /// Its place in the event feed, if it observes.
     reader: Option<Reader>,
+    /// Events that go with the next question.
     events: Events,
     keys: usize,
 }
@@ -52,12 +56,13 @@ impl GuestCell {
         GuestCell { guest: Single::new(guest), reader: None, events: Events::default(), keys }
     }
 
-    pub(super) fn into_active(self, hooks: Hooks) -> ActiveGuest {
+    pub(super) fn into_active(self, hooks: Hooks, codes: Codes) -> ActiveGuest {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
         let memory_limit = self.guest.guest().map_or(0, |guest| guest.memory_limit());
         let memory = AtomicU64::new(at_start);
         let (at_leisure, retired) = (Mutex::new(None), AtomicBool::new(false));
-        ActiveGuest { hooks, at_start, memory_limit, memory, losses, at_leisure, retired, cell: Mutex::new(self) }
+        let cell = Mutex::new(self);
+        ActiveGuest { hooks, codes, at_start, memory_limit, memory, losses, at_leisure, retired, cell }
     }
 
     pub(super) fn reads(&mut self, reader: Reader) {
@@ -76,39 +81,60 @@ impl GuestCell {
         self.guest.call(|guest| call(guest.as_mut()))
     }
 
-    /// Tells it these, and counts none of them.
+    /// Reports events without a question.
     pub(super) fn tell(&mut self, events: &Events) -> Option<Result<(), CallError>> {
         self.call(|guest| guest.observe(events))
     }
 
-    /// Tells it what has happened since it was told last, and says whether anything has.
+    /// Reads the events since the last call. The last of them go with the next question; if there are more, the guest observes those first.
+    /// Whether it did.
     pub(super) fn catch_up(&mut self) -> Option<Result<bool, CallError>> {
         let mut any = false;
         loop {
-            let mut events = std::mem::take(&mut self.events);
-            events.clear();
             if let Some(reader) = &self.reader {
-                reader.read(self.keys, AT_ONCE, &mut events);
+                reader.read(self.keys, AT_ONCE, &mut self.events);
             }
-            let told = if events.is_empty() { Some(Ok(())) } else { self.tell(&events) };
-            any |= !events.is_empty();
-            let through = events.len() < AT_ONCE;
-            self.events = events;
-            match told {
-                Some(Ok(())) if !through => {}
-                told => return told.map(|told| told.map(|()| any)),
+            if self.events.len() < AT_ONCE {
+                return Some(Ok(any));
+            }
+            any = true;
+            if let Err(error) = self.tell_rest()? {
+                return Some(Err(error));
             }
         }
     }
 
+    /// Reports all events since the last call without a question.
+    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<(), CallError>> {
+        if let Err(error) = self.catch_up()? {
+            return Some(Err(error));
+        }
+        if self.events.is_empty() { Some(Ok(())) } else { self.tell_rest() }
+    }
+
+    fn tell_rest(&mut self) -> Option<Result<(), CallError>> {
+        let mut events = std::mem::take(&mut self.events);
+        let told = self.tell(&events);
+        events.clear();
+        self.events = events;
+        told
+    }
+
     pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<PolicyAnswer, CallError>> {
-        self.call(|guest| recent::ask(guest, round))
+        let GuestCell { guest, events, .. } = self;
+        let answer = guest.call(|guest| recent::ask(guest.as_mut(), round, events));
+        events.clear();
+        answer
     }
 }
 
 impl ActiveGuest {
     pub(super) fn hooks(&self) -> Hooks {
         self.hooks
+    }
+
+    pub(super) fn codes(&self) -> Codes {
+        Arc::clone(&self.codes)
     }
 
     /// Notes that it decides no more.

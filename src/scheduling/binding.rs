@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::{PolicyAnswer, PolicyFault, Round, Time};
@@ -35,6 +36,8 @@ pub struct BindingOptions {
     pub strikes: u32,
     /// It is asked, and what it says is only counted.
     pub shadow: bool,
+    /// How long it may pass a ready request over, in place of the default.
+    pub max_wait: Option<Duration>,
     /// A table of the model's `sequor.toml` says so.
     pub from_file: bool,
 }

@@ -13,6 +13,7 @@ pub struct ColumnsJson {
     live: u32,
     backlog: u32,
     not_shown: u32,
+    run_time: u64,
     len: u32,
     sequence: Vec<u64>,
     step: Vec<u64>,
@@ -37,7 +38,7 @@ impl ColumnsJson {
     }
 
     pub(super) fn of(see: &Columns) -> ColumnsJson {
-        let Columns { now, max_batch, free_instances, live, backlog, not_shown, len, .. } = *see;
+        let Columns { now, max_batch, free_instances, live, backlog, not_shown, run_time, len, .. } = *see;
         let number = |n: &f64| n.is_finite().then_some(*n);
         ColumnsJson {
             now,
@@ -46,6 +47,7 @@ impl ColumnsJson {
             live,
             backlog,
             not_shown,
+            run_time,
             len,
             sequence: see.seq.clone(),
             step: see.step.clone(),
@@ -73,6 +75,7 @@ impl ColumnsJson {
             live: of.live,
             backlog: of.backlog,
             not_shown: of.not_shown,
+            run_time: of.run_time,
             len: of.len,
             seq: of.sequence,
             step: of.step,

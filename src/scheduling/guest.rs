@@ -1,6 +1,7 @@
 //! A running plug-in as the rest of the server sees it: a [`Source`] starts [`Guest`]s, and a guest answers questions. A component, its native twin
 //! and a stand-in of a test look the same.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use sequor_core::{Admission, Columns, Decision, EndReason, Hooks, Observed, Obse
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
+
+use crate::error::RejectionReason;
 
 /// What a guest learns once, of the load it decides for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,6 +47,7 @@ impl Events {
             ObservedKind::Done { rows } => (3, u64::from(rows)),
             ObservedKind::Failed { rows } => (4, u64::from(rows)),
             ObservedKind::Ended(why) => (5, code(why)),
+            ObservedKind::BatchRan { took } => (6, u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
         };
         self.kind.push(kind);
         self.sequence.push(one.seq);
@@ -112,10 +116,25 @@ pub trait Guest: Send + fmt::Debug {
     /// An error is the guest's own sentence.
     fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError>;
 
-    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError>;
+    /// Chooses what runs. `news` happened since the last call.
+    fn plan(
+        &mut self,
+        instance: u32,
+        see: &Columns,
+        news: &Events,
+        picks: &mut Picks,
+    ) -> Result<Decision, CallError>;
 
-    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, CallError>;
+    /// Decides which sequences get a slot. `news` happened since the last call.
+    fn admit(
+        &mut self,
+        see: &Columns,
+        room: &[u32],
+        victims: &Columns,
+        news: &Events,
+    ) -> Result<Vec<Admission>, CallError>;
 
+    /// Learns what happened, without a question.
     fn observe(&mut self, events: &Events) -> Result<(), CallError>;
 
     /// Without more it has nothing to hand on.
@@ -159,4 +178,9 @@ pub struct Manifest {
     pub hooks: Hooks,
     /// Names of the features it needs.
     pub features: Vec<String>,
+    /// What clients read of the codes with which it rejects requests.
+    pub codes: Codes,
 }
+
+/// Codes of a plug-in, and what clients read of each.
+pub type Codes = Arc<BTreeMap<u32, RejectionReason>>;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::line_budget::LineBudget;
 use sequor_wasm::services::Services;
@@ -55,9 +56,9 @@ impl Services for PluginServices {
         self.journal.write(Level::of(level), message);
     }
 
-    fn metric_add(&self, name: &str, value: f64) {
-        if self.journal.count(name, value) {
-            self.metrics.count(name, value);
+    fn metric_add(&self, counter: &CounterName, value: f64) {
+        if self.journal.count(counter, value) {
+            self.metrics.count(&counter.name, &counter.labels, value);
         }
     }
 

@@ -13,11 +13,11 @@ pub fn sentence(round: &Round, said: &PolicyAnswer, fault: PolicyFault) -> Strin
             _ => format!("admit named an instance or victim beyond the {} and {} shown", room.len(), victims.len),
         };
     }
-    let picks = round.picks.fire.iter().chain(&round.picks.reject);
-    let beyond: Vec<String> = picks.clone().filter(|i| **i >= len).map(|i| format!("index {i}")).take(3).collect();
+    let picks = &round.picks;
+    let beyond: Vec<String> = picks.indices().filter(|i| *i >= len).map(|i| format!("index {i}")).take(3).collect();
     let mut seen = BTreeSet::new();
     let twice: Vec<String> =
-        picks.filter(|i| **i < len && !seen.insert(**i)).map(|i| format!("{i} twice")).take(3).collect();
+        picks.indices().filter(|i| *i < len && !seen.insert(*i)).map(|i| format!("{i} twice")).take(3).collect();
     let all: Vec<String> = beyond.into_iter().map(|i| format!("{i} of {len} candidates")).chain(twice).collect();
     match fault {
         PolicyFault::Shapes => "plan fired candidates whose shape-key differs as one batch".to_owned(),

@@ -1,7 +1,9 @@
 //! What the `plugin.toml` of a scheduler says beyond the fields that all worlds have: hooks, columns, features. A plug-in that says nothing is asked
 //! everything and shown everything.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
@@ -13,10 +15,15 @@ use super::columns::COLUMNS;
 use super::contract::WORLD;
 use super::guest::Manifest;
 use crate::config::fault::{Fault, did_you_mean};
+use crate::config::units::Span;
+use crate::error::{RejectionReason, RejectionStatus};
 
+/// Maximum bytes of the text of a code.
+const SENTENCE: usize = 1024;
 /// `on-event` is what the SDKs call `observe`.
 const WANTS: [&str; 4] = ["plan", "admit", "observe", "on-event"];
-const FIELDS: [&str; 9] = ["name", "version", "world", "contract", "config", "wants", "columns", "features", "window"];
+const FIELDS: [&str; 10] =
+    ["name", "version", "world", "contract", "config", "wants", "columns", "features", "window", "codes"];
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -34,17 +41,82 @@ struct SchedulerFields {
     window: u32,
     #[serde(default)]
     config: PluginSettings,
+    /// By the number that the plug-in answers with.
+    #[serde(default)]
+    codes: BTreeMap<String, CodeFields>,
+}
+
+/// What clients read of a code.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CodeFields {
+    text: String,
+    #[serde(default)]
+    status: StatusName,
+    retry_after: Option<Span>,
+}
+
+/// gRPC's name of a status; HTTP's follows from it.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum StatusName {
+    InvalidArgument,
+    #[default]
+    Unavailable,
+    PermissionDenied,
+    NotFound,
+    ResourceExhausted,
+    FailedPrecondition,
+    DeadlineExceeded,
 }
 
 /// Parses a `plugin.toml`. `path` is how faults name it.
 pub fn parse(path: &Path, text: &str) -> Result<Declared<Manifest>, Fault> {
-    let SchedulerFields { name, version, world, contract, wants, columns, features, window, config } =
+    let SchedulerFields { name, version, world, contract, wants, columns, features, window, config, codes } =
         manifest::parse(path, text, &FIELDS)?;
     let fields = Fields { name, version, world, contract, config };
     fields.check(path, text, WORLD)?;
     let hooks = hooks(path, text, wants.as_deref(), columns.as_deref())?;
+    let codes = Arc::new(parse_codes(path, text, codes)?);
     let (name, version) = (fields.name.clone(), fields.version.clone());
-    Ok(fields.declare(Manifest { name, version, hooks: Hooks { window, ..hooks }, features }))
+    Ok(fields.declare(Manifest { name, version, hooks: Hooks { window, ..hooks }, features, codes }))
+}
+
+/// The codes with which the plug-in rejects requests.
+fn parse_codes(
+    path: &Path,
+    text: &str,
+    codes: BTreeMap<String, CodeFields>,
+) -> Result<BTreeMap<u32, RejectionReason>, Fault> {
+    let mut parsed = BTreeMap::new();
+    for (code, fields) in codes {
+        let at = |key: &str, what: &str| wrong(path, text, &["codes", &code, key], what.to_owned());
+        let Ok(number) = code.parse() else {
+            let what = format!("codes.{code}: a code is a number from 0 to {}", u32::MAX);
+            return Err(wrong(path, text, &["codes", &code], what));
+        };
+        let CodeFields { text: sentence, status, retry_after } = fields;
+        if sentence.is_empty() || sentence.len() > SENTENCE {
+            return Err(at("text", "text must have 1 to 1024 bytes"));
+        }
+        let retry_after = retry_after.map(|span| span.0);
+        parsed.insert(number, RejectionReason { text: sentence, status: status.into(), retry_after });
+    }
+    Ok(parsed)
+}
+
+impl From<StatusName> for RejectionStatus {
+    fn from(name: StatusName) -> Self {
+        match name {
+            StatusName::InvalidArgument => RejectionStatus::InvalidArgument,
+            StatusName::Unavailable => RejectionStatus::Unavailable,
+            StatusName::PermissionDenied => RejectionStatus::PermissionDenied,
+            StatusName::NotFound => RejectionStatus::NotFound,
+            StatusName::ResourceExhausted => RejectionStatus::ResourceExhausted,
+            StatusName::FailedPrecondition => RejectionStatus::FailedPrecondition,
+            StatusName::DeadlineExceeded => RejectionStatus::DeadlineExceeded,
+        }
+    }
 }
 
 /// The hooks that are wanted and the columns that are to be filled; all, where the file names none.
@@ -76,7 +148,7 @@ fn hooks(path: &Path, text: &str, wants: Option<&[String]>, columns: Option<&[St
 /// The manifest of a component without a `plugin.toml`.
 pub(super) fn undeclared(name: &str) -> Manifest {
     let (name, version) = (name.to_owned(), "0.0.0".to_owned());
-    Manifest { name, version, hooks: everything(), features: Vec::new() }
+    Manifest { name, version, hooks: everything(), features: Vec::new(), codes: Arc::default() }
 }
 
 fn everything() -> Hooks {
@@ -118,11 +190,31 @@ default = 4
             version: "0.1.0".to_owned(),
             hooks,
             features: vec!["tenant".to_owned()],
+            codes: Arc::default(),
         };
         assert_eq!(declared.manifest, manifest);
         assert_eq!(declared.settings.resolve("{}").unwrap(), "{\"burst\":4}");
         let all = read(&FAIR.replace("wants", "# wants").replace("columns", "window = 64 #")).unwrap().manifest.hooks;
         assert_eq!(all, Hooks { window: 64, ..everything() });
+    }
+
+    #[test]
+    fn codes_have_a_text_a_status_and_a_time_to_retry_after() {
+        let codes = "[codes.1]\ntext = \"over its quota\"\nstatus = \"RESOURCE_EXHAUSTED\"\nretry_after = \"2s\"\n[codes.7]\ntext = \"late\"\n";
+        let read_codes = read(&format!("{FAIR}{codes}")).unwrap().manifest.codes;
+        let reason = |text: &str, status, retry_after| RejectionReason { text: text.to_owned(), status, retry_after };
+        let after = Some(std::time::Duration::from_secs(2));
+        let quota = reason("over its quota", RejectionStatus::ResourceExhausted, after);
+        let late = reason("late", RejectionStatus::Unavailable, None);
+        assert_eq!(*read_codes, BTreeMap::from([(1, quota), (7, late)]));
+        for (from, to, fault) in [
+            ("codes.1", "codes.one", "codes.one: a code is a number from 0 to 4294967295"),
+            ("\"late\"", "\"\"", "text must have 1 to 1024 bytes"),
+            ("RESOURCE_EXHAUSTED", "TEAPOT", "unknown variant `TEAPOT`"),
+        ] {
+            let faults = read(&format!("{FAIR}{}", codes.replace(from, to))).unwrap_err();
+            assert!(faults.contains(fault), "{faults}");
+        }
     }
 
     #[test]

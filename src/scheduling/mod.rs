@@ -81,6 +81,7 @@ pub(crate) mod wat_fixture;
 mod watch;
 pub mod world;
 
+pub use active_guest::AT_ONCE;
 pub use asking::{RoundAnswer, Shadow};
 pub use binding::{BindingOptions, Decider, SchedulerBinding};
 pub use contract::{VERSION, WORLD};

@@ -6,9 +6,11 @@ use parking_lot::Mutex;
 use sequor_core::{LoadId, Observed, Roster};
 use sequor_wasm::background::give_way;
 
+use super::guest::Codes;
 use super::inbox::{Inbox, Reader};
 use super::load_policy::LoadPolicy;
 use super::scheduler_host::SchedulerHost;
+use crate::error::RejectionReason;
 
 /// Places of the core's table of sequences that are looked at while it is held: some microseconds.
 const PORTION: usize = 256;
@@ -18,6 +20,8 @@ pub struct SchedulerPort<D> {
     load: LoadId,
     host: Arc<dyn SchedulerHost<D>>,
     inbox: Arc<Mutex<Inbox>>,
+    /// What clients read of the codes of the plug-in that decides, or decided last.
+    codes: Mutex<Codes>,
 }
 
 /// While it exists, the core reports events even if the plug-in that decides wants none.
@@ -26,7 +30,16 @@ pub(super) struct Subscription<D>(Arc<SchedulerPort<D>>);
 
 impl<D> SchedulerPort<D> {
     pub fn new(load: LoadId, host: Arc<dyn SchedulerHost<D>>) -> Arc<SchedulerPort<D>> {
-        Arc::new(SchedulerPort { load, host, inbox: Arc::default() })
+        Arc::new(SchedulerPort { load, host, inbox: Arc::default(), codes: Mutex::default() })
+    }
+
+    /// What clients read of a code with which the plug-in rejects requests; `None` if its plugin.toml does not name the code.
+    pub fn rejection(&self, code: u32) -> Option<RejectionReason> {
+        self.codes.lock().get(&code).cloned()
+    }
+
+    pub(super) fn set_codes(&self, codes: Codes) {
+        *self.codes.lock() = codes;
     }
 
     pub(super) fn load(&self) -> LoadId {

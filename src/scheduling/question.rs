@@ -15,6 +15,7 @@ use wasmtime::{Error, Result, Store};
 
 use super::columns::{COLUMNS, Values};
 use super::contract::{SCHEDULER, scheduler};
+use super::guest::Events;
 
 /// The functions of a component that questions are put to.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +31,8 @@ pub struct Functions {
     admit: Func,
 }
 
-type PlanArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>);
-type AdmitArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, &'a [u32], ColumnsArgument<'a>);
+type PlanArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, Option<scheduler::Events<'a>>);
+type AdmitArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, &'a [u32], ColumnsArgument<'a>, Option<scheduler::Events<'a>>);
 type PlanResult = (Option<scheduler::Decision>,);
 type AdmitResult = (Vec<scheduler::Admission>,);
 
@@ -58,10 +59,11 @@ impl Functions {
         store: &mut Store<HostState>,
         instance: u32,
         see: &Columns,
+        news: &Events,
     ) -> Result<Option<scheduler::Decision>> {
         // SAFETY: it was held against these types when it was made.
         let plan = unsafe { TypedFunc::<PlanArguments<'_>, PlanResult>::new_unchecked(self.plan) };
-        Ok(plan.call(store, (RoundArgument { instance, see }, ColumnsArgument(see)))?.0)
+        Ok(plan.call(store, (RoundArgument { instance, see }, ColumnsArgument(see), events(news)))?.0)
     }
 
     pub(super) fn admit(
@@ -70,13 +72,23 @@ impl Functions {
         see: &Columns,
         room: &[u32],
         victims: &Columns,
+        news: &Events,
     ) -> Result<Vec<scheduler::Admission>> {
         // SAFETY: it was held against these types when it was made.
         let admit = unsafe { TypedFunc::<AdmitArguments<'_>, AdmitResult>::new_unchecked(self.admit) };
-        Ok(admit
-            .call(store, (RoundArgument { instance: 0, see }, ColumnsArgument(see), room, ColumnsArgument(victims)))?
-            .0)
+        Ok(admit.call(store, (RoundArgument { instance: 0, see }, ColumnsArgument(see), room, ColumnsArgument(victims), events(news)))?.0)
     }
+}
+
+/// No list is written if nothing happened.
+fn events(news: &Events) -> Option<scheduler::Events<'_>> {
+    (!news.is_empty()).then(|| contract_events(news))
+}
+
+/// `events` of the contract.
+pub(super) fn contract_events(events: &Events) -> scheduler::Events<'_> {
+    let Events { kind, sequence, amount, keys } = events;
+    scheduler::Events { kind, sequence, amount, keys }
 }
 
 /// `round` of the contract.
@@ -123,6 +135,7 @@ unsafe impl Lower for RoundArgument<'_> {
         let RoundArgument { instance, see } = self;
         let mut record = Record::<{ <scheduler::Round as ComponentType>::SIZE32 }>::new();
         record.put(in_micros(see.now).to_le_bytes());
+        record.put((see.run_time / 1000).to_le_bytes());
         for number in [*instance, see.max_batch, see.free_instances, see.live, see.backlog, see.not_shown] {
             record.put(number.to_le_bytes());
         }
@@ -253,7 +266,7 @@ mod tests {
     #[test]
     fn a_record_is_as_long_as_the_contract_says() {
         let columns = <scheduler::Columns<'static> as ComponentType>::SIZE32;
-        assert_eq!((<scheduler::Round as ComponentType>::SIZE32, columns), (8 + 6 * 4, 4 + 14 * 12));
+        assert_eq!((<scheduler::Round as ComponentType>::SIZE32, columns), (2 * 8 + 6 * 4, 4 + 14 * 12));
         let mut record = Record::<8>::new();
         record.put([1; 6]);
         record.put([2; 4]);

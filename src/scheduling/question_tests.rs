@@ -9,7 +9,7 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
 use super::contract::scheduler;
-use super::guest::Guest as _;
+use super::guest::{Events, Guest as _};
 use super::wat_fixture::{SchedulerWat, ServiceLog};
 use super::world::{SchedulerComponent, SchedulerGuest};
 use crate::scheduling::wat_fixture::SERVING;
@@ -46,7 +46,7 @@ fn time() -> impl Strategy<Value = u64> {
 fn columns() -> impl Strategy<Value = Columns> {
     let len = 0..40usize;
     len.prop_flat_map(|len| {
-        let head = (time(), prop::array::uniform5(any::<u32>()));
+        let head = (time(), any::<u64>(), prop::array::uniform5(any::<u32>()));
         let first = (column(len, any::<u64>()), column(len, any::<u64>()), column(len, any::<u32>()));
         let times = (column(len, time()), column(len, time()), column(len, time()));
         let middle = (column(len, any::<u32>()), column(len, any::<u64>()), column(len, any::<u8>()));
@@ -55,7 +55,7 @@ fn columns() -> impl Strategy<Value = Columns> {
         (Just(len), head, first, times, middle, last, features)
     })
     .prop_map(|(len, head, first, times, middle, last, features)| {
-        let (now, [max_batch, free_instances, live, backlog, not_shown]) = head;
+        let (now, run_time, [max_batch, free_instances, live, backlog, not_shown]) = head;
         Columns {
             now,
             max_batch,
@@ -63,6 +63,7 @@ fn columns() -> impl Strategy<Value = Columns> {
             live,
             backlog,
             not_shown,
+            run_time,
             len: u32::try_from(len).unwrap(),
             seq: first.0,
             step: first.1,
@@ -82,6 +83,20 @@ fn columns() -> impl Strategy<Value = Columns> {
     })
 }
 
+fn events() -> impl Strategy<Value = Events> {
+    (0..9usize).prop_flat_map(|len| {
+        let numbers = || prop::collection::vec(any::<u64>(), len);
+        let kind = prop::collection::vec(any::<u32>(), len);
+        (kind, numbers(), numbers(), numbers())
+            .prop_map(|(kind, sequence, amount, keys)| Events { kind, sequence, amount, keys })
+    })
+}
+
+fn given(news: &Events) -> Option<scheduler::Events<'_>> {
+    let Events { kind, sequence, amount, keys } = news;
+    (!news.is_empty()).then_some(scheduler::Events { kind, sequence, amount, keys })
+}
+
 /// In the contract's unit.
 fn micros(nanos: u64) -> u64 {
     if nanos == u64::MAX { u64::MAX } else { nanos / 1000 }
@@ -94,6 +109,7 @@ fn there<T>(column: &[T]) -> Option<&[T]> {
 fn round(instance: u32, see: &Columns) -> scheduler::Round {
     scheduler::Round {
         now_us: micros(see.now),
+        run_us: see.run_time / 1000,
         instance,
         max_batch: see.max_batch,
         free_instances: see.free_instances,
@@ -136,14 +152,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_column_of_a_plan_is_written_as_the_generated_bindings_write_it(see in columns(), instance in any::<u32>()) {
+    fn every_column_of_a_plan_is_written_as_the_generated_bindings_write_it(
+        see in columns(),
+        instance in any::<u32>(),
+        news in events(),
+    ) {
         let (mut ours, mut theirs) = (start(), start());
-        ours.plan(instance, &see, &mut Picks::default()).unwrap();
+        ours.plan(instance, &see, &news, &mut Picks::default()).unwrap();
         let (times, limit) = (Times::of(&see), theirs.limit());
         let call = Call { name: "plan", of: None };
         theirs
             .call(call, limit, |(plugin, _), store| {
-                plugin.sequor_plugin_scheduler().call_plan(store, round(instance, &see), generated(&see, &times))
+                let (round, ready) = (round(instance, &see), generated(&see, &times));
+                plugin.sequor_plugin_scheduler().call_plan(store, round, ready, given(&news))
             })
             .unwrap();
         prop_assert_eq!(ours.save().unwrap(), theirs.save().unwrap());
@@ -154,15 +175,17 @@ proptest! {
         see in columns(),
         victims in columns(),
         room in prop::collection::vec(any::<u32>(), 0..8),
+        news in events(),
     ) {
         let (mut ours, mut theirs) = (start(), start());
-        ours.admit(&see, &room, &victims).unwrap();
+        ours.admit(&see, &room, &victims, &news).unwrap();
         let (times, times_of_victims, limit) = (Times::of(&see), Times::of(&victims), theirs.limit());
         let call = Call { name: "admit", of: None };
         theirs
             .call(call, limit, |(plugin, _), store| {
                 let (waiting, victims) = (generated(&see, &times), generated(&victims, &times_of_victims));
-                plugin.sequor_plugin_scheduler().call_admit(store, round(0, &see), waiting, &room, victims)
+                let plugin = plugin.sequor_plugin_scheduler();
+                plugin.call_admit(store, round(0, &see), waiting, &room, victims, given(&news))
             })
             .unwrap();
         prop_assert_eq!(ours.save().unwrap(), theirs.save().unwrap());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::{Hooks, PolicyAnswer, PolicyQuestion, Round, Time};
 use sequor_wasm::call_error::CallError;
 
-use super::guest::Guest;
+use super::guest::{Events, Guest};
 
 const MOST: usize = 16;
 /// No more often than this, for a question is copied.
@@ -46,15 +46,15 @@ impl Recent {
     }
 }
 
-/// Puts a question to a guest.
-pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round) -> Result<PolicyAnswer, CallError> {
+/// Puts a question to a guest, with what happened since its last call.
+pub(super) fn ask(guest: &mut dyn Guest, round: &mut Round, news: &Events) -> Result<PolicyAnswer, CallError> {
     round.picks.clear();
     match &round.asked {
         PolicyQuestion::Plan(who) => {
-            Ok(PolicyAnswer::Plan(Ok(guest.plan(u32::from(who.n), &round.see, &mut round.picks)?)))
+            Ok(PolicyAnswer::Plan(Ok(guest.plan(u32::from(who.n), &round.see, news, &mut round.picks)?)))
         }
         PolicyQuestion::Admit { room, victims, .. } => {
-            Ok(PolicyAnswer::Admit(Ok(guest.admit(&round.see, room, victims)?)))
+            Ok(PolicyAnswer::Admit(Ok(guest.admit(&round.see, room, victims, news)?)))
         }
     }
 }

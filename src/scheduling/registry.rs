@@ -40,6 +40,8 @@ pub struct PluginRules {
     /// As [`Limits::memory`] has it.
     pub memory: Option<u64>,
     pub strikes: u32,
+    /// Maximum `max_wait` that a model may set.
+    pub max_wait: Duration,
     /// Candidates a plug-in is shown at most.
     pub max_candidates: u32,
     /// Where questions that went wrong are written down; nowhere if there is none.
@@ -52,7 +54,8 @@ impl Default for PluginRules {
     fn default() -> Self {
         let Limits { time, memory } = Limits::default();
         let (dir, rounds, components) = (None, None, None);
-        PluginRules { dir, require_sha256: false, time, memory, strikes: 3, max_candidates: 1024, rounds, components }
+        let (require_sha256, strikes, max_wait, max_candidates) = (false, 3, Duration::from_secs(60), 1024);
+        PluginRules { dir, require_sha256, time, memory, strikes, max_wait, max_candidates, rounds, components }
     }
 }
 

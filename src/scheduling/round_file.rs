@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sequor_core::{
-    Admission, Decision, Hooks, Instance, LoadId, PolicyAnswer, PolicyFault, PolicyQuestion, Round, Time,
+    Admission, Decision, Hooks, Instance, LoadId, PolicyAnswer, PolicyFault, PolicyQuestion, Rejection, Round, Time,
 };
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::limits::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::columns_json::ColumnsJson;
-use super::guest::{Guest, Manifest, ModelFacts, Strike};
+use super::guest::{Events, Guest, Manifest, ModelFacts, Strike};
 use super::invalid_answer;
 use super::round_folder;
 
 /// The format's number.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundFile {
@@ -67,15 +67,22 @@ pub enum Answer {
     Default,
     Wait {
         until_ns: u64,
-        reject: Vec<u32>,
-        code: u32,
+        reject: Vec<Rejected>,
     },
     Fire {
         fire: Vec<u32>,
-        reject: Vec<u32>,
-        code: u32,
+        reject: Vec<Rejected>,
     },
     Admit(Vec<Admitted>),
+}
+
+/// A candidate that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rejected {
+    pub candidate: u32,
+    pub code: u32,
+    pub ends: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,10 +166,13 @@ impl RoundFile {
         let mut round = self.question.round();
         let said = match &round.asked {
             PolicyQuestion::Plan(who) => {
-                guest.plan(u32::from(who.n), &round.see, &mut round.picks).map(|said| PolicyAnswer::Plan(Ok(said)))
+                let none = Events::default();
+                let said = guest.plan(u32::from(who.n), &round.see, &none, &mut round.picks);
+                said.map(|said| PolicyAnswer::Plan(Ok(said)))
             }
             PolicyQuestion::Admit { room, victims, .. } => {
-                guest.admit(&round.see, room, victims).map(|said| PolicyAnswer::Admit(Ok(said)))
+                let said = guest.admit(&round.see, room, victims, &Events::default());
+                said.map(|said| PolicyAnswer::Admit(Ok(said)))
             }
         };
         let said = match said {
@@ -211,18 +221,25 @@ impl Question {
 impl Answer {
     fn of(said: &PolicyAnswer, round: &Round) -> Option<Answer> {
         let (picks, most) = (&round.picks, invalid_answer::worth_keeping(round.see.len));
-        let (reject, code) = (picks.reject.clone(), picks.code);
+        let reject = picks.reject.iter().map(Rejected::from).collect();
         match said {
             PolicyAnswer::Plan(Ok(Decision::Default)) => Some(Answer::Default),
             PolicyAnswer::Plan(Ok(Decision::Wait(Time(until_ns)))) => {
-                Some(Answer::Wait { until_ns: *until_ns, reject, code })
+                Some(Answer::Wait { until_ns: *until_ns, reject })
             }
-            PolicyAnswer::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject, code }),
+            PolicyAnswer::Plan(Ok(Decision::Fire)) => Some(Answer::Fire { fire: picks.fire.clone(), reject }),
             PolicyAnswer::Admit(Ok(answers)) => {
                 Some(Answer::Admit(answers.iter().take(most).copied().map(Admitted::from).collect()))
             }
             PolicyAnswer::Plan(Err(_)) | PolicyAnswer::Admit(Err(_)) => None,
         }
+    }
+}
+
+impl From<&Rejection> for Rejected {
+    fn from(said: &Rejection) -> Self {
+        let Rejection { candidate, code, ends } = *said;
+        Rejected { candidate, code, ends }
     }
 }
 
@@ -283,6 +300,7 @@ mod tests {
             version: "1.2".to_owned(),
             hooks: Hooks::default(),
             features: Vec::new(),
+            codes: Arc::default(),
         };
         let facts = ModelFacts { name: "vad".to_owned(), strategy: "direct", ..ModelFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
@@ -293,14 +311,16 @@ mod tests {
     fn a_file_comes_back_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let mut round = round(3, 3);
-        round.picks = Picks { fire: vec![97, 0], reject: vec![1], code: 9 };
+        let rejection = Rejection { candidate: 1, code: 9, ends: false };
+        round.picks = Picks { fire: vec![97, 0], reject: vec![rejection] };
         let file = file(&round, Some(&PolicyAnswer::Plan(Ok(Decision::Fire))));
         std::fs::write(folder.path().join("3f2a91c-2.json"), "{}").unwrap();
         let path = file.write(folder.path()).unwrap();
         assert_eq!(path.file_name().unwrap(), "3f2a91c-3.json");
         let read = RoundFile::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(read, file);
-        assert_eq!(read.answer, Some(Answer::Fire { fire: vec![97, 0], reject: vec![1], code: 9 }));
+        let reject = vec![Rejected { candidate: 1, code: 9, ends: false }];
+        assert_eq!(read.answer, Some(Answer::Fire { fire: vec![97, 0], reject }));
         assert_eq!(read.limits(), Limits::default());
         let again = read.question.round();
         assert_eq!(
@@ -348,7 +368,7 @@ mod tests {
         };
         // The guest fires all three, and the third is of another shape.
         let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
-        assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![], code: 0 });
+        assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![] });
         let told = verdict.unwrap_err();
         assert_eq!((told.fault, told.what.contains("shape")), (PolicyFault::Shapes, true));
         let fell = put(&wat_fixture::SchedulerWat { plan: "unreachable", ..wat_fixture::SchedulerWat::default() }, 3);

@@ -9,6 +9,7 @@ use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
 use sequor_wasm::services::Services;
 
+use crate::error::RejectionReason;
 use crate::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -20,6 +21,8 @@ pub(crate) struct Script {
     pub(crate) plans: u64,
     /// Everything that was observed since the last start.
     pub(crate) told: Events,
+    /// Calls of `observe`: events without a question.
+    pub(crate) observed: u64,
     pub(crate) starts: u32,
     pub(crate) restored: Option<Vec<u8>>,
     pub(crate) memory: u64,
@@ -94,8 +97,16 @@ struct Puppet(Arc<Mutex<Script>>, u64);
 
 impl StandInVersion {
     pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<StandInVersion> {
-        let manifest = Manifest { name: "puppet".to_owned(), version: "0.1.0".to_owned(), hooks, features: Vec::new() };
+        let (name, version) = ("puppet".to_owned(), "0.1.0".to_owned());
+        let manifest = Manifest { name, version, hooks, features: Vec::new(), codes: Arc::default() };
         Arc::new(StandInVersion { script: Arc::default(), manifest, sha256: sha256.to_owned() })
+    }
+
+    /// With what clients read of code 7.
+    pub(crate) fn names_code(sha256: &str, hooks: Hooks, reason: RejectionReason) -> Arc<StandInVersion> {
+        let mut version = Arc::into_inner(StandInVersion::new(sha256, hooks)).unwrap();
+        version.manifest.codes = Arc::new([(7, reason)].into());
+        Arc::new(version)
     }
 
     pub(crate) fn needs(sha256: &str, hooks: Hooks, feature: &str) -> Arc<StandInVersion> {
@@ -132,6 +143,21 @@ fn struck<T>(fault: CallFault) -> Result<T, CallError> {
     Err(CallError { fault, what: "index out of bounds, src/lib.rs:41".to_owned() })
 }
 
+impl Puppet {
+    fn learn(&mut self, events: &Events) -> Result<(), CallError> {
+        let mut script = self.0.lock();
+        if script.does == Does::TrapInObserve && !events.is_empty() {
+            return struck(CallFault::Trap);
+        }
+        let told = &mut script.told;
+        told.kind.extend(&events.kind);
+        told.sequence.extend(&events.sequence);
+        told.amount.extend(&events.amount);
+        told.keys.extend(&events.keys);
+        Ok(())
+    }
+}
+
 impl Guest for Puppet {
     fn configure(&mut self, _: &str, _: &ModelFacts) -> Result<Result<(), String>, CallError> {
         let script = self.0.lock();
@@ -142,7 +168,8 @@ impl Guest for Puppet {
         }
     }
 
-    fn plan(&mut self, _: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError> {
+    fn plan(&mut self, _: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError> {
+        self.learn(news)?;
         Script::gate(&self.0);
         let mut script = self.0.lock();
         script.plans += 1;
@@ -165,7 +192,14 @@ impl Guest for Puppet {
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
+    fn admit(
+        &mut self,
+        see: &Columns,
+        room: &[u32],
+        _: &Columns,
+        news: &Events,
+    ) -> Result<Vec<Admission>, CallError> {
+        self.learn(news)?;
         let mut script = self.0.lock();
         let plans = script.plans;
         script.plans_at_admit.push(plans);
@@ -180,16 +214,8 @@ impl Guest for Puppet {
     }
 
     fn observe(&mut self, events: &Events) -> Result<(), CallError> {
-        let mut script = self.0.lock();
-        if script.does == Does::TrapInObserve {
-            return struck(CallFault::Trap);
-        }
-        let told = &mut script.told;
-        told.kind.extend(&events.kind);
-        told.sequence.extend(&events.sequence);
-        told.amount.extend(&events.amount);
-        told.keys.extend(&events.keys);
-        Ok(())
+        self.0.lock().observed += 1;
+        self.learn(events)
     }
 
     fn save(&mut self) -> Result<Vec<u8>, CallError> {

@@ -83,6 +83,7 @@ impl SchedulerBinding {
             // A shadow does not decide who gets a slot.
             admit: wants.admit && !self.options.shadow,
             columns: wants.columns & columns::ALL,
+            max_wait: self.options.max_wait,
             numbers: count(&self.facts.numbers),
             keys: count(&self.facts.keys),
             ..wants
@@ -195,7 +196,8 @@ impl SchedulerBinding {
             }
         }
         let subscription = if hooks.observe { Some(self.inform(&mut cell)?) } else { None };
-        Ok(Ready { active: Arc::new(cell.into_active(hooks)), subscription, refused })
+        let codes = Arc::clone(&source.manifest().codes);
+        Ok(Ready { active: Arc::new(cell.into_active(hooks, codes)), subscription, refused })
     }
 
     /// Tells a new guest which sequences live and what has happened since. The guest that serves is asked meanwhile.
@@ -213,7 +215,7 @@ impl SchedulerBinding {
             cell.tell(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
             give_way();
         }
-        cell.catch_up().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        cell.catch_up_at_once().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(subscription)
     }
 
@@ -237,6 +239,7 @@ impl SchedulerBinding {
             let decider = Decider { binding: Arc::clone(self), guest: Some(Arc::clone(&active)) };
             let mut before = policy.swap(Some(decider), Some(active.hooks()));
             let off = before.as_mut().and_then(Decider::retire_guest);
+            self.port.set_codes(active.codes());
             self.full.store(false, Ordering::Release);
             self.inline_gate.forget();
             self.shows_memory(active.memory());

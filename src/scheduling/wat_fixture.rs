@@ -45,11 +45,11 @@ impl Default for SchedulerWat<'_> {
     }
 }
 
-/// `len` stands at 32 of what is asked, `max-batch` at 12. The answer: present, and a list that counts up.
+/// `len` stands at 40 of the question, `max-batch` at 20. The answer: present, and a list that counts up.
 const FIRST: &str = "
     (local $i i32) (local $n i32)
-    (local.set $n (i32.load offset=32 (local.get 0)))
-    (if (i32.gt_u (local.get $n) (i32.load offset=12 (local.get 0))) (then (local.set $n (i32.load offset=12 (local.get 0)))))
+    (local.set $n (i32.load offset=40 (local.get 0)))
+    (if (i32.gt_u (local.get $n) (i32.load offset=20 (local.get 0))) (then (local.set $n (i32.load offset=20 (local.get 0)))))
     (block $out (loop $more
         (br_if $out (i32.ge_u (local.get $i) (local.get $n)))
         (i32.store (i32.add (i32.const 2048) (i32.shl (local.get $i) (i32.const 2))) (local.get $i))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sequor_core::{Admission, Columns, Decision, Picks, Time};
+use sequor_core::{Admission, Columns, Decision, Picks, Rejection, Time};
 use sequor_wasm::call_error::{Call, CallError};
 use sequor_wasm::component::Component;
 use sequor_wasm::guest::WasmGuest;
@@ -20,7 +20,7 @@ use super::contract::{self, SchedulerPlugin, SchedulerPluginIndices, scheduler};
 use super::guest::{Events, Guest, Manifest, ModelFacts, Source};
 use super::invalid_answer::worth_keeping;
 use super::manifest;
-use super::question::{Exports, Functions, in_nanos};
+use super::question::{Exports, Functions, contract_events, in_nanos};
 use crate::config::fault::Fault;
 
 /// Events that one more time limit of a plan is given for.
@@ -56,9 +56,10 @@ impl World for Scheduler {
 
     fn check(functions: &FunctionTypes<'_>) -> wasmtime::Result<()> {
         use scheduler as s;
-        type Admit<'a> = (s::Round, s::Columns<'a>, &'a [u32], s::Columns<'a>);
+        type Plan<'a> = (s::Round, s::Columns<'a>, Option<s::Events<'a>>);
+        type Admit<'a> = (s::Round, s::Columns<'a>, &'a [u32], s::Columns<'a>, Option<s::Events<'a>>);
         functions.check::<(&str, types::Model<'_>), (Result<(), String>,)>("configure")?;
-        functions.check::<(s::Round, s::Columns<'_>), (Option<s::Decision>,)>("plan")?;
+        functions.check::<Plan<'_>, (Option<s::Decision>,)>("plan")?;
         functions.check::<Admit<'_>, (Vec<s::Admission>,)>("admit")?;
         functions.check::<(s::Events<'_>,), ()>("observe")?;
         functions.check::<(), (Vec<u8>,)>("save")?;
@@ -123,34 +124,46 @@ impl Guest for SchedulerGuest {
         self.configure_with(config, model)
     }
 
-    fn plan(&mut self, instance: u32, see: &Columns, picks: &mut Picks) -> Result<Decision, CallError> {
+    fn plan(
+        &mut self,
+        instance: u32,
+        see: &Columns,
+        news: &Events,
+        picks: &mut Picks,
+    ) -> Result<Decision, CallError> {
         self.set_clock(see.now);
         let asked = Call { name: "plan", of: Some((see.len, "candidates")) };
-        let answer = self.call(asked, self.limit(), |(_, to), store| to.plan(store, instance, see))?;
+        let answer = self.call(asked, self.limit(), |(_, to), store| to.plan(store, instance, see, news))?;
         let Some(decision) = answer else { return Ok(Decision::Default) };
-        let scheduler::Decision { mut fire, mut reject, reject_code, wake_us } = decision;
+        let scheduler::Decision { mut fire, mut reject, wake_us } = decision;
         let most = worth_keeping(see.len);
         keep(&mut fire, most);
         keep(&mut reject, most);
-        (picks.fire, picks.reject, picks.code) = (fire, reject, reject_code);
+        picks.fire = fire;
+        picks.reject.extend(reject.into_iter().map(rejection));
         if picks.fire.is_empty() {
             return Ok(Decision::Wait(wake_us.map_or(Time::NEVER, |at| Time(in_nanos(at)))));
         }
         Ok(Decision::Fire)
     }
 
-    fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, CallError> {
+    fn admit(
+        &mut self,
+        see: &Columns,
+        room: &[u32],
+        victims: &Columns,
+        news: &Events,
+    ) -> Result<Vec<Admission>, CallError> {
         self.set_clock(see.now);
         let asked = Call { name: "admit", of: Some((see.len, "sequences")) };
-        let answers = self.call(asked, self.limit(), |(_, to), store| to.admit(store, see, room, victims))?;
+        let answers = self.call(asked, self.limit(), |(_, to), store| to.admit(store, see, room, victims, news))?;
         Ok(answers.into_iter().map(admission).collect())
     }
 
     fn observe(&mut self, events: &Events) -> Result<(), CallError> {
-        let Events { kind, sequence, amount, keys } = events;
-        let count = u32::try_from(kind.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let limit = self.limit().saturating_mul(1 + count / EVENTS);
-        let events = scheduler::Events { kind, sequence, amount, keys };
+        let events = contract_events(events);
         let asked = Call { name: "observe", of: Some((count, "events")) };
         self.call(asked, limit, |(plugin, _), store| plugin.sequor_plugin_scheduler().call_observe(store, events))
     }
@@ -187,11 +200,16 @@ impl Source for SchedulerComponent {
 }
 
 /// Keeps the first picks, up to `most`, and no memory for more.
-fn keep(picks: &mut Vec<u32>, most: usize) {
+fn keep<T>(picks: &mut Vec<T>, most: usize) {
     if picks.len() > most {
         picks.truncate(most);
         picks.shrink_to_fit();
     }
+}
+
+fn rejection(said: scheduler::Rejection) -> Rejection {
+    let scheduler::Rejection { candidate, code, ends } = said;
+    Rejection { candidate, code, ends }
 }
 
 /// An instance beyond the largest there can be is one that is not there: the core says so.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sequor_core::{
     Admission, Columns, Decision, FEATURES, Hooks, Observed, ObservedKind, Picks, Policy, PolicyFault, Time,
 };
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::cache::Cache;
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::engine::{Engine, Mode};
@@ -17,7 +18,7 @@ use sequor_wasm::services::Services;
 use super::decider::SimPolicy;
 use crate::scheduling::guest::{Events, Guest, ModelFacts, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
-use crate::scheduling::{Health, SchedulerComponent, SchedulerGuest, Verdict};
+use crate::scheduling::{AT_ONCE, Health, SchedulerComponent, SchedulerGuest, Verdict};
 
 /// Strikes within a minute that park it, as the server has them by default.
 const STRIKES: u32 = 3;
@@ -74,7 +75,7 @@ struct Listener(KeyInterner);
 impl Services for Listener {
     fn log(&self, _: u32, _: &str) {}
 
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
 
     fn key_text(&self, key: u64) -> Option<String> {
         self.0.text(key)
@@ -99,7 +100,9 @@ pub(super) struct Plugged {
     health: Health,
     /// Who lives: steps and keys of each, for a guest that comes later. Kept for one that observes.
     live: BTreeMap<u64, (u64, [u64; FEATURES])>,
-    /// What the guest fell of between two questions.
+    /// Events that go with the next question.
+    news: Events,
+    /// The fault of the guest between two questions.
     fell: Option<PolicyFault>,
     what: String,
     spent: u64,
@@ -121,6 +124,7 @@ impl Plugged {
             saved: Vec::new(),
             health: Health::new(false, STRIKES),
             live: BTreeMap::new(),
+            news: Events::default(),
             fell: None,
             what: String::new(),
             spent: 0,
@@ -143,6 +147,8 @@ impl Plugged {
     /// A new guest, which knows who lives.
     fn fresh(&mut self) -> Result<SchedulerGuest, PolicyFault> {
         let mut events = Events::default();
+        // The live sequences are as of now: what happened before is in them.
+        self.news.clear();
         for (seq, (steps, keys)) in &self.live {
             let began = Observed { seq: *seq, what: ObservedKind::Began { steps: *steps }, keys: *keys };
             events.add(&began, self.facts.keys.len());
@@ -187,6 +193,10 @@ impl Plugged {
         }
     }
 
+    fn take_news(&mut self) -> Events {
+        std::mem::take(&mut self.news)
+    }
+
     fn follow(&mut self, one: &Observed) {
         match one.what {
             ObservedKind::Began { steps } => drop(self.live.insert(one.seq, (steps, one.keys))),
@@ -196,7 +206,7 @@ impl Plugged {
                 }
             }
             ObservedKind::Ended(_) => drop(self.live.remove(&one.seq)),
-            ObservedKind::Slotted { .. } | ObservedKind::Failed { .. } => {}
+            ObservedKind::Slotted { .. } | ObservedKind::Failed { .. } | ObservedKind::BatchRan { .. } => {}
         }
     }
 }
@@ -209,23 +219,30 @@ impl Policy for Plugged {
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         // Instances are alike; which of them asks is not told here.
         self.renew(Time(see.now));
-        let said = self.ready(Time(see.now))?.plan(0, see, picks);
+        self.ready(Time(see.now))?;
+        let news = self.take_news();
+        let said = self.ready(Time(see.now))?.plan(0, see, &news, picks);
         self.close(said)
     }
 
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
-        let said = self.ready(Time(see.now))?.admit(see, room, victims);
+        self.ready(Time(see.now))?;
+        let news = self.take_news();
+        let said = self.ready(Time(see.now))?.admit(see, room, victims, &news);
         self.close(said)
     }
 
     fn observe(&mut self, news: &[Observed]) {
-        let mut events = Events::default();
-        for one in news {
-            events.add(one, self.facts.keys.len());
+        if self.guest.is_some() {
+            news.iter().for_each(|one| self.news.add(one, self.facts.keys.len()));
         }
-        if let Some(guest) = self.guest.as_mut().filter(|_| !events.is_empty()) {
-            let said = guest.observe(&events);
-            self.fell = self.close(said).err();
+        // As in the server, fewer go with a question.
+        if self.news.len() >= AT_ONCE {
+            let events = self.take_news();
+            if let Some(guest) = self.guest.as_mut() {
+                let said = guest.observe(&events);
+                self.fell = self.close(said).err();
+            }
         }
         news.iter().for_each(|one| self.follow(one));
     }

@@ -39,8 +39,8 @@ fn a_plug_in_sees_tenants_as_keys() {
     // It refuses every tenant but "loud", and traps if the column is missing.
     let key = super::workload::tenants::key("loud").cast_signed();
     let keys = format!(
-        "(if (i32.ne (i32.load offset=200 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
-        (if (i64.ne (i64.load (i32.load offset=196 (local.get 0))) (i64.const {key})) (then unreachable))
+        "(if (i32.ne (i32.load offset=208 (local.get 0)) (i32.load offset=40 (local.get 0))) (then unreachable))
+        (if (i64.ne (i64.load (i32.load offset=204 (local.get 0))) (i64.const {key})) (then unreachable))
         (global.set $heap (i32.const 8192))
         (i32.const 512)"
     );
@@ -59,10 +59,10 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
     // It traps if there is not one number and two keys to a candidate, or the first's are not those of the flow.
     let zone = super::workload::tenants::key("eu").cast_signed();
     let looks = format!(
-        "(if (i32.ne (i32.load offset=188 (local.get 0)) (i32.load offset=32 (local.get 0))) (then unreachable))
-        (if (i32.ne (i32.load offset=200 (local.get 0)) (i32.mul (i32.const 2) (i32.load offset=32 (local.get 0)))) (then unreachable))
-        (if (f64.ne (f64.load (i32.load offset=184 (local.get 0))) (f64.const 320)) (then unreachable))
-        (if (i64.ne (i64.load offset=8 (i32.load offset=196 (local.get 0))) (i64.const {zone})) (then unreachable))
+        "(if (i32.ne (i32.load offset=196 (local.get 0)) (i32.load offset=40 (local.get 0))) (then unreachable))
+        (if (i32.ne (i32.load offset=208 (local.get 0)) (i32.mul (i32.const 2) (i32.load offset=40 (local.get 0)))) (then unreachable))
+        (if (f64.ne (f64.load (i32.load offset=192 (local.get 0))) (f64.const 320)) (then unreachable))
+        (if (i64.ne (i64.load offset=8 (i32.load offset=204 (local.get 0))) (i64.const {zone})) (then unreachable))
         (global.set $heap (i32.const 8192))
         (i32.const 512)"
     );
@@ -87,7 +87,7 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
 const FIRST_COME: &str = "
     (memory.fill (i32.const 2048) (i32.const 0) (i32.const 4096))
     (i32.store (i32.const 1024) (i32.const 2048))
-    (i32.store (i32.const 1028) (i32.load offset=32 (local.get 0)))
+    (i32.store (i32.const 1028) (i32.load offset=40 (local.get 0)))
     (global.set $heap (i32.const 8192))
     (i32.const 1024)";
 

@@ -197,7 +197,8 @@ mod tests {
         metrics.model("vad", 1);
         let plugin = metrics.plugin("edf");
         plugin.struck("trap");
-        plugin.count("served", 0.5);
+        plugin.count("served", &[], 0.5);
+        plugin.count("shed", &[("tenant".to_owned(), "gold".to_owned())], 1.0);
         plugin.memory_at("vad").set(7);
         metrics.request_succeeded("vad", Surface::KserveGrpc);
         metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");

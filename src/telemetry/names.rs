@@ -18,6 +18,8 @@ use super::plugins::{Hook, Make, PluginMetrics};
 
 pub(super) type Labels = Vec<(&'static str, String)>;
 pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
+/// Labels that plug-ins name.
+type OwnLabels = Vec<(String, String)>;
 
 #[derive(Debug)]
 pub(super) struct Families {
@@ -52,7 +54,7 @@ pub(super) struct PluginFamilies {
     stale: Family<Counter>,
     reloads: Family<Counter>,
     memory: Family<Gauge>,
-    counters: Family<Amount>,
+    counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
 }
 
 /// What single clients hold, where one client has a maximum.
@@ -278,12 +280,12 @@ impl PluginFamilies {
             stale: family(r, "sequor_plugin_stale_total", "Choices that were out of date on arrival", counter),
             reloads: family(r, "sequor_plugin_reload_total", "Replacements, accepted or refused", counter),
             memory: family(r, "sequor_plugin_memory_bytes", "Memory of the instance at a model", gauge),
-            counters: family(
-                r,
-                "sequor_plugin_counter_total",
-                "Counters that plug-ins keep themselves",
-                Amount::default,
-            ),
+            counters: {
+                let counters = Labelled::new_with_constructor(Amount::default as fn() -> Amount);
+                let help = "Counters that plug-ins keep themselves";
+                r.register("sequor_plugin_counter_total", help, counters.clone());
+                counters
+            },
         }
     }
 
@@ -306,7 +308,10 @@ impl PluginFamilies {
             make: Make {
                 strikes: Box::new(move |reason| strikes.get_or_create_owned(&with(&a, "reason", reason))),
                 memory: Box::new(move |model| memory.get_or_create_owned(&with(&b, "model", model))),
-                counter: Box::new(move |name| counters.get_or_create_owned(&with(&c, "name", name))),
+                counter: Box::new(move |(name, labels)| {
+                    let ours = with(&c, "name", name).into_iter().map(|(key, value)| (key.to_owned(), value));
+                    counters.get_or_create_owned(&ours.chain(labels.iter().cloned()).collect())
+                }),
             },
             made: Mutex::default(),
         }

@@ -53,17 +53,20 @@ pub struct PluginMetrics {
     pub(super) made: Mutex<Made>,
 }
 
+/// A counter of a plug-in's own: its name and its labels.
+pub(super) type OwnCounter = (String, Vec<(String, String)>);
+
 /// What makes the series whose last label is only known once something is counted.
 pub(super) struct Make {
     pub(super) strikes: Box<dyn Fn(&str) -> Counter + Send + Sync>,
     pub(super) memory: Box<dyn Fn(&str) -> Gauge + Send + Sync>,
-    pub(super) counter: Box<dyn Fn(&str) -> Amount + Send + Sync>,
+    pub(super) counter: Box<dyn Fn(&OwnCounter) -> Amount + Send + Sync>,
 }
 
 #[derive(Default)]
 pub(super) struct Made {
     strikes: BTreeMap<String, Counter>,
-    counters: BTreeMap<String, Amount>,
+    counters: BTreeMap<OwnCounter, Amount>,
 }
 
 impl std::fmt::Debug for PluginMetrics {
@@ -103,9 +106,11 @@ impl PluginMetrics {
         (self.make.memory)(model)
     }
 
-    /// A counter of the plug-in's own. The caller limits their number.
-    pub fn count(&self, name: &str, value: f64) {
+    /// Adds to a counter of the plug-in's own. The caller limits their number and checks the names.
+    pub fn count(&self, name: &str, labels: &[(String, String)], value: f64) {
+        let counter = (name.to_owned(), labels.to_vec());
         let mut made = self.made.lock();
-        made.counters.entry(name.to_owned()).or_insert_with(|| (self.make.counter)(name)).add(value);
+        let amount = made.counters.entry(counter).or_insert_with_key(|counter| (self.make.counter)(counter));
+        amount.add(value);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sequor::config::fault::Fault;
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::call_error::{Call, CallError, CallFault};
 use sequor_wasm::component::Component;
 use sequor_wasm::component_error::ComponentError;
@@ -151,7 +152,7 @@ impl Services for Lines {
     fn log(&self, _: u32, message: &str) {
         self.0.lock().push(message.to_owned());
     }
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
     fn key_text(&self, _: u64) -> Option<String> {
         None
     }

@@ -196,7 +196,7 @@ fn the_page_of_metrics_is_what_a_scrape_reads() {
     for fault in STRIKES {
         plugin.struck(word(fault));
     }
-    plugin.count("served", 1.0);
+    plugin.count("served", &[], 1.0);
     plugin.memory_at("m");
     for surface in [Surface::KserveGrpc, Surface::KserveHttp] {
         metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::operator::{attach, guest, load};
+use crate::operator::{attach, dismiss, guest, load};
 use crate::server::{Call, Server};
 use crate::steps::{accumulators, step};
 
@@ -27,8 +27,8 @@ fn post(address: SocketAddr, id: i64, start: bool) -> (u16, String, Value) {
     (status, head.to_lowercase(), serde_json::from_str(body).unwrap())
 }
 
-/// A server on which sequences 1 and 2 live, and whose scheduler rejects every request.
-async fn rejecting() -> Server {
+/// A server on which sequences 1 and 2 live, and whose scheduler refuses every request.
+async fn refusing(plugin: &str) -> Server {
     let call = Call::serve("repository").arguments(["--admin-upload=true"]);
     accumulators(&call.folder.path().join("repository"), 8, 600_000_000);
     let server = call.start();
@@ -36,7 +36,7 @@ async fn rejecting() -> Server {
     for id in [1, 2] {
         client.model_infer(step(MODEL, id, String::new(), 1, true, false)).await.unwrap();
     }
-    load(&server, "rejecting", &guest("hostile-reject"));
+    load(&server, "rejecting", &guest(plugin));
     // A debug build is slow, and a decision that comes late would be the built-in policy's.
     attach(&server, "rejecting", MODEL, json!({ "time": "10s" }));
     server
@@ -44,7 +44,7 @@ async fn rejecting() -> Server {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_start_may_be_sent_again_and_a_rejected_step_ended_its_sequence() {
-    let server = rejecting().await;
+    let server = refusing("hostile-reject").await;
     let mut client = server.client().await;
     let mut infer = async |id, start| {
         let request = step(MODEL, id, String::new(), 1, start, false);
@@ -67,6 +67,26 @@ async fn a_rejected_start_may_be_sent_again_and_a_rejected_step_ended_its_sequen
         assert!(!head.contains("retry-after"), "{head}");
     }
     // A server that stops waits for open connections.
+    drop(client);
+    assert_eq!(server.stop().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shed_step_is_refused_with_the_text_of_its_code_and_the_sequence_goes_on() {
+    let server = refusing("hostile-shed").await;
+    let mut client = server.client().await;
+    let status = client.model_infer(step(MODEL, 1, String::new(), 1, false, false)).await.unwrap_err();
+    let field = |key: &str| status.metadata().get(key).map(|value| value.to_str().unwrap().to_owned());
+    let expected = (Code::ResourceExhausted, Some("plugin_rejected".to_owned()), Some("2000".to_owned()));
+    assert_eq!((status.code(), field("sequor-reason"), field("grpc-retry-pushback-ms")), expected);
+    assert!(status.message().starts_with("this tenant is over its quota "), "{}", status.message());
+    let (status, head, body) = post(server.http, 1, false);
+    assert_eq!((status, &body["reason"]), (429, &json!("plugin_rejected")), "{body}");
+    assert!(head.contains("\r\nretry-after: 2"), "{head}");
+    // The built-in policy runs the next step of the same sequence: both refused steps are not in its sum.
+    dismiss(&server, "rejecting", MODEL);
+    let answer = client.model_infer(step(MODEL, 1, String::new(), 5, false, false)).await.unwrap().into_inner();
+    assert_eq!(&answer.raw_output_contents[0][..], 6i32.to_le_bytes());
     drop(client);
     assert_eq!(server.stop().code, Some(0));
 }

@@ -1,6 +1,7 @@
 //! Headers as features: what schedulers see of a request is the header it came with, and of a request on a stream the header that was opened with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use parking_lot::Mutex;
@@ -9,7 +10,8 @@ use sequor::backend::mock::MockBackend;
 use sequor::scheduling::PluginRules;
 use sequor::scheduling::guest::{Events, Guest, Manifest, ModelFacts, Source};
 use sequor_core::{Admission, Columns, Decision, Hooks, Picks};
-use sequor_proto::ModelInferRequest;
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::{InferParameter, ModelInferRequest};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::limits;
 use sequor_wasm::services::Services;
@@ -26,9 +28,12 @@ use crate::house::{House, SAME, request, write};
 /// The key of each request that was there to be run, in order.
 type Seen = Arc<Mutex<Vec<u64>>>;
 
+/// The time from arrival to deadline of each request that was there to be run, in nanoseconds; `None` without a deadline.
+type Deadlines = Arc<Mutex<Vec<Option<u64>>>>;
+
 /// Lets the server decide, and remembers whom it was shown.
 #[derive(Debug, Clone)]
-struct Looks(Manifest, Seen);
+struct Looks(Manifest, Seen, Deadlines);
 
 impl Source for Looks {
     fn manifest(&self) -> &Manifest {
@@ -49,12 +54,14 @@ impl Guest for Looks {
         Ok(Ok(()))
     }
 
-    fn plan(&mut self, _: u32, see: &Columns, _: &mut Picks) -> Result<Decision, CallError> {
+    fn plan(&mut self, _: u32, see: &Columns, _: &Events, _: &mut Picks) -> Result<Decision, CallError> {
         self.1.lock().extend(&see.keys);
+        let times = see.deadline.iter().zip(&see.arrival);
+        self.2.lock().extend(times.map(|(due, arrival)| (*due != u64::MAX).then(|| due - arrival)));
         Ok(Decision::Default)
     }
 
-    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns) -> Result<Vec<Admission>, CallError> {
+    fn admit(&mut self, _: &Columns, _: &[u32], _: &Columns, _: &Events) -> Result<Vec<Admission>, CallError> {
         Ok(Vec::new())
     }
 
@@ -76,6 +83,10 @@ const NAMED: &str = r#"
 
 /// A server whose model `zoned` is decided for by one that remembers zones.
 fn house() -> (House, Seen) {
+    house_with(&Deadlines::default())
+}
+
+fn house_with(deadlines: &Deadlines) -> (House, Seen) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "zoned", SAME, 1, "identity INT32 dims=-1");
     fs_err::write(folder.path().join("zoned/sequor.toml"), NAMED).unwrap();
@@ -85,13 +96,37 @@ fn house() -> (House, Seen) {
     let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     let seen = Seen::default();
     let hooks = Hooks { plan: true, columns: sequor_core::policy::columns::ALL, ..Hooks::default() };
-    let manifest = Manifest { name: "looks".into(), version: "1".into(), hooks, features: vec!["zone".into()] };
-    let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen)));
+    let manifest = Manifest { name: "looks".into(), version: "1".into(), hooks, features: vec!["zone".into()], codes: Arc::default() };
+    let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen), Arc::clone(deadlines)));
     let rules = PluginRules { dir: Some(plugins), ..PluginRules::default() };
     house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
     house.repository.load(&house.folder.path().join("zoned"));
     assert!(house.repository.ready(), "{:?}", house.repository.statuses());
     (house, seen)
+}
+
+/// The deadline is that of the parameter `timeout`, else the client's own of gRPC.
+#[tokio::test]
+async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
+    let deadlines = Deadlines::default();
+    let (house, _) = house_with(&deadlines);
+    let mut client = house.client().await;
+    for (parameter, own) in [(None, None), (Some(5_000_000), Some(20)), (None, Some(20))] {
+        let mut message = request("zoned", "", &[1]);
+        if let Some(micros) = parameter {
+            let choice = Some(ParameterChoice::Int64Param(micros));
+            message.parameters.insert("timeout".to_owned(), InferParameter { parameter_choice: choice });
+        }
+        let mut request = Request::new(message);
+        if let Some(seconds) = own {
+            request.set_timeout(Duration::from_secs(seconds));
+        }
+        client.model_infer(request).await.unwrap();
+    }
+    let seen = std::mem::take(&mut *deadlines.lock());
+    assert_eq!(seen[..2], [None, Some(5_000_000_000)]);
+    let own = seen[2].unwrap();
+    assert!((1..=20_000_000_000).contains(&own), "{own}: at most 20 s, less what has passed");
 }
 
 /// The zones that were seen since this was asked last.

@@ -42,6 +42,9 @@ pub(crate) struct RunningBatch {
     pub(crate) instance: Instance,
     /// Its real rows; once it ran, those that wait to be sealed.
     pub(crate) reqs: Vec<Req>,
+    /// Rows of all of them.
+    pub(crate) rows: u32,
+    pub(crate) taken: Time,
     pub(crate) sealing: bool,
 }
 

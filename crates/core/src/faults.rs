@@ -59,6 +59,10 @@ faults! {
     ReplyForgetsStart,
     PreparedTwice,
     RefusalEndsNothing,
+    OwnMaxWaitIgnored,
+    KeptSequenceEnded,
+    EndedWithoutKeys,
+    RunTimeOfAnyBatch,
 }
 
 #[cfg(feature = "planted")]

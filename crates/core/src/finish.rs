@@ -16,13 +16,16 @@ impl Core {
         if flight.sealing {
             return;
         }
-        let instance = flight.instance;
+        let (instance, rows_of_all, taken) = (flight.instance, flight.rows, flight.taken);
         let reqs = std::mem::take(&mut flight.reqs);
         let seals = self.load(instance.load).is_some_and(|l| l.spec.stages.seal);
         if let Some(state) = load_in(&mut self.loads, instance.load)
             && let Some(owner) = state.instances.get_mut(usize::from(instance.n))
         {
             owner.in_flight = owner.in_flight.saturating_sub(1);
+            let took = owner.last_run.took(taken, now);
+            state.run_time.learn(rows_of_all, took);
+            state.tell_batch(took, out);
             wake(state, instance.n, out);
         }
         let mut to_seal = Vec::new();

@@ -59,14 +59,15 @@ impl Core {
             self.unlink(seq);
             self.insert(now, seq, why);
         }
+        let announced = self.seqs.get(seq).filter(|s| s.announced).map(|s| s.load);
+        if let Some(load) = announced.filter(|_| why != EndReason::Evicted || !fault(Planted::StartedWithoutEnded)) {
+            self.note(load, Note::Ended(seq, why), out);
+        }
         let Some(s) = self.seqs.remove(seq) else { return };
         if s.leaving.is_some() {
             self.tombstones.amend(&s.id, s.born, s.step);
         }
         self.transitions.count(s.stage, None);
-        if s.announced && !(why == EndReason::Evicted && fault(Planted::StartedWithoutEnded)) {
-            self.note(s.load, Note::Ended(seq, why), out);
-        }
         if s.stage == Some(Stage::Preparing) && s.placement.is_none() {
             self.wants_no_room(s.load);
         }
@@ -145,8 +146,23 @@ impl Core {
 
     // === requests that never run ===
 
-    /// Cancels a request, or refuses it because its time has come. A running request runs to its end.
+    /// Cancels a request, or refuses it because its time has come. The load says whether its sequence ends with it.
     pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
+        let load = self.reqs.get(req).map(|r| r.load);
+        let ends = load.and_then(|load| self.load(load)).is_some_and(|l| l.spec.cancel_ends);
+        self.turn_away(now, req, told, why, ends, out);
+    }
+
+    /// Refuses a request that waits; `ends` says whether its sequence ends with it. A running request runs to its end.
+    pub(crate) fn turn_away(
+        &mut self,
+        now: Time,
+        req: Req,
+        told: Refusal,
+        why: EndReason,
+        ends: bool,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(r) = self.reqs.get(req) else { return };
         if !r.is_untouched() {
             return;
@@ -154,8 +170,7 @@ impl Core {
         let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
         // The request that a tier's state was found for takes the sequence with it: the tier still has the state.
         let adopts = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.queue.front() == Some(req.ix));
-        let ends = r.start || adopts || self.load(r.load).is_some_and(|l| l.spec.cancel_ends);
-        if ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
+        if r.start || adopts || ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
     }
 
     pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {

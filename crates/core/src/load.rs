@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
@@ -12,6 +13,7 @@ use crate::observed::EventLog;
 use crate::policies;
 use crate::policy::{Columns, Hooks, Picks, Policy};
 use crate::round::{Candidate, Round};
+use crate::run_time::{LastRun, RunTime};
 use crate::spec::{Hold, LoadSpec};
 use crate::time::Time;
 
@@ -56,6 +58,8 @@ pub(crate) struct LoadState {
     /// What its policy is to be told.
     pub(crate) log: EventLog,
     pub(crate) consulting: Consulting,
+    /// How long a full batch takes.
+    pub(crate) run_time: RunTime,
     // Kept from plan to plan for their memory.
     pub(crate) see: Columns,
     pub(crate) picks: Picks,
@@ -83,6 +87,7 @@ pub(crate) struct InstanceState {
     pub(crate) asked: Option<RoundId>,
     /// The external policy wants nothing before this, unless something arrives or completes.
     pub(crate) hold: Option<Time>,
+    pub(crate) last_run: LastRun,
 }
 
 /// Where the admission question to an external policy stands.
@@ -161,6 +166,7 @@ impl LoadState {
             armed: Time::NEVER,
             log: EventLog::default(),
             consulting: Consulting::No,
+            run_time: RunTime::default(),
             see: Columns::default(),
             picks: Picks::default(),
             keys: Vec::new(),
@@ -243,6 +249,13 @@ impl LoadState {
     pub(crate) fn describe(&self, now: Time, see: &mut Columns) {
         (see.now, see.max_batch) = (now.0, self.spec.max_batch.max(1));
         (see.live, see.backlog, see.free_instances) = (self.live, self.backlog.len(), self.free_instances());
+        see.run_time = self.run_time.nanos();
+    }
+
+    /// A ready request that waits longer than this runs next, against any policy.
+    pub(crate) fn max_wait(&self) -> Duration {
+        let own = self.external.and_then(|hooks| hooks.max_wait).filter(|_| !fault(Planted::OwnMaxWaitIgnored));
+        own.unwrap_or(self.spec.limits.max_wait)
     }
 
     fn free_instances(&self) -> u32 {
@@ -271,8 +284,6 @@ mod tests {
     use super::*;
     use crate::slab::SlabKey;
     use crate::spec::{Expiry, LoadLimits, Stages, Strategy};
-    use std::time::Duration;
-
     fn load(slots: u32, instances: u16) -> LoadState {
         let strategy = Strategy::Oldest { slots, preferred: vec![], delay: Duration::ZERO, in_order: false };
         let spec = LoadSpec {

@@ -1,5 +1,7 @@
 //! How what happened gets to those who are told: notes for the driver, and a log for the policy that observes.
 
+use std::time::Duration;
+
 use crate::core::{Core, load_in};
 use crate::event::{Effect, Note};
 use crate::faults::{Planted, fault};
@@ -26,12 +28,18 @@ impl Core {
         let told = match note {
             Note::Started(seq, req) => self.begins(seq, req),
             Note::Slotted(seq, _, _, waited) => Some(of(seq, ObservedKind::Slotted { waited })),
-            Note::Ended(seq, why) => Some(of(seq, ObservedKind::Ended(why))),
+            Note::Ended(seq, why) => Some(Observed { keys: self.keys_of(seq), ..of(seq, ObservedKind::Ended(why)) }),
             Note::Fault(..) | Note::Fallback(_) | Note::Stale(..) => None,
         };
         if let (Some(told), Some(state)) = (told, load_in(&mut self.loads, load)) {
             state.observe(told, out);
         }
+    }
+
+    /// Key features of the request that began a live sequence.
+    fn keys_of(&self, seq: Seq) -> [u64; FEATURES] {
+        let known = !fault(Planted::EndedWithoutKeys);
+        self.seqs.get(seq).filter(|_| known).map(|s| s.keys).unwrap_or_default()
     }
 
     /// A sequence has the key features of the request that began it.
@@ -59,6 +67,11 @@ impl LoadState {
         let rows = r.meta.rows;
         let what = if done { ObservedKind::Done { rows } } else { ObservedKind::Failed { rows } };
         self.observe(Observed { seq: r.seq.map_or(0, Seq::handle), what, keys: r.meta.keys }, out);
+    }
+
+    /// Reports that a batch ran.
+    pub(crate) fn tell_batch(&mut self, took: Duration, out: &mut Vec<Effect>) {
+        self.observe(Observed { seq: 0, what: ObservedKind::BatchRan { took }, keys: [0; FEATURES] }, out);
     }
 
     fn is_observed(&self) -> bool {

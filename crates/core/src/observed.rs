@@ -17,7 +17,7 @@ pub struct Observed {
     /// The handle of the sequence ([`crate::Seq::handle`]); 0 for a request without one.
     pub seq: u64,
     pub what: ObservedKind,
-    /// Key features of the request that began the sequence, ran or failed; zeros in the others.
+    /// Key features of the request that began the sequence (of its beginning and its end), ran or failed; zeros in the others.
     pub keys: [u64; FEATURES],
 }
 
@@ -33,6 +33,8 @@ pub enum ObservedKind {
     Failed { rows: u32 },
     /// A sequence ended.
     Ended(EndReason),
+    /// A batch ran for this long. The events of its requests follow.
+    BatchRan { took: Duration },
 }
 
 /// The events that a load keeps for its policy.

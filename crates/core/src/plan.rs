@@ -26,7 +26,7 @@ impl Core {
             return self.rest(who, None);
         }
         match self.plan(now, who, out) {
-            PlannedStep::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            PlannedStep::Run(keys) => Next::Run(self.take(now, who, &keys, out)),
             PlannedStep::Ask(round) => Next::Ask(round),
             PlannedStep::Nothing(until) => self.rest(who, until),
         }
@@ -38,7 +38,7 @@ impl Core {
         if state.holding.is_some() {
             return PlannedStep::Nothing(None);
         }
-        let limit = oldest + state.spec.limits.max_wait;
+        let limit = oldest + state.max_wait();
         // Overdue requests go before any policy that might pass them over for ever.
         let free_to_starve =
             state.external.is_some_and(|h| h.plan) || matches!(state.spec.strategy, Strategy::Deadline { .. });
@@ -149,8 +149,9 @@ impl Core {
     }
 
     /// Takes these requests out of their queues and makes a batch of them. They stand, and fit together.
-    pub(crate) fn take(&mut self, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
-        let flight = RunningBatch { instance: who, reqs: Vec::new(), sealing: false };
+    pub(crate) fn take(&mut self, now: Time, who: Instance, keys: &[Req], out: &mut Vec<Effect>) -> Batch {
+        let rows = keys.iter().filter_map(|req| self.reqs.get(*req)).map(|r| r.meta.rows).sum();
+        let flight = RunningBatch { instance: who, reqs: Vec::new(), rows, taken: now, sealing: false };
         let id = self.batches.insert(flight);
         let mut batch = Batch { id, instance: who, ops: self.take_ops(who), rows: Vec::with_capacity(keys.len()) };
         for req in keys {

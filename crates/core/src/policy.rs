@@ -1,6 +1,8 @@
 //! The contract between the core and what decides: views in, indices out. Built-in and external policies implement the same trait.
 //! A policy holds no request, slot or state, and cannot break an invariant: the core checks what it answers.
 
+use std::time::Duration;
+
 use crate::observed::Observed;
 use crate::time::Time;
 
@@ -44,6 +46,8 @@ pub struct Columns {
     pub backlog: u32,
     /// Ready candidates beyond those shown.
     pub not_shown: u32,
+    /// Nanoseconds that a full batch takes ([`crate::RunTime`]); 0 until a batch has run.
+    pub run_time: u64,
     /// Candidates shown. Every column that was asked for has this length.
     pub len: u32,
     /// A handle of the sequence, never the client's id; 0 for stateless requests.
@@ -76,6 +80,7 @@ impl Columns {
             live: _,
             backlog: _,
             not_shown,
+            run_time: _,
             len,
             seq,
             step,
@@ -118,6 +123,8 @@ pub struct Hooks {
     pub numbers: u8,
     /// Key features the model has.
     pub keys: u8,
+    /// How long it may pass a ready request over; `None` leaves it to the load's limit.
+    pub max_wait: Option<Duration>,
 }
 
 impl Hooks {
@@ -134,16 +141,29 @@ pub struct Picks {
     /// To run now, as one batch, in this order.
     pub fire: Vec<u32>,
     /// To refuse now.
-    pub reject: Vec<u32>,
-    /// The policy's own code for what it rejects.
+    pub reject: Vec<Rejection>,
+}
+
+/// A candidate that a policy refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejection {
+    /// Its index among those shown.
+    pub candidate: u32,
+    /// The policy's own code for the reason.
     pub code: u32,
+    /// Whether its sequence ends with it. A START that is refused always ends its sequence.
+    pub ends: bool,
 }
 
 impl Picks {
     pub fn clear(&mut self) {
         self.fire.clear();
         self.reject.clear();
-        self.code = 0;
+    }
+
+    /// Every index that is picked, to run or to be refused.
+    pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        self.fire.iter().copied().chain(self.reject.iter().map(|rejection| rejection.candidate))
     }
 }
 

@@ -124,8 +124,8 @@ impl Round {
 
 fn check_picks(picks: &Picks, keys: &[Candidate], max_batch: u32) -> Result<(), PolicyFault> {
     let mut seen = vec![false; keys.len()];
-    for i in picks.fire.iter().chain(&picks.reject) {
-        let place = seen.get_mut(*i as usize).ok_or(PolicyFault::Index)?;
+    for i in picks.indices() {
+        let place = seen.get_mut(i as usize).ok_or(PolicyFault::Index)?;
         if std::mem::replace(place, true) {
             return Err(PolicyFault::Repeat);
         }

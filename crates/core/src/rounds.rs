@@ -8,7 +8,7 @@ use crate::faults::{Planted, fault};
 use crate::ids::{Instance, LoadId, Req, Seq};
 use crate::load::Consulting;
 use crate::plan::PlannedStep;
-use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, columns};
+use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, Rejection, columns};
 use crate::request::{RequestStage, RunPlan};
 use crate::round::{Candidate, PolicyAnswer, PolicyQuestion, Round};
 use crate::sequence::Stage;
@@ -123,7 +123,7 @@ impl Core {
             self.note(who.load, Note::Stale(who.load, u32::try_from(stale).unwrap_or(u32::MAX)), out);
         }
         if !standing.is_empty() {
-            return Next::Run(self.take(who, &standing, out));
+            return Next::Run(self.take(now, who, &standing, out));
         }
         if picked.is_empty() {
             // It fired nothing: as good as waiting for something to happen.
@@ -152,12 +152,12 @@ impl Core {
         }
     }
 
-    /// Refuses what the policy rejected and what still waits. A step that is rejected ends its sequence, as a cancelled one does.
+    /// Refuses what the policy rejected and what still waits. The policy says of each whether its sequence ends with it.
     fn reject(&mut self, now: Time, round: &Round, out: &mut Vec<Effect>) {
-        let told = Refusal::Policy(round.picks.code);
-        for i in &round.picks.reject {
-            if let Some(candidate) = round.keys.get(*i as usize) {
-                self.cancel(now, candidate.req, told, EndReason::Rejected, out);
+        for Rejection { candidate, code, ends } in &round.picks.reject {
+            let ends = *ends || fault(Planted::KeptSequenceEnded);
+            if let Some(candidate) = round.keys.get(*candidate as usize) {
+                self.turn_away(now, candidate.req, Refusal::Policy(*code), EndReason::Rejected, ends, out);
             }
         }
     }
@@ -172,7 +172,7 @@ impl Core {
     fn held_until(&self, who: Instance) -> Option<Time> {
         let state = self.load(who.load)?;
         let hold = state.instances.get(usize::from(who.n))?.hold?;
-        let limit = self.oldest_ready(who).map_or(Time::NEVER, |ready| ready + state.spec.limits.max_wait);
+        let limit = self.oldest_ready(who).map_or(Time::NEVER, |ready| ready + state.max_wait());
         let until = hold.min(limit);
         (until < Time::NEVER).then_some(until)
     }
@@ -190,7 +190,7 @@ impl Core {
             return self.rest(who, None);
         }
         match self.plan_built_in(now, who, false) {
-            PlannedStep::Run(keys) => Next::Run(self.take(who, &keys, out)),
+            PlannedStep::Run(keys) => Next::Run(self.take(now, who, &keys, out)),
             PlannedStep::Ask(_) | PlannedStep::Nothing(None) => self.rest(who, None),
             PlannedStep::Nothing(Some(until)) => {
                 self.hold(who, until);

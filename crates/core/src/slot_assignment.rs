@@ -59,7 +59,7 @@ impl Core {
             false => self.soft_idle(self.victim(state)?, state)?,
         };
         // It could decide from when a sequence waited and a slot was free.
-        Some(if asks { room.max(head.backlogged_at) + state.spec.limits.max_wait } else { room })
+        Some(if asks { room.max(head.backlogged_at) + state.max_wait() } else { room })
     }
 
     pub(crate) fn admit_in_order(&mut self, now: Time, load: LoadId, out: &mut Vec<Effect>) {

@@ -181,23 +181,24 @@ fn a_backlogged_sequence_is_refused_whole_when_its_time_has_come() {
 #[test]
 fn a_refusal_says_whether_the_sequence_ended_with_it() {
     let hooks = Hooks { plan: true, columns: policy::columns::ALL, ..Hooks::default() };
-    let rejects_the_first = |rig: &mut Rig| {
+    let rejects_the_first = |rig: &mut Rig, ends: bool| {
         let Next::Ask(mut round) = rig.next() else { panic!("no question") };
-        (round.picks.reject, round.picks.code) = (vec![0], 7);
+        round.picks.reject = vec![Rejection { candidate: 0, code: 7, ends }];
         let mut out = Vec::new();
         rig.core.answer(rig.now, round, PolicyAnswer::Plan(Ok(Decision::Fire)), &mut out);
         rig.take(out);
     };
-    for (cancel_ends, ended) in [(true, vec![1, 2]), (false, vec![])] {
-        let mut rig = Rig::new(LoadSpec { cancel_ends, ..spec(oldest(1), 1) });
+    for (ends, ended) in [(true, vec![1, 2]), (false, vec![])] {
+        // What a cancelled step does to its sequence is another question.
+        let mut rig = Rig::new(LoadSpec { cancel_ends: !ends, ..spec(oldest(1), 1) });
         rig.submit(1, true, false);
         rig.drain();
         rig.apply(Event::Attach(LoadId::FIRST, Some(hooks)));
         rig.submit(1, false, false);
         rig.submit(1, false, false);
-        rejects_the_first(&mut rig);
+        rejects_the_first(&mut rig, ends);
         assert_eq!(rig.answers[&1], Err(Refusal::Policy(7)));
-        assert_eq!((rig.ended_with.clone(), rig.usage().live == 0), (ended, cancel_ends));
+        assert_eq!((rig.ended_with.clone(), rig.usage().live == 0), (ended, ends));
     }
 }
 

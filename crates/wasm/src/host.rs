@@ -10,7 +10,7 @@ use wasmtime::Result;
 use super::budget::{CpuTimer, Memory};
 use super::clock_random::ClockAndRandom;
 use super::contract::sequor::plugin::{host, identity, types};
-use super::journal::{COUNTERS, is_counter};
+use super::counter::{COUNTERS, CounterName};
 use super::limits::Limits;
 use super::line_budget::{LINES, LineBudget, LineVerdict};
 use super::services::Services;
@@ -30,7 +30,7 @@ pub struct HostState {
     pub(crate) last_error: Option<String>,
     pub(crate) clock_random: ClockAndRandom,
     lines: Arc<LineBudget>,
-    counters: BTreeSet<String>,
+    counters: BTreeSet<CounterName>,
     /// What the world keeps for this guest.
     data: Box<dyn Any + Send>,
 }
@@ -78,13 +78,13 @@ impl HostState {
         true
     }
 
-    fn counts(&mut self, name: &str) -> bool {
-        if self.counters.contains(name) {
+    fn counts(&mut self, counter: &CounterName) -> bool {
+        if self.counters.contains(counter) {
             return true;
         }
-        let good = is_counter(name) && self.counters.len() < COUNTERS;
+        let good = self.counters.len() < COUNTERS;
         if good {
-            self.counters.insert(name.to_owned());
+            self.counters.insert(counter.clone());
         }
         good
     }
@@ -103,10 +103,12 @@ impl host::Host for HostState {
         Ok(())
     }
 
-    fn metric_add(&mut self, name: String, value: f64) -> Result<()> {
+    fn metric_add(&mut self, name: String, labels: Vec<host::Label>, value: f64) -> Result<()> {
         self.timer.look()?;
-        if value.is_finite() && value >= 0.0 && self.counts(&name) {
-            self.services.metric_add(&name, value);
+        let labels = labels.into_iter().map(|label| (label.name, label.value)).collect();
+        let counter = CounterName::new(&name, labels).filter(|_| value.is_finite() && value >= 0.0);
+        if let Some(counter) = counter.filter(|counter| self.counts(counter)) {
+            self.services.metric_add(&counter, value);
         }
         Ok(())
     }
@@ -177,7 +179,7 @@ mod tests {
                 Arc::clone(&self.0)
             }
             fn log(&self, _: u32, _: &str) {}
-            fn metric_add(&self, _: &str, _: f64) {}
+            fn metric_add(&self, _: &CounterName, _: f64) {}
             fn key_text(&self, _: u64) -> Option<String> {
                 None
             }
@@ -207,17 +209,20 @@ mod tests {
         for (name, value) in
             [("a", 1.0), ("a", 2.5), ("a", -1.0), ("a", f64::NAN), ("A", 1.0), ("1a", 1.0), ("", 1.0), ("a-b", 1.0)]
         {
-            held.metric_add(name.to_owned(), value).unwrap();
+            held.metric_add(name.to_owned(), Vec::new(), value).unwrap();
         }
-        held.metric_add("x".repeat(64), 1.0).unwrap();
-        held.metric_add("x".repeat(63), 1.0).unwrap();
+        held.metric_add("x".repeat(64), Vec::new(), 1.0).unwrap();
+        held.metric_add("x".repeat(63), Vec::new(), 1.0).unwrap();
+        let label = |value: &str| vec![host::Label { name: "tenant".to_owned(), value: value.to_owned() }];
+        held.metric_add("a".to_owned(), label("gold"), 7.0).unwrap();
         for n in 0..40 {
-            held.metric_add(format!("n{n}"), 1.0).unwrap();
+            held.metric_add(format!("n{n}"), Vec::new(), 1.0).unwrap();
         }
         let counts = heard.counts.lock();
         assert_eq!(
-            (counts.len(), counts["a"], counts.contains_key("n29"), counts.contains_key("n30")),
+            (counts.len(), counts["a"], counts.contains_key("n28"), counts.contains_key("n29")),
             (32, 3.5, true, false)
         );
+        assert_eq!(counts["a{tenant=\"gold\"}"], 7.0, "label values make a counter of their own");
     }
 }

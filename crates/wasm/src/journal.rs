@@ -7,13 +7,10 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::counter::{COUNTERS, CounterName};
 use super::line_budget::LineBudget;
 
 const MOST: usize = 1000;
-
-/// Counters a plug-in may have, and bytes of a name of one.
-pub(crate) const COUNTERS: usize = 32;
-const COUNTER: usize = 63;
 
 /// The contract's levels, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +60,7 @@ pub struct Journal {
     /// What its guests may write.
     line_budget: Arc<LineBudget>,
     /// The plug-in's own counters.
-    counters: Mutex<BTreeMap<String, f64>>,
+    counters: Mutex<BTreeMap<CounterName, f64>>,
 }
 
 #[derive(Debug, Default)]
@@ -104,17 +101,17 @@ impl Journal {
     }
 
     /// Adds to a counter of the plug-in's own, and says whether it did: what breaks the contract's rules counts nothing.
-    pub fn count(&self, name: &str, value: f64) -> bool {
+    pub fn count(&self, counter: &CounterName, value: f64) -> bool {
         let mut counters = self.counters.lock();
-        let room = counters.len() < COUNTERS || counters.contains_key(name);
-        let counts = is_counter(name) && room && value.is_finite() && value >= 0.0;
+        let room = counters.len() < COUNTERS || counters.contains_key(counter);
+        let counts = room && value.is_finite() && value >= 0.0;
         if counts {
-            *counters.entry(name.to_owned()).or_default() += value;
+            *counters.entry(counter.clone()).or_default() += value;
         }
         counts
     }
 
-    pub fn counters(&self) -> BTreeMap<String, f64> {
+    pub fn counters(&self) -> BTreeMap<CounterName, f64> {
         self.counters.lock().clone()
     }
 
@@ -124,12 +121,6 @@ impl Journal {
     }
 }
 
-/// `[a-z][a-z0-9_]{0,62}`
-pub(crate) fn is_counter(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    name.len() <= COUNTER && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,13 +128,12 @@ mod tests {
     #[test]
     fn counters_have_names_and_a_limit() {
         let journal = Journal::new("p");
-        for (name, value) in
-            [("a_1", 2.0), ("a_1", 0.5), ("A", 1.0), ("", 1.0), ("1a", 1.0), ("b", -1.0), ("c", f64::NAN)]
-        {
-            journal.count(name, value);
+        let named = |name: &str| CounterName::new(name, Vec::new()).unwrap();
+        for (name, value) in [("a_1", 2.0), ("a_1", 0.5), ("b", -1.0), ("c", f64::NAN)] {
+            journal.count(&named(name), value);
         }
-        assert_eq!(journal.counters(), [("a_1".to_owned(), 2.5)].into());
-        let counted = (0..40).filter(|n| journal.count(&format!("n{n}"), 1.0)).count();
+        assert_eq!(journal.counters(), [(named("a_1"), 2.5)].into());
+        let counted = (0..40).filter(|n| journal.count(&named(&format!("n{n}")), 1.0)).count();
         assert_eq!(counted, COUNTERS - 1);
         assert_eq!(journal.counters().len(), COUNTERS);
     }

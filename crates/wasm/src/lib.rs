@@ -17,7 +17,7 @@
 //! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
 //!   [`plugin_error`]: why an operation on a plug-in was not carried out · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
 //!   within a minute.
-//! - [`journal`]: the last lines of a plug-in (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
+//! - [`journal`]: the last lines of a plug-in, and its own counters ([`counter`]: their names) (`line_budget`: how many per second, `rfc3339`: its times) · `background`: work off the request path yields
 //!   its core.
 
 #![cfg_attr(
@@ -36,6 +36,7 @@ pub mod component;
 pub mod component_error;
 pub(crate) mod component_store;
 pub mod contract;
+pub mod counter;
 pub mod engine;
 pub mod folder_watch;
 pub mod grants;

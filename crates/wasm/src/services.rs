@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::counter::CounterName;
 use super::line_budget::LineBudget;
 
 /// What a guest may ask for.
@@ -13,7 +14,7 @@ pub trait Services: Send + Sync + fmt::Debug {
     }
 
     fn log(&self, level: u32, message: &str);
-    fn metric_add(&self, name: &str, value: f64);
+    fn metric_add(&self, counter: &CounterName, value: f64);
     fn key_text(&self, key: u64) -> Option<String>;
     fn sequence_text(&self, sequence: u64) -> Option<String>;
 }
@@ -31,8 +32,8 @@ impl Services for ServiceLog {
         self.lines.lock().push((level, message.to_owned()));
     }
 
-    fn metric_add(&self, name: &str, value: f64) {
-        *self.counts.lock().entry(name.to_owned()).or_default() += value;
+    fn metric_add(&self, counter: &CounterName, value: f64) {
+        *self.counts.lock().entry(counter.to_string()).or_default() += value;
     }
 
     fn key_text(&self, key: u64) -> Option<String> {

@@ -44,11 +44,12 @@ impl Scheduler for Hostile {
             "beyond" => return Plan::fire([ready.len() as u32 + 33]),
             "twice" => return Plan::fire([0, 0]),
             "both" => return Plan::fire([0]).reject(0, 1),
-            "shapes" => return Plan::fire(ready.indices().take(round.max_batch())),
+            "shapes" => return Plan::fire(ready.indices().take(round.max_batch as usize)),
             "too-many" => return Plan::fire(ready.indices()),
             "starve" => return self.starve(round, ready),
             "wait" => return Plan::wait(),
             "reject" => return Plan::wait().reject_all(ready.indices(), 42),
+            "shed" => return Plan::wait().shed_all(ready.indices(), 42),
             "default" => return Plan::default(),
             _ => {}
         }

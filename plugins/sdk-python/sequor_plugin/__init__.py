@@ -4,20 +4,20 @@
 
     class Plugin(Scheduler):
         def plan(self, round, ready):
-            order = sorted(range(len(ready)), key=lambda i: ready.deadline_us[i])
-            return fire(ready.batch(order, round))
+            return fire(ready.batch(ready.sorted(ready.deadline_us.__getitem__), round))
 
 `sequor plugin build` makes a component of the class `Plugin` of plugin.py. The same file runs under any Python: sequor_plugin.testing drives it.
 """
 
 from . import host
-from .answers import Admission, Plan, default, defer, evict, fire, in_order, refuse, take, wait, wait_until_us, wait_us
+from .answers import Admission, Plan, default, defer, evict, fire, in_order, reject, take, wait, wait_until_us, wait_us
 from .columns import Ready
 from .events import Event
+from .saved import restored, saved
 
 __all__ = [
-    "Admission", "Event", "Plan", "Ready", "Scheduler", "default", "defer", "evict", "fire", "host", "in_order", "key_of", "refuse", "take",
-    "wait", "wait_until_us", "wait_us",
+    "NEVER", "Admission", "Event", "Plan", "Ready", "Scheduler", "default", "defer", "evict", "fire", "host", "in_order", "key_of", "reject", "restored",
+    "saved", "take", "wait", "wait_until_us", "wait_us",
 ]
 
 NEVER = 2**64 - 1
@@ -28,26 +28,26 @@ class Scheduler:
     """A scheduler. Only the hooks that plugin.toml names in `wants` are called."""
 
     def configure(self, config, model):
-        """First of all: `config` is a dict. What it raises is shown to whoever attaches the plug-in, and refuses the attachment."""
+        """Configures the plug-in, before any other call. `config` is a dict. An exception refuses the plug-in, and the operator reads it."""
 
     def plan(self, round, ready):
-        """Which of the candidates run now: fire(...), wait_us(...), default()."""
+        """Chooses the candidates that run now: fire(...), wait_us(...), default()."""
         return default()
 
     def admit(self, round, waiting, room, victims):
-        """Who of those who wait gets a slot: a list of take(instance), evict(victim), defer(), refuse(code). `room` counts free slots an instance.
-        Left as it is: whoever waits longest takes what is free."""
+        """Decides which waiting sequences get a slot: a list of take(instance), evict(victim), defer(), reject(code), for the first of `waiting`; the
+        others go on waiting. `room` is the number of free slots of each instance. Default: the sequences that wait longest take the free slots."""
         return in_order(len(waiting), room)
 
     def observe(self, event):
-        """Something happened."""
+        """Learns what happened. The events since the last call come before each question."""
 
     def save(self):
-        """What whoever takes its place shall know; at most 1 MiB of bytes."""
+        """Returns the state that the next version gets; at most 1 MiB of bytes. saved(value) makes them."""
         return b""
 
     def restore(self, saved):
-        """What an earlier one saved, perhaps of another version."""
+        """Restores a state that an earlier instance saved, perhaps of another version. restored(bytes) reads what saved(value) made."""
 
 
 def key_of(text):

@@ -2,8 +2,8 @@
 
 
 class Ready:
-    """The candidates, longest ready first: columns as lists, entry `i` of each is of candidate `i`. Those are, if
-    plugin.toml names them: sequence, step, slot, arrival_us, ready_us, deadline_us, priority, shape_key, start_end, rows, input_bytes, state_bytes."""
+    """The candidates, longest ready first: columns as lists, entry `i` of each is about candidate `i`. A column is there if plugin.toml
+    names it: sequence, step, slot, arrival_us, ready_us, deadline_us, priority, shape_key, start_end, rows, input_bytes, state_bytes."""
 
     def __init__(self, columns, model):
         self._columns, self._model = columns, model
@@ -16,6 +16,14 @@ class Ready:
         if not column and self._columns.len:
             raise LookupError(f'the server was not asked for this column; add "{name.replace("_", "-")}" to `columns` of plugin.toml')
         return column or []
+
+    def indices(self):
+        """Every candidate, in the order in which they became ready."""
+        return range(len(self))
+
+    def sorted(self, key):
+        """Every candidate, sorted by key(i); with equal keys, longest ready first."""
+        return sorted(self.indices(), key=key)
 
     def key(self, feature, i):
         """A key feature of candidate `i`; 0 if the model has none of this name."""

@@ -1,4 +1,4 @@
-"""A plug-in in the words of the contract. The component and a test both run it."""
+"""A plug-in by the functions of the contract. The component and a test both run it."""
 
 import json
 
@@ -8,8 +8,8 @@ from .events import each
 
 
 class Glue:
-    """One instance: the author's class, and the model it decides for. What the class raises is said to the server's log, with its line, before the trap
-    that follows, which carries no words."""
+    """One instance: the author's class, and the model it serves. An exception goes to the server's log with its line, before the trap, which has no
+    message."""
 
     def __init__(self, plugin):
         self.plugin, self.model = plugin, None
@@ -18,17 +18,21 @@ class Glue:
         self.model = model
         self.plugin.configure(json.loads(config or "{}"), model)
 
-    def plan(self, round, ready):
+    def plan(self, round, ready, events=None):
+        self.observe(events)
         return told(lambda: self.plugin.plan(round, Ready(ready, self.model)))
 
-    def admit(self, round, waiting, room, victims):
+    def admit(self, round, waiting, room, victims, events=None):
+        self.observe(events)
         return told(lambda: self.plugin.admit(round, Ready(waiting, self.model), room, Ready(victims, self.model)))
 
     def observe(self, events):
+        """Events, if there are any."""
         def all_of_them():
             for event in each(events, self.model):
                 self.plugin.observe(event)
-        told(all_of_them)
+        if events is not None:
+            told(all_of_them)
 
     def save(self):
         return told(self.plugin.save)

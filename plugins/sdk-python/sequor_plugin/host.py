@@ -1,5 +1,4 @@
-"""What a plug-in may ask of the server. Under an ordinary Python the answers are a test's: lines go to standard error, and the texts behind keys are
-those given to `remember`."""
+"""Functions of the server. In a test, lines go to standard error, and the texts of keys are those of `remember`."""
 
 import sys
 
@@ -41,16 +40,18 @@ def debug(message):
     log(3, message)
 
 
-def metric_add(name, value):
-    """Adds to a counter of the plug-in's own."""
+def metric_add(name, value, labels=None):
+    """Adds to a counter of the plug-in. `labels` is a dict."""
+    labels = dict(labels or {})
     if _server:
-        _server.metric_add(name, float(value))
+        _server.metric_add(name, [_server.Label(key, str(text)) for key, text in labels.items()], float(value))
     else:
-        counters[name] = counters.get(name, 0) + value
+        counter = name + ("{" + ",".join(f'{key}="{text}"' for key, text in labels.items()) + "}" if labels else "")
+        counters[counter] = counters.get(counter, 0) + value
 
 
 def key_text(key):
-    """The text behind a key, if the server still remembers it."""
+    """The text whose hash is `key`, if the server knows it."""
     return _server.key_text(key) if _server else _texts.get(key)
 
 
@@ -64,7 +65,7 @@ def sequence_text(of):
 
 
 def remember(text):
-    """A test's stand-in for a text the server has met."""
+    """Makes a text known, as a request does in the server."""
     from . import key_of
     key = key_of(text)
     _texts[key] = text

@@ -1,4 +1,4 @@
-//! What becomes of one sequence that waits for a slot.
+//! The answer for one sequence that waits for a slot.
 
 /// It lies in memory as the contract's: a list of them is handed over as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,14 +8,14 @@ pub enum Admission {
     Take(u32),
     /// It gets the slot of this victim (an index), whose sequence ends as evicted.
     Evict(u32),
-    /// It waits on.
+    /// It goes on waiting.
     Defer,
-    /// It is refused, with the plug-in's own number for why.
+    /// Its START is refused, with the plug-in's code for the reason.
     Reject(u32),
 }
 
 impl Admission {
-    /// Whoever waits longest takes what is free, from the instance with the most room.
+    /// Gives the free slots to the sequences that wait longest, from the instance with the most room.
     #[must_use]
     pub fn in_order(waiting: usize, room: &[u32]) -> Vec<Admission> {
         let mut room = room.to_vec();

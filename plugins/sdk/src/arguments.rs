@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 /// Bytes: more than the columns of some hundred candidates. What does not fit is allocated like anything else.
 const ROOM: usize = 32 << 10;
 
-/// What only one call looks at at a time.
+/// Memory that one call at a time uses.
 struct Alone<T>(UnsafeCell<T>);
 
 // SAFETY: a component has one thread, and neither of the two functions here calls the other or anything that comes back to them.
@@ -34,7 +34,7 @@ pub unsafe fn give(old: *const u8, old_len: usize, align: usize, len: usize) -> 
     if len == 0 {
         return std::ptr::without_provenance_mut(align);
     }
-    // SAFETY: nobody else is in here (see `Alone`).
+    // SAFETY: nothing else runs here (see `Alone`).
     let room = unsafe { &mut *LAID.0.get() };
     let at = room.used.next_multiple_of(align);
     let to = if len <= ROOM.saturating_sub(at) {
@@ -57,7 +57,7 @@ fn beside(align: usize, len: usize) -> *mut u8 {
     if at.is_null() {
         out_of_memory();
     }
-    // SAFETY: nobody else is in here (see `Alone`).
+    // SAFETY: nothing else runs here (see `Alone`).
     unsafe { &mut *BESIDE.0.get() }.push((at, layout));
     at
 }
@@ -73,7 +73,7 @@ fn out_of_memory() -> ! {
 ///
 /// They are not.
 pub unsafe fn release() {
-    // SAFETY: nobody else is in here (see `Alone`).
+    // SAFETY: nothing else runs here (see `Alone`).
     let (room, beside) = unsafe { (&mut *LAID.0.get(), &mut *BESIDE.0.get()) };
     room.used = 0;
     for (at, layout) in beside.drain(..) {

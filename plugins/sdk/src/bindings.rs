@@ -6,38 +6,38 @@
 #[allow(dead_code, clippy::all)]
 pub mod sequor {
     pub mod plugin {
-        /// The words that every world of this package shares.
+        /// Types that every world of this package shares.
         ///
-        /// This version is frozen once it is published: fields are never added to its records, nor cases to its variants. What can grow is a `u32`
-        /// code with a table below, or a new interface. A newer version stands beside this one, and a server serves both.
+        /// This version is frozen once it is published: its records never get new fields and its variants never get new cases. Numeric codes with a
+        /// table can get new entries, and the package can get new interfaces. A newer version is a package of its own, and a server serves both.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod types {
             #[used]
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
-            /// A handle of a sequence, made by the server and used once. Never the client's own id. 0 stands for a request without a sequence.
+            /// The server's handle of a sequence. No handle is used twice, and a handle never holds the client's id. 0: a request without a sequence.
             pub type Sequence = u64;
-            /// The 64-bit FNV-1a of a text in UTF-8, the same in every process, in the simulator and on every machine. 0 is "no such text".
+            /// The 64-bit FNV-1a hash of a text in UTF-8, the same in every process and in the simulator. 0: no text.
             pub type Key = u64;
-            /// What a plug-in is told once, of the load of a model that it decides for.
+            /// The load of a model that a plug-in serves.
             #[derive(Clone)]
             pub struct Model {
                 /// The model's name.
                 pub name: _rt::String,
-                /// The version of it that was loaded; 1 or more.
+                /// The model version that is loaded; 1 or more.
                 pub version: u64,
-                /// What decides where no plug-in does: `stateless`, `direct` or `oldest`.
+                /// The built-in policy: `stateless`, `direct` or `oldest`.
                 pub strategy: _rt::String,
-                /// Rows a batch may have; 1 or more.
+                /// Maximum number of rows of a batch; 1 or more.
                 pub max_batch: u32,
-                /// Instances, numbered from 0; 1 or more.
+                /// Number of instances, which are numbered from 0; 1 or more.
                 pub instances: u32,
-                /// Sequences an instance holds at a time; 0 where requests have no sequences.
+                /// Maximum number of sequences that an instance holds; 0 if requests have no sequences.
                 pub slots: u32,
-                /// Names of the numeric features, in the order of their columns; at most 4.
+                /// Names of the numeric features, in the order of their values; at most 4.
                 pub numbers: _rt::Vec<_rt::String>,
-                /// Names of the key features, in the order of their columns; at most 4.
+                /// Names of the key features, in the order of their values; at most 4.
                 pub keys: _rt::Vec<_rt::String>,
             }
             impl ::core::fmt::Debug for Model {
@@ -58,7 +58,7 @@ pub mod sequor {
                 }
             }
         }
-        /// What every plug-in may ask of the server. Nothing else is there unless the operator grants it by name.
+        /// Functions of the server that every plug-in may call. Anything else needs a grant of the operator.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod host {
             #[used]
@@ -66,9 +66,28 @@ pub mod sequor {
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
             pub type Key = super::super::super::sequor::plugin::types::Key;
+            /// A label of a counter.
+            #[derive(Clone)]
+            pub struct Label {
+                /// `[a-z][a-z0-9_]{0,62}`, but not `plugin`, `world` or `name`.
+                pub name: _rt::String,
+                /// At most 128 bytes.
+                pub value: _rt::String,
+            }
+            impl ::core::fmt::Debug for Label {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Label")
+                        .field("name", &self.name)
+                        .field("value", &self.value)
+                        .finish()
+                }
+            }
             #[allow(unused_unsafe, clippy::all)]
-            /// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 debug; anything above is debug.
-            /// A message is cut at 4,096 bytes. Beyond 100 lines a second lines are dropped and counted.
+            /// Writes a line to the server's log, under the plug-in's name. `level`: 0 error, 1 warning, 2 info, 3 and above debug.
+            /// The server cuts a message at 4,096 bytes, and drops and counts lines beyond 100 a second.
             #[allow(async_fn_in_trait)]
             pub fn log(level: u32, message: &str) -> () {
                 unsafe {
@@ -89,29 +108,79 @@ pub mod sequor {
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// Adds to a counter of the plug-in's own, shown as `sequor_plugin_counter_total{plugin,name}`. A name is `[a-z][a-z0-9_]{0,62}`; at
-            /// most 32 names a plug-in. `value` must be finite and not negative. A call that breaks these rules counts nothing.
+            /// Adds `value` to a counter of the plug-in. Metrics show it as `sequor_plugin_counter_total{plugin,world,name}`, followed by `labels`.
+            /// A name matches `[a-z][a-z0-9_]{0,62}`. A counter has at most 4 labels, and a plug-in at most 32 counters, where each set of label values
+            /// is a counter of its own. `value` is finite and not negative. The server ignores a call that breaks one of these rules.
             #[allow(async_fn_in_trait)]
-            pub fn metric_add(name: &str, value: f64) -> () {
+            pub fn metric_add(name: &str, labels: &[Label], value: f64) -> () {
                 unsafe {
                     let vec0 = name;
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
+                    let vec4 = labels;
+                    let len4 = vec4.len();
+                    let layout4 = _rt::alloc::Layout::from_size_align(
+                            vec4.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result4, _cleanup4) = wit_bindgen::rt::Cleanup::new(layout4);
+                    for (i, e) in vec4.into_iter().enumerate() {
+                        let base = result4
+                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let Label { name: name1, value: value1 } = e;
+                            let vec2 = name1;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base.add(0).cast::<*mut u8>() = ptr2.cast_mut();
+                            let vec3 = value1;
+                            let ptr3 = vec3.as_ptr().cast::<u8>();
+                            let len3 = vec3.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len3;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr3.cast_mut();
+                        }
+                    }
                     #[cfg(target_arch = "wasm32")]
                     #[link(wasm_import_module = "sequor:plugin/host@0.1.0")]
                     unsafe extern "C" {
                         #[link_name = "metric-add"]
-                        fn wit_import1(_: *mut u8, _: usize, _: f64);
+                        fn wit_import5(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: f64,
+                        );
                     }
                     #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import1(_: *mut u8, _: usize, _: f64) {
+                    unsafe extern "C" fn wit_import5(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: f64,
+                    ) {
                         unreachable!()
                     }
-                    wit_import1(ptr0.cast_mut(), len0, _rt::as_f64(&value));
+                    wit_import5(
+                        ptr0.cast_mut(),
+                        len0,
+                        result4,
+                        len4,
+                        _rt::as_f64(&value),
+                    );
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
-            /// The text behind a key, if the server still remembers it: of the last 65,536 texts it has met.
+            /// The text whose hash is `key`. The server knows the last 65,536 texts; `none` for any other.
             #[allow(async_fn_in_trait)]
             pub fn key_text(key: Key) -> ::core::option::Option<_rt::String> {
                 unsafe {
@@ -165,7 +234,7 @@ pub mod sequor {
                 }
             }
         }
-        /// Who a sequence is to its client. Granted as `sequence-text`.
+        /// The clients' own ids of sequences. Needs the grant `sequence-text`.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod identity {
             #[used]
@@ -174,7 +243,7 @@ pub mod sequor {
             use super::super::super::_rt;
             pub type Sequence = super::super::super::sequor::plugin::types::Sequence;
             #[allow(unused_unsafe, clippy::all)]
-            /// The client's id of a live sequence: a number in decimal, or its text.
+            /// The client's id of a live sequence: a text, or a number in decimal.
             #[allow(async_fn_in_trait)]
             pub fn sequence_text(of: Sequence) -> ::core::option::Option<_rt::String> {
                 unsafe {
@@ -237,14 +306,16 @@ pub mod exports {
         pub mod plugin {
             /// Decides which requests run together and when, and which sequences get a slot.
             ///
-            /// One instance of a plug-in decides for one load of a model. Its functions are never called two at a time. `configure` is the first call;
-            /// then `restore`, if something was saved; then `observe` with every sequence that lives; then events, in order, before each question.
+            /// One instance of a plug-in decides for one load of a model. The server makes one call at a time: first `configure`, then `restore` if there is
+            /// a saved state, then `observe` with the live sequences, and from then on questions. Events come in order, with the question that follows them.
             ///
-            /// A plug-in sees columns of numbers and answers with indices into them. Requests, slots and states stay with the server, which holds every
-            /// answer against its own rules: one request of a sequence at a time, in order; at most `max-batch` rows; rows of like shapes; nobody ready
-            /// is passed over for longer than a second (`max_wait`). An answer that breaks a rule, a trap, and a call over its time or memory cost the plug-in a
-            /// *strike* and the round: the server decides as it would have without a plug-in. After three strikes within a minute the plug-in is parked
-            /// until an operator unparks it. No request is ever lost to a plug-in.
+            /// A plug-in reads columns of numbers and answers with indices. Requests, slots and states stay with the server, which checks each answer:
+            /// - one request of a sequence at a time, in order;
+            /// - at most `max-batch` rows in a batch, all with the same `shape-key`;
+            /// - no ready request is passed over for longer than `max_wait` (1 s, unless the model sets another limit).
+            ///
+            /// If an answer breaks a rule, or if a call traps or exceeds its time or memory limit, the plug-in gets a *strike*, and the built-in policy decides
+            /// that round. After three strikes within a minute the plug-in is parked until an operator unparks it. No request is lost.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod scheduler {
                 #[used]
@@ -254,23 +325,25 @@ pub mod exports {
                 pub type Sequence = super::super::super::super::sequor::plugin::types::Sequence;
                 pub type Key = super::super::super::super::sequor::plugin::types::Key;
                 pub type Model = super::super::super::super::sequor::plugin::types::Model;
-                /// What is so at the time of a question.
+                /// The state of the load at the time of a question.
                 #[repr(C)]
                 #[derive(Clone, Copy)]
                 pub struct Round {
-                    /// Microseconds of the clock that `arrival-us`, `ready-us` and `deadline-us` are of. It never goes back; its zero means nothing.
+                    /// Microseconds on the clock of `arrival-us`, `ready-us` and `deadline-us`. It never goes back; its zero has no meaning.
                     pub now_us: u64,
-                    /// The instance that asks; below `model.instances`. 0 in `admit`.
+                    /// Microseconds that a full batch takes: a moving average over the largest batches that ran. 0 until a batch has run.
+                    pub run_us: u64,
+                    /// The instance that is free for a batch; below `model.instances`. 0 in `admit`.
                     pub instance: u32,
-                    /// Rows the batch may have; 1 or more.
+                    /// Maximum number of rows of the batch; 1 or more.
                     pub max_batch: u32,
-                    /// Instances with nothing to do, the one that asks among them.
+                    /// Number of instances that run nothing, this one included.
                     pub free_instances: u32,
-                    /// Sequences that live on this load, those in the backlog among them.
+                    /// Number of live sequences of this load, including those in the backlog.
                     pub live: u32,
-                    /// Sequences that wait for a slot.
+                    /// Number of sequences that wait for a slot.
                     pub backlog: u32,
-                    /// Candidates there are beyond those that are shown (`plugins.max_candidates`, or `window` of plugin.toml).
+                    /// Number of candidates that the columns leave out (`plugins.max_candidates`, or `window` of plugin.toml).
                     pub not_shown: u32,
                 }
                 impl ::core::fmt::Debug for Round {
@@ -280,6 +353,7 @@ pub mod exports {
                     ) -> ::core::fmt::Result {
                         f.debug_struct("Round")
                             .field("now-us", &self.now_us)
+                            .field("run-us", &self.run_us)
                             .field("instance", &self.instance)
                             .field("max-batch", &self.max_batch)
                             .field("free-instances", &self.free_instances)
@@ -289,39 +363,39 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// The candidates: entry `i` of every column is of candidate `i`. They stand in the order in which they became ready; in `admit`, in the
-                /// order in which they began to wait. A column that plugin.toml does not want, or that nothing is in, is `none`, and costs nothing.
+                /// The candidates in columns: entry `i` of each column is about candidate `i`. `plan` gets them in the order in which they became ready, `admit`
+                /// in the order in which they began to wait. A column is `none` if plugin.toml does not name it or if it has no entries.
                 #[derive(Clone)]
                 pub struct Columns {
-                    /// How many candidates there are. A column that is there has this length.
+                    /// Number of candidates, and the length of every column but `numbers` and `keys`.
                     pub len: u32,
-                    /// Its sequence; 0 for a request without one. No sequence is there twice.
+                    /// Sequence of the candidate; 0 for a request without one. Each sequence is there once.
                     pub sequence: ::core::option::Option<_rt::Vec<Sequence>>,
-                    /// The step of its sequence that waits, counted from 1.
+                    /// Step of the sequence, counted from 1.
                     pub step: ::core::option::Option<_rt::Vec<u64>>,
-                    /// Its slot; `u32::MAX` in `admit`, where it has none yet, and without sequences.
+                    /// Slot of the sequence; `u32::MAX` if it has none.
                     pub slot: ::core::option::Option<_rt::Vec<u32>>,
-                    /// When it came.
+                    /// Time at which the request arrived.
                     pub arrival_us: ::core::option::Option<_rt::Vec<u64>>,
-                    /// When its turn had come. Of a victim: since when it is idle.
+                    /// Time at which the request became ready. For a victim: the time since which its sequence is idle.
                     pub ready_us: ::core::option::Option<_rt::Vec<u64>>,
-                    /// When its client loses interest; `u64::MAX` if never.
+                    /// Deadline of the request: from its parameter `timeout`, otherwise from the client's gRPC deadline; `u64::MAX` if there is none.
                     pub deadline_us: ::core::option::Option<_rt::Vec<u64>>,
-                    /// The client's priority; 0 is the model's default.
+                    /// Priority of the request; 0 is the model's default.
                     pub priority: ::core::option::Option<_rt::Vec<u32>>,
-                    /// Candidates with unlike numbers here cannot be in one batch.
+                    /// Class of the shapes. All requests of a batch have the same number here.
                     pub shape_key: ::core::option::Option<_rt::Vec<u64>>,
-                    /// 1: it starts its sequence; 2: it ends it; 3: both.
+                    /// 1: the request starts its sequence; 2: it ends it; 3: both.
                     pub start_end: ::core::option::Option<_rt::Vec<u8>>,
-                    /// Rows it takes of a batch; always 1 with sequences.
+                    /// Number of rows in the batch; 1 for a request of a sequence.
                     pub rows: ::core::option::Option<_rt::Vec<u32>>,
-                    /// Bytes of its inputs.
+                    /// Size of the inputs in bytes.
                     pub input_bytes: ::core::option::Option<_rt::Vec<u64>>,
-                    /// Bytes of its sequence's state.
+                    /// Size of the sequence's state in bytes.
                     pub state_bytes: ::core::option::Option<_rt::Vec<u64>>,
-                    /// Numeric features, row by row: `len` times as many as `model.numbers` has names.
+                    /// Numeric features, candidate by candidate, as many as `model.numbers` has names.
                     pub numbers: ::core::option::Option<_rt::Vec<f64>>,
-                    /// Key features, row by row: `len` times as many as `model.keys` has names.
+                    /// Key features, candidate by candidate, as many as `model.keys` has names.
                     pub keys: ::core::option::Option<_rt::Vec<Key>>,
                 }
                 impl ::core::fmt::Debug for Columns {
@@ -348,18 +422,72 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// What to do with the candidates. What is in neither list waits on.
+                /// Events in columns, oldest first: entry `i` of each column is about event `i`.
+                ///
+                /// | kind | event | `amount` | `keys` |
+                /// |---|---|---|---|
+                /// | 1 | a sequence began, or lives already (after `configure`) | committed steps | of its START |
+                /// | 2 | a sequence got a slot | µs that it waited in the backlog | zeros |
+                /// | 3 | a request ran, and its state is committed | rows | of the request |
+                /// | 4 | a request failed | rows | of the request |
+                /// | 5 | a sequence ended | reason: 1 end, 2 idle, 3 restarted, 4 cancelled, 5 evicted, 6 drained, 7 fenced, 8 unsealed, 9 dropped, 10 rejected, 11 failed | of its START |
+                /// | 6 | a batch ran; kinds 3 and 4 of its requests follow | µs that it ran | zeros |
+                ///
+                /// A later server may send more kinds: skip those that you do not know.
+                #[derive(Clone)]
+                pub struct Events {
+                    pub kind: _rt::Vec<u32>,
+                    /// 0 for a batch and for a request without a sequence.
+                    pub sequence: _rt::Vec<Sequence>,
+                    pub amount: _rt::Vec<u64>,
+                    /// Key features, event by event, as many as `model.keys` has names.
+                    pub keys: _rt::Vec<Key>,
+                }
+                impl ::core::fmt::Debug for Events {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Events")
+                            .field("kind", &self.kind)
+                            .field("sequence", &self.sequence)
+                            .field("amount", &self.amount)
+                            .field("keys", &self.keys)
+                            .finish()
+                    }
+                }
+                /// A candidate that is refused.
+                #[repr(C)]
+                #[derive(Clone, Copy)]
+                pub struct Rejection {
+                    /// Index of the candidate.
+                    pub candidate: u32,
+                    /// The plug-in's code for the reason. Clients read it. plugin.toml may give it a text, a status and a time to retry after.
+                    pub code: u32,
+                    /// `true`: the sequence ends. `false`: only this step is refused, and the sequence goes on. A refused START always ends its sequence.
+                    pub ends: bool,
+                }
+                impl ::core::fmt::Debug for Rejection {
+                    fn fmt(
+                        &self,
+                        f: &mut ::core::fmt::Formatter<'_>,
+                    ) -> ::core::fmt::Result {
+                        f.debug_struct("Rejection")
+                            .field("candidate", &self.candidate)
+                            .field("code", &self.code)
+                            .field("ends", &self.ends)
+                            .finish()
+                    }
+                }
+                /// What the server does with the candidates. A candidate in neither list goes on waiting.
                 #[derive(Clone)]
                 pub struct Decision {
-                    /// These run now, as one batch, in this order: indices of candidates, none twice. Empty: nothing runs now.
+                    /// Indices of the candidates that run now as one batch, in this order. Empty: nothing runs now.
                     pub fire: _rt::Vec<u32>,
-                    /// These are refused now, and their sequences end: indices of candidates, none twice and none of `fire`.
-                    pub reject: _rt::Vec<u32>,
-                    /// The plug-in's own number for why, handed to the clients it refuses; no other meaning.
-                    pub reject_code: u32,
-                    /// Where nothing is fired: ask again at this time at the latest. Whatever arrives or completes asks sooner. `none`: only that. A time
-                    /// that is past when the server has the answer decides nothing: what is rejected stands, and for the rest of that round the server
-                    /// decides as it would have without a plug-in.
+                    /// Candidates that are refused now. No candidate is in both lists, or twice in one.
+                    pub reject: _rt::Vec<Rejection>,
+                    /// If `fire` is empty: the time of the next question at the latest. Arrivals and completions cause an earlier one. `none`: only those do.
+                    /// If the time has passed when the server reads the answer, the built-in policy decides the rest of this round.
                     pub wake_us: ::core::option::Option<u64>,
                 }
                 impl ::core::fmt::Debug for Decision {
@@ -370,21 +498,20 @@ pub mod exports {
                         f.debug_struct("Decision")
                             .field("fire", &self.fire)
                             .field("reject", &self.reject)
-                            .field("reject-code", &self.reject_code)
                             .field("wake-us", &self.wake_us)
                             .finish()
                     }
                 }
-                /// What becomes of one sequence that waits for a slot.
+                /// The answer for one sequence that waits for a slot.
                 #[derive(Clone, Copy)]
                 pub enum Admission {
                     /// It gets a free slot of this instance.
                     Take(u32),
                     /// It gets the slot of this victim (an index), whose sequence ends as `evicted`.
                     Evict(u32),
-                    /// It waits on.
+                    /// It goes on waiting.
                     Defer,
-                    /// It is refused, with the plug-in's own number for why.
+                    /// Its START is refused, with the plug-in's code for the reason.
                     Reject(u32),
                 }
                 impl ::core::fmt::Debug for Admission {
@@ -406,39 +533,6 @@ pub mod exports {
                                 f.debug_tuple("Admission::Reject").field(e).finish()
                             }
                         }
-                    }
-                }
-                /// What happened, in columns: entry `i` of every column is of event `i`, in order.
-                ///
-                /// | kind | what | `amount` |
-                /// |---|---|---|
-                /// | 1 | a sequence began, or lives already (after `configure`) | its committed steps |
-                /// | 2 | it got a slot | microseconds it waited in the backlog |
-                /// | 3 | a request ran, and its state is committed | rows it took |
-                /// | 4 | a request failed | rows it took |
-                /// | 5 | a sequence ended | why: 1 end, 2 idle, 3 restarted, 4 cancelled, 5 evicted, 6 drained, 7 fenced, 8 unsealed, 9 dropped, 10 rejected, 11 failed |
-                ///
-                /// Kinds not in this table may come in later servers: pass over them.
-                #[derive(Clone)]
-                pub struct Events {
-                    pub kind: _rt::Vec<u32>,
-                    /// 0 for a request without a sequence.
-                    pub sequence: _rt::Vec<Sequence>,
-                    pub amount: _rt::Vec<u64>,
-                    /// Key features, row by row, of the request that began the sequence (1), ran (3) or failed (4); zeros in the others.
-                    pub keys: _rt::Vec<Key>,
-                }
-                impl ::core::fmt::Debug for Events {
-                    fn fmt(
-                        &self,
-                        f: &mut ::core::fmt::Formatter<'_>,
-                    ) -> ::core::fmt::Result {
-                        f.debug_struct("Events")
-                            .field("kind", &self.kind)
-                            .field("sequence", &self.sequence)
-                            .field("amount", &self.amount)
-                            .field("keys", &self.keys)
-                            .finish()
                     }
                 }
                 #[doc(hidden)]
@@ -592,425 +686,509 @@ pub mod exports {
                 pub unsafe fn _export_plan_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result64 = {
+                        let result78 = {
                             let l0 = *arg0.add(0).cast::<i64>();
-                            let l1 = *arg0.add(8).cast::<i32>();
-                            let l2 = *arg0.add(12).cast::<i32>();
-                            let l3 = *arg0.add(16).cast::<i32>();
-                            let l4 = *arg0.add(20).cast::<i32>();
-                            let l5 = *arg0.add(24).cast::<i32>();
-                            let l6 = *arg0.add(28).cast::<i32>();
-                            let l7 = *arg0.add(32).cast::<i32>();
-                            let l8 = i32::from(
+                            let l1 = *arg0.add(8).cast::<i64>();
+                            let l2 = *arg0.add(16).cast::<i32>();
+                            let l3 = *arg0.add(20).cast::<i32>();
+                            let l4 = *arg0.add(24).cast::<i32>();
+                            let l5 = *arg0.add(28).cast::<i32>();
+                            let l6 = *arg0.add(32).cast::<i32>();
+                            let l7 = *arg0.add(36).cast::<i32>();
+                            let l8 = *arg0.add(40).cast::<i32>();
+                            let l9 = i32::from(
                                 *arg0
-                                    .add(32 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l12 = i32::from(
+                            let l13 = i32::from(
                                 *arg0
-                                    .add(32 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l16 = i32::from(
+                            let l17 = i32::from(
                                 *arg0
-                                    .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l20 = i32::from(
+                            let l21 = i32::from(
                                 *arg0
-                                    .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l24 = i32::from(
+                            let l25 = i32::from(
                                 *arg0
-                                    .add(32 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 13 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l28 = i32::from(
+                            let l29 = i32::from(
                                 *arg0
-                                    .add(32 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 16 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l32 = i32::from(
+                            let l33 = i32::from(
                                 *arg0
-                                    .add(32 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 19 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l36 = i32::from(
+                            let l37 = i32::from(
                                 *arg0
-                                    .add(32 + 22 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 22 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l40 = i32::from(
+                            let l41 = i32::from(
                                 *arg0
-                                    .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 25 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l44 = i32::from(
+                            let l45 = i32::from(
                                 *arg0
-                                    .add(32 + 28 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 28 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l48 = i32::from(
+                            let l49 = i32::from(
                                 *arg0
-                                    .add(32 + 31 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 31 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l52 = i32::from(
+                            let l53 = i32::from(
                                 *arg0
-                                    .add(32 + 34 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 34 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l56 = i32::from(
+                            let l57 = i32::from(
                                 *arg0
-                                    .add(32 + 37 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 37 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l60 = i32::from(
+                            let l61 = i32::from(
                                 *arg0
-                                    .add(32 + 40 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 40 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l65 = i32::from(
+                                *arg0
+                                    .add(40 + 43 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
                             T_::plan(
                                 Round {
                                     now_us: l0 as u64,
-                                    instance: l1 as u32,
-                                    max_batch: l2 as u32,
-                                    free_instances: l3 as u32,
-                                    live: l4 as u32,
-                                    backlog: l5 as u32,
-                                    not_shown: l6 as u32,
+                                    run_us: l1 as u64,
+                                    instance: l2 as u32,
+                                    max_batch: l3 as u32,
+                                    free_instances: l4 as u32,
+                                    live: l5 as u32,
+                                    backlog: l6 as u32,
+                                    not_shown: l7 as u32,
                                 },
                                 Columns {
-                                    len: l7 as u32,
-                                    sequence: match l8 {
+                                    len: l8 as u32,
+                                    sequence: match l9 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l9 = *arg0
-                                                    .add(32 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l10 = *arg0
-                                                    .add(32 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l11 = *arg0
+                                                    .add(40 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len11 = l10;
+                                                let len12 = l11;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l9.cast(), len11, len11))
+                                                >>::from(_rt::Vec::from_raw_parts(l10.cast(), len12, len12))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    step: match l12 {
+                                    step: match l13 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l13 = *arg0
-                                                    .add(32 + 5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l14 = *arg0
-                                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l15 = *arg0
+                                                    .add(40 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len15 = l14;
+                                                let len16 = l15;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l13.cast(), len15, len15))
+                                                >>::from(_rt::Vec::from_raw_parts(l14.cast(), len16, len16))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    slot: match l16 {
+                                    slot: match l17 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l17 = *arg0
-                                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l18 = *arg0
-                                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l19 = *arg0
+                                                    .add(40 + 9 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len19 = l18;
+                                                let len20 = l19;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l17.cast(), len19, len19))
+                                                >>::from(_rt::Vec::from_raw_parts(l18.cast(), len20, len20))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    arrival_us: match l20 {
+                                    arrival_us: match l21 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l21 = *arg0
-                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l22 = *arg0
-                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l23 = *arg0
+                                                    .add(40 + 12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len23 = l22;
+                                                let len24 = l23;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l21.cast(), len23, len23))
+                                                >>::from(_rt::Vec::from_raw_parts(l22.cast(), len24, len24))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    ready_us: match l24 {
+                                    ready_us: match l25 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l25 = *arg0
-                                                    .add(32 + 14 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l26 = *arg0
-                                                    .add(32 + 15 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l27 = *arg0
+                                                    .add(40 + 15 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len27 = l26;
+                                                let len28 = l27;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l25.cast(), len27, len27))
+                                                >>::from(_rt::Vec::from_raw_parts(l26.cast(), len28, len28))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    deadline_us: match l28 {
+                                    deadline_us: match l29 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l29 = *arg0
-                                                    .add(32 + 17 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l30 = *arg0
-                                                    .add(32 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l31 = *arg0
+                                                    .add(40 + 18 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len31 = l30;
+                                                let len32 = l31;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l29.cast(), len31, len31))
+                                                >>::from(_rt::Vec::from_raw_parts(l30.cast(), len32, len32))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    priority: match l32 {
+                                    priority: match l33 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l33 = *arg0
-                                                    .add(32 + 20 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l34 = *arg0
-                                                    .add(32 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l35 = *arg0
+                                                    .add(40 + 21 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len35 = l34;
+                                                let len36 = l35;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l33.cast(), len35, len35))
+                                                >>::from(_rt::Vec::from_raw_parts(l34.cast(), len36, len36))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    shape_key: match l36 {
+                                    shape_key: match l37 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l37 = *arg0
-                                                    .add(32 + 23 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l38 = *arg0
-                                                    .add(32 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l39 = *arg0
+                                                    .add(40 + 24 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len39 = l38;
+                                                let len40 = l39;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l37.cast(), len39, len39))
+                                                >>::from(_rt::Vec::from_raw_parts(l38.cast(), len40, len40))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    start_end: match l40 {
+                                    start_end: match l41 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l41 = *arg0
-                                                    .add(32 + 26 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l42 = *arg0
-                                                    .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l43 = *arg0
+                                                    .add(40 + 27 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len43 = l42;
+                                                let len44 = l43;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l41.cast(), len43, len43))
+                                                >>::from(_rt::Vec::from_raw_parts(l42.cast(), len44, len44))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    rows: match l44 {
+                                    rows: match l45 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l45 = *arg0
-                                                    .add(32 + 29 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l46 = *arg0
-                                                    .add(32 + 30 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 29 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l47 = *arg0
+                                                    .add(40 + 30 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len47 = l46;
+                                                let len48 = l47;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l45.cast(), len47, len47))
+                                                >>::from(_rt::Vec::from_raw_parts(l46.cast(), len48, len48))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    input_bytes: match l48 {
+                                    input_bytes: match l49 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l49 = *arg0
-                                                    .add(32 + 32 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l50 = *arg0
-                                                    .add(32 + 33 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 32 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l51 = *arg0
+                                                    .add(40 + 33 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len51 = l50;
+                                                let len52 = l51;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l49.cast(), len51, len51))
+                                                >>::from(_rt::Vec::from_raw_parts(l50.cast(), len52, len52))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    state_bytes: match l52 {
+                                    state_bytes: match l53 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l53 = *arg0
-                                                    .add(32 + 35 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l54 = *arg0
-                                                    .add(32 + 36 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 35 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l55 = *arg0
+                                                    .add(40 + 36 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len55 = l54;
+                                                let len56 = l55;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l53.cast(), len55, len55))
+                                                >>::from(_rt::Vec::from_raw_parts(l54.cast(), len56, len56))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    numbers: match l56 {
+                                    numbers: match l57 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l57 = *arg0
-                                                    .add(32 + 38 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l58 = *arg0
-                                                    .add(32 + 39 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 38 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l59 = *arg0
+                                                    .add(40 + 39 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len59 = l58;
+                                                let len60 = l59;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l57.cast(), len59, len59))
+                                                >>::from(_rt::Vec::from_raw_parts(l58.cast(), len60, len60))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    keys: match l60 {
+                                    keys: match l61 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l61 = *arg0
-                                                    .add(32 + 41 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l62 = *arg0
-                                                    .add(32 + 42 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 41 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l63 = *arg0
+                                                    .add(40 + 42 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len63 = l62;
+                                                let len64 = l63;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l61.cast(), len63, len63))
+                                                >>::from(_rt::Vec::from_raw_parts(l62.cast(), len64, len64))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
+                                },
+                                match l65 {
+                                    0 => None,
+                                    1 => {
+                                        let e = {
+                                            let l66 = *arg0
+                                                .add(40 + 44 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l67 = *arg0
+                                                .add(40 + 45 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len68 = l67;
+                                            let l69 = *arg0
+                                                .add(40 + 46 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l70 = *arg0
+                                                .add(40 + 47 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len71 = l70;
+                                            let l72 = *arg0
+                                                .add(40 + 48 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l73 = *arg0
+                                                .add(40 + 49 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len74 = l73;
+                                            let l75 = *arg0
+                                                .add(40 + 50 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l76 = *arg0
+                                                .add(40 + 51 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len77 = l76;
+                                            Events {
+                                                kind: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l66.cast(), len68, len68),
+                                                ),
+                                                sequence: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l69.cast(), len71, len71),
+                                                ),
+                                                amount: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l72.cast(), len74, len74),
+                                                ),
+                                                keys: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(_rt::Vec::from_raw_parts(l75.cast(), len77, len77)),
+                                            }
+                                        };
+                                        Some(e)
+                                    }
+                                    _ => _rt::invalid_enum_discriminant(),
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            40 + 42 * ::core::mem::size_of::<*const u8>(),
+                            40 + 52 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr65 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result64 {
+                        let ptr79 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result78 {
                             Some(e) => {
-                                *ptr65.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr79.add(0).cast::<u8>() = (1i32) as u8;
                                 let Decision {
-                                    fire: fire66,
-                                    reject: reject66,
-                                    reject_code: reject_code66,
-                                    wake_us: wake_us66,
+                                    fire: fire80,
+                                    reject: reject80,
+                                    wake_us: wake_us80,
                                 } = e;
-                                let vec67 = <_ as Into<_rt::Vec<_>>>::into(fire66)
+                                let vec81 = <_ as Into<_rt::Vec<_>>>::into(fire80)
                                     .into_boxed_slice();
-                                let ptr67 = vec67.as_ptr().cast::<u8>();
-                                let len67 = vec67.len();
-                                ::core::mem::forget(vec67);
-                                *ptr65
+                                let ptr81 = vec81.as_ptr().cast::<u8>();
+                                let len81 = vec81.len();
+                                ::core::mem::forget(vec81);
+                                *ptr79
                                     .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len67;
-                                *ptr65.add(8).cast::<*mut u8>() = ptr67.cast_mut();
-                                let vec68 = <_ as Into<_rt::Vec<_>>>::into(reject66)
-                                    .into_boxed_slice();
-                                let ptr68 = vec68.as_ptr().cast::<u8>();
-                                let len68 = vec68.len();
-                                ::core::mem::forget(vec68);
-                                *ptr65
+                                    .cast::<usize>() = len81;
+                                *ptr79.add(8).cast::<*mut u8>() = ptr81.cast_mut();
+                                let vec83 = reject80;
+                                let len83 = vec83.len();
+                                let layout83 = _rt::alloc::Layout::from_size_align(
+                                        vec83.len() * 12,
+                                        4,
+                                    )
+                                    .unwrap();
+                                let (result83, _cleanup83) = wit_bindgen::rt::Cleanup::new(
+                                    layout83,
+                                );
+                                if let Some(cleanup) = _cleanup83 {
+                                    cleanup.forget();
+                                }
+                                for (i, e) in vec83.into_iter().enumerate() {
+                                    let base = result83.add(i * 12);
+                                    {
+                                        let Rejection {
+                                            candidate: candidate82,
+                                            code: code82,
+                                            ends: ends82,
+                                        } = e;
+                                        *base.add(0).cast::<i32>() = _rt::as_i32(candidate82);
+                                        *base.add(4).cast::<i32>() = _rt::as_i32(code82);
+                                        *base.add(8).cast::<u8>() = (match ends82 {
+                                            true => 1,
+                                            false => 0,
+                                        }) as u8;
+                                    }
+                                }
+                                *ptr79
                                     .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len68;
-                                *ptr65
+                                    .cast::<usize>() = len83;
+                                *ptr79
                                     .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr68.cast_mut();
-                                *ptr65
-                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<i32>() = _rt::as_i32(reject_code66);
-                                match wake_us66 {
+                                    .cast::<*mut u8>() = result83;
+                                match wake_us80 {
                                     Some(e) => {
-                                        *ptr65
-                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                        *ptr79
+                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        *ptr65
-                                            .add(24 + 4 * ::core::mem::size_of::<*const u8>())
+                                        *ptr79
+                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<i64>() = _rt::as_i64(e);
                                     }
                                     None => {
-                                        *ptr65
-                                            .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                        *ptr79
+                                            .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                     }
                                 };
                             }
                             None => {
-                                *ptr65.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr79.add(0).cast::<u8>() = (0i32) as u8;
                             }
                         };
-                        ptr65
+                        ptr79
                     }
                 }
                 #[doc(hidden)]
@@ -1036,7 +1214,7 @@ pub mod exports {
                                     .cast::<usize>();
                                 let base6 = l4;
                                 let len6 = l5;
-                                _rt::cabi_dealloc(base6, len6 * 4, 4);
+                                _rt::cabi_dealloc(base6, len6 * 12, 4);
                             }
                         }
                     }
@@ -1046,438 +1224,445 @@ pub mod exports {
                 pub unsafe fn _export_admit_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result124 = {
+                        let result138 = {
                             let l0 = *arg0.add(0).cast::<i64>();
-                            let l1 = *arg0.add(8).cast::<i32>();
-                            let l2 = *arg0.add(12).cast::<i32>();
-                            let l3 = *arg0.add(16).cast::<i32>();
-                            let l4 = *arg0.add(20).cast::<i32>();
-                            let l5 = *arg0.add(24).cast::<i32>();
-                            let l6 = *arg0.add(28).cast::<i32>();
-                            let l7 = *arg0.add(32).cast::<i32>();
-                            let l8 = i32::from(
+                            let l1 = *arg0.add(8).cast::<i64>();
+                            let l2 = *arg0.add(16).cast::<i32>();
+                            let l3 = *arg0.add(20).cast::<i32>();
+                            let l4 = *arg0.add(24).cast::<i32>();
+                            let l5 = *arg0.add(28).cast::<i32>();
+                            let l6 = *arg0.add(32).cast::<i32>();
+                            let l7 = *arg0.add(36).cast::<i32>();
+                            let l8 = *arg0.add(40).cast::<i32>();
+                            let l9 = i32::from(
                                 *arg0
-                                    .add(32 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 1 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l12 = i32::from(
+                            let l13 = i32::from(
                                 *arg0
-                                    .add(32 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 4 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l16 = i32::from(
+                            let l17 = i32::from(
                                 *arg0
-                                    .add(32 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l20 = i32::from(
+                            let l21 = i32::from(
                                 *arg0
-                                    .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 10 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l24 = i32::from(
+                            let l25 = i32::from(
                                 *arg0
-                                    .add(32 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 13 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l28 = i32::from(
+                            let l29 = i32::from(
                                 *arg0
-                                    .add(32 + 16 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 16 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l32 = i32::from(
+                            let l33 = i32::from(
                                 *arg0
-                                    .add(32 + 19 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 19 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l36 = i32::from(
+                            let l37 = i32::from(
                                 *arg0
-                                    .add(32 + 22 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 22 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l40 = i32::from(
+                            let l41 = i32::from(
                                 *arg0
-                                    .add(32 + 25 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 25 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l44 = i32::from(
+                            let l45 = i32::from(
                                 *arg0
-                                    .add(32 + 28 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 28 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l48 = i32::from(
+                            let l49 = i32::from(
                                 *arg0
-                                    .add(32 + 31 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 31 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l52 = i32::from(
+                            let l53 = i32::from(
                                 *arg0
-                                    .add(32 + 34 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 34 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l56 = i32::from(
+                            let l57 = i32::from(
                                 *arg0
-                                    .add(32 + 37 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 37 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l60 = i32::from(
+                            let l61 = i32::from(
                                 *arg0
-                                    .add(32 + 40 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 40 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l64 = *arg0
-                                .add(32 + 43 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
                             let l65 = *arg0
-                                .add(32 + 44 * ::core::mem::size_of::<*const u8>())
+                                .add(40 + 43 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l66 = *arg0
+                                .add(40 + 44 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let len66 = l65;
-                            let l67 = *arg0
-                                .add(32 + 45 * ::core::mem::size_of::<*const u8>())
+                            let len67 = l66;
+                            let l68 = *arg0
+                                .add(40 + 45 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
-                            let l68 = i32::from(
+                            let l69 = i32::from(
                                 *arg0
-                                    .add(32 + 46 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 46 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l72 = i32::from(
+                            let l73 = i32::from(
                                 *arg0
-                                    .add(32 + 49 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 49 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l76 = i32::from(
+                            let l77 = i32::from(
                                 *arg0
-                                    .add(32 + 52 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 52 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l80 = i32::from(
+                            let l81 = i32::from(
                                 *arg0
-                                    .add(32 + 55 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 55 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l84 = i32::from(
+                            let l85 = i32::from(
                                 *arg0
-                                    .add(32 + 58 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 58 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l88 = i32::from(
+                            let l89 = i32::from(
                                 *arg0
-                                    .add(32 + 61 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 61 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l92 = i32::from(
+                            let l93 = i32::from(
                                 *arg0
-                                    .add(32 + 64 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 64 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l96 = i32::from(
+                            let l97 = i32::from(
                                 *arg0
-                                    .add(32 + 67 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 67 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l100 = i32::from(
+                            let l101 = i32::from(
                                 *arg0
-                                    .add(32 + 70 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 70 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l104 = i32::from(
+                            let l105 = i32::from(
                                 *arg0
-                                    .add(32 + 73 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 73 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l108 = i32::from(
+                            let l109 = i32::from(
                                 *arg0
-                                    .add(32 + 76 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 76 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l112 = i32::from(
+                            let l113 = i32::from(
                                 *arg0
-                                    .add(32 + 79 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 79 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l116 = i32::from(
+                            let l117 = i32::from(
                                 *arg0
-                                    .add(32 + 82 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 82 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
-                            let l120 = i32::from(
+                            let l121 = i32::from(
                                 *arg0
-                                    .add(32 + 85 * ::core::mem::size_of::<*const u8>())
+                                    .add(40 + 85 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l125 = i32::from(
+                                *arg0
+                                    .add(40 + 88 * ::core::mem::size_of::<*const u8>())
                                     .cast::<u8>(),
                             );
                             T_::admit(
                                 Round {
                                     now_us: l0 as u64,
-                                    instance: l1 as u32,
-                                    max_batch: l2 as u32,
-                                    free_instances: l3 as u32,
-                                    live: l4 as u32,
-                                    backlog: l5 as u32,
-                                    not_shown: l6 as u32,
+                                    run_us: l1 as u64,
+                                    instance: l2 as u32,
+                                    max_batch: l3 as u32,
+                                    free_instances: l4 as u32,
+                                    live: l5 as u32,
+                                    backlog: l6 as u32,
+                                    not_shown: l7 as u32,
                                 },
                                 Columns {
-                                    len: l7 as u32,
-                                    sequence: match l8 {
+                                    len: l8 as u32,
+                                    sequence: match l9 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l9 = *arg0
-                                                    .add(32 + 2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l10 = *arg0
-                                                    .add(32 + 3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l11 = *arg0
+                                                    .add(40 + 3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len11 = l10;
+                                                let len12 = l11;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l9.cast(), len11, len11))
+                                                >>::from(_rt::Vec::from_raw_parts(l10.cast(), len12, len12))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    step: match l12 {
+                                    step: match l13 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l13 = *arg0
-                                                    .add(32 + 5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l14 = *arg0
-                                                    .add(32 + 6 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l15 = *arg0
+                                                    .add(40 + 6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len15 = l14;
+                                                let len16 = l15;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l13.cast(), len15, len15))
+                                                >>::from(_rt::Vec::from_raw_parts(l14.cast(), len16, len16))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    slot: match l16 {
+                                    slot: match l17 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l17 = *arg0
-                                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l18 = *arg0
-                                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l19 = *arg0
+                                                    .add(40 + 9 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len19 = l18;
+                                                let len20 = l19;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l17.cast(), len19, len19))
+                                                >>::from(_rt::Vec::from_raw_parts(l18.cast(), len20, len20))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    arrival_us: match l20 {
+                                    arrival_us: match l21 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l21 = *arg0
-                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l22 = *arg0
-                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l23 = *arg0
+                                                    .add(40 + 12 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len23 = l22;
+                                                let len24 = l23;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l21.cast(), len23, len23))
+                                                >>::from(_rt::Vec::from_raw_parts(l22.cast(), len24, len24))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    ready_us: match l24 {
+                                    ready_us: match l25 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l25 = *arg0
-                                                    .add(32 + 14 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l26 = *arg0
-                                                    .add(32 + 15 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 14 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l27 = *arg0
+                                                    .add(40 + 15 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len27 = l26;
+                                                let len28 = l27;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l25.cast(), len27, len27))
+                                                >>::from(_rt::Vec::from_raw_parts(l26.cast(), len28, len28))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    deadline_us: match l28 {
+                                    deadline_us: match l29 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l29 = *arg0
-                                                    .add(32 + 17 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l30 = *arg0
-                                                    .add(32 + 18 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 17 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l31 = *arg0
+                                                    .add(40 + 18 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len31 = l30;
+                                                let len32 = l31;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l29.cast(), len31, len31))
+                                                >>::from(_rt::Vec::from_raw_parts(l30.cast(), len32, len32))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    priority: match l32 {
+                                    priority: match l33 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l33 = *arg0
-                                                    .add(32 + 20 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l34 = *arg0
-                                                    .add(32 + 21 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 20 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l35 = *arg0
+                                                    .add(40 + 21 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len35 = l34;
+                                                let len36 = l35;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l33.cast(), len35, len35))
+                                                >>::from(_rt::Vec::from_raw_parts(l34.cast(), len36, len36))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    shape_key: match l36 {
+                                    shape_key: match l37 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l37 = *arg0
-                                                    .add(32 + 23 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l38 = *arg0
-                                                    .add(32 + 24 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 23 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l39 = *arg0
+                                                    .add(40 + 24 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len39 = l38;
+                                                let len40 = l39;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l37.cast(), len39, len39))
+                                                >>::from(_rt::Vec::from_raw_parts(l38.cast(), len40, len40))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    start_end: match l40 {
+                                    start_end: match l41 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l41 = *arg0
-                                                    .add(32 + 26 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l42 = *arg0
-                                                    .add(32 + 27 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 26 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l43 = *arg0
+                                                    .add(40 + 27 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len43 = l42;
+                                                let len44 = l43;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l41.cast(), len43, len43))
+                                                >>::from(_rt::Vec::from_raw_parts(l42.cast(), len44, len44))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    rows: match l44 {
+                                    rows: match l45 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l45 = *arg0
-                                                    .add(32 + 29 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l46 = *arg0
-                                                    .add(32 + 30 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 29 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l47 = *arg0
+                                                    .add(40 + 30 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len47 = l46;
+                                                let len48 = l47;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l45.cast(), len47, len47))
+                                                >>::from(_rt::Vec::from_raw_parts(l46.cast(), len48, len48))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    input_bytes: match l48 {
+                                    input_bytes: match l49 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l49 = *arg0
-                                                    .add(32 + 32 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l50 = *arg0
-                                                    .add(32 + 33 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 32 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l51 = *arg0
+                                                    .add(40 + 33 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len51 = l50;
+                                                let len52 = l51;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l49.cast(), len51, len51))
+                                                >>::from(_rt::Vec::from_raw_parts(l50.cast(), len52, len52))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    state_bytes: match l52 {
+                                    state_bytes: match l53 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l53 = *arg0
-                                                    .add(32 + 35 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l54 = *arg0
-                                                    .add(32 + 36 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 35 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l55 = *arg0
+                                                    .add(40 + 36 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len55 = l54;
+                                                let len56 = l55;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l53.cast(), len55, len55))
+                                                >>::from(_rt::Vec::from_raw_parts(l54.cast(), len56, len56))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    numbers: match l56 {
+                                    numbers: match l57 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l57 = *arg0
-                                                    .add(32 + 38 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l58 = *arg0
-                                                    .add(32 + 39 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 38 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l59 = *arg0
+                                                    .add(40 + 39 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len59 = l58;
+                                                let len60 = l59;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l57.cast(), len59, len59))
+                                                >>::from(_rt::Vec::from_raw_parts(l58.cast(), len60, len60))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    keys: match l60 {
+                                    keys: match l61 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l61 = *arg0
-                                                    .add(32 + 41 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l62 = *arg0
-                                                    .add(32 + 42 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 41 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l63 = *arg0
+                                                    .add(40 + 42 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len63 = l62;
+                                                let len64 = l63;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l61.cast(), len63, len63))
+                                                >>::from(_rt::Vec::from_raw_parts(l62.cast(), len64, len64))
                                             };
                                             Some(e)
                                         }
@@ -1487,282 +1672,284 @@ pub mod exports {
                                 <_ as From<
                                     _rt::Vec<_>,
                                 >>::from(
-                                    _rt::Vec::from_raw_parts(l64.cast(), len66, len66),
+                                    _rt::Vec::from_raw_parts(l65.cast(), len67, len67),
                                 ),
                                 Columns {
-                                    len: l67 as u32,
-                                    sequence: match l68 {
+                                    len: l68 as u32,
+                                    sequence: match l69 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l69 = *arg0
-                                                    .add(32 + 47 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l70 = *arg0
-                                                    .add(32 + 48 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 47 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l71 = *arg0
+                                                    .add(40 + 48 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len71 = l70;
+                                                let len72 = l71;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l69.cast(), len71, len71))
+                                                >>::from(_rt::Vec::from_raw_parts(l70.cast(), len72, len72))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    step: match l72 {
+                                    step: match l73 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l73 = *arg0
-                                                    .add(32 + 50 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l74 = *arg0
-                                                    .add(32 + 51 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 50 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l75 = *arg0
+                                                    .add(40 + 51 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len75 = l74;
+                                                let len76 = l75;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l73.cast(), len75, len75))
+                                                >>::from(_rt::Vec::from_raw_parts(l74.cast(), len76, len76))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    slot: match l76 {
+                                    slot: match l77 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l77 = *arg0
-                                                    .add(32 + 53 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l78 = *arg0
-                                                    .add(32 + 54 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 53 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l79 = *arg0
+                                                    .add(40 + 54 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len79 = l78;
+                                                let len80 = l79;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l77.cast(), len79, len79))
+                                                >>::from(_rt::Vec::from_raw_parts(l78.cast(), len80, len80))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    arrival_us: match l80 {
+                                    arrival_us: match l81 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l81 = *arg0
-                                                    .add(32 + 56 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l82 = *arg0
-                                                    .add(32 + 57 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 56 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l83 = *arg0
+                                                    .add(40 + 57 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len83 = l82;
+                                                let len84 = l83;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l81.cast(), len83, len83))
+                                                >>::from(_rt::Vec::from_raw_parts(l82.cast(), len84, len84))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    ready_us: match l84 {
+                                    ready_us: match l85 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l85 = *arg0
-                                                    .add(32 + 59 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l86 = *arg0
-                                                    .add(32 + 60 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 59 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l87 = *arg0
+                                                    .add(40 + 60 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len87 = l86;
+                                                let len88 = l87;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l85.cast(), len87, len87))
+                                                >>::from(_rt::Vec::from_raw_parts(l86.cast(), len88, len88))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    deadline_us: match l88 {
+                                    deadline_us: match l89 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l89 = *arg0
-                                                    .add(32 + 62 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l90 = *arg0
-                                                    .add(32 + 63 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 62 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l91 = *arg0
+                                                    .add(40 + 63 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len91 = l90;
+                                                let len92 = l91;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l89.cast(), len91, len91))
+                                                >>::from(_rt::Vec::from_raw_parts(l90.cast(), len92, len92))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    priority: match l92 {
+                                    priority: match l93 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l93 = *arg0
-                                                    .add(32 + 65 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l94 = *arg0
-                                                    .add(32 + 66 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 65 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l95 = *arg0
+                                                    .add(40 + 66 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len95 = l94;
+                                                let len96 = l95;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l93.cast(), len95, len95))
+                                                >>::from(_rt::Vec::from_raw_parts(l94.cast(), len96, len96))
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    shape_key: match l96 {
+                                    shape_key: match l97 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l97 = *arg0
-                                                    .add(32 + 68 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l98 = *arg0
-                                                    .add(32 + 69 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 68 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l99 = *arg0
+                                                    .add(40 + 69 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len99 = l98;
+                                                let len100 = l99;
                                                 <_ as From<
                                                     _rt::Vec<_>,
-                                                >>::from(_rt::Vec::from_raw_parts(l97.cast(), len99, len99))
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l98.cast(), len100, len100),
+                                                )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    start_end: match l100 {
+                                    start_end: match l101 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l101 = *arg0
-                                                    .add(32 + 71 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l102 = *arg0
-                                                    .add(32 + 72 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 71 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l103 = *arg0
+                                                    .add(40 + 72 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len103 = l102;
+                                                let len104 = l103;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l101.cast(), len103, len103),
+                                                    _rt::Vec::from_raw_parts(l102.cast(), len104, len104),
                                                 )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    rows: match l104 {
+                                    rows: match l105 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l105 = *arg0
-                                                    .add(32 + 74 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l106 = *arg0
-                                                    .add(32 + 75 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 74 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l107 = *arg0
+                                                    .add(40 + 75 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len107 = l106;
+                                                let len108 = l107;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l105.cast(), len107, len107),
+                                                    _rt::Vec::from_raw_parts(l106.cast(), len108, len108),
                                                 )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    input_bytes: match l108 {
+                                    input_bytes: match l109 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l109 = *arg0
-                                                    .add(32 + 77 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l110 = *arg0
-                                                    .add(32 + 78 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 77 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l111 = *arg0
+                                                    .add(40 + 78 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len111 = l110;
+                                                let len112 = l111;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l109.cast(), len111, len111),
+                                                    _rt::Vec::from_raw_parts(l110.cast(), len112, len112),
                                                 )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    state_bytes: match l112 {
+                                    state_bytes: match l113 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l113 = *arg0
-                                                    .add(32 + 80 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l114 = *arg0
-                                                    .add(32 + 81 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 80 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l115 = *arg0
+                                                    .add(40 + 81 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len115 = l114;
+                                                let len116 = l115;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l113.cast(), len115, len115),
+                                                    _rt::Vec::from_raw_parts(l114.cast(), len116, len116),
                                                 )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    numbers: match l116 {
+                                    numbers: match l117 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l117 = *arg0
-                                                    .add(32 + 83 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l118 = *arg0
-                                                    .add(32 + 84 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 83 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l119 = *arg0
+                                                    .add(40 + 84 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len119 = l118;
+                                                let len120 = l119;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l117.cast(), len119, len119),
+                                                    _rt::Vec::from_raw_parts(l118.cast(), len120, len120),
                                                 )
                                             };
                                             Some(e)
                                         }
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
-                                    keys: match l120 {
+                                    keys: match l121 {
                                         0 => None,
                                         1 => {
                                             let e = {
-                                                let l121 = *arg0
-                                                    .add(32 + 86 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
                                                 let l122 = *arg0
-                                                    .add(32 + 87 * ::core::mem::size_of::<*const u8>())
+                                                    .add(40 + 86 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l123 = *arg0
+                                                    .add(40 + 87 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let len123 = l122;
+                                                let len124 = l123;
                                                 <_ as From<
                                                     _rt::Vec<_>,
                                                 >>::from(
-                                                    _rt::Vec::from_raw_parts(l121.cast(), len123, len123),
+                                                    _rt::Vec::from_raw_parts(l122.cast(), len124, len124),
                                                 )
                                             };
                                             Some(e)
@@ -1770,29 +1957,88 @@ pub mod exports {
                                         _ => _rt::invalid_enum_discriminant(),
                                     },
                                 },
+                                match l125 {
+                                    0 => None,
+                                    1 => {
+                                        let e = {
+                                            let l126 = *arg0
+                                                .add(40 + 89 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l127 = *arg0
+                                                .add(40 + 90 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len128 = l127;
+                                            let l129 = *arg0
+                                                .add(40 + 91 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l130 = *arg0
+                                                .add(40 + 92 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len131 = l130;
+                                            let l132 = *arg0
+                                                .add(40 + 93 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l133 = *arg0
+                                                .add(40 + 94 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len134 = l133;
+                                            let l135 = *arg0
+                                                .add(40 + 95 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l136 = *arg0
+                                                .add(40 + 96 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len137 = l136;
+                                            Events {
+                                                kind: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l126.cast(), len128, len128),
+                                                ),
+                                                sequence: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l129.cast(), len131, len131),
+                                                ),
+                                                amount: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l132.cast(), len134, len134),
+                                                ),
+                                                keys: <_ as From<
+                                                    _rt::Vec<_>,
+                                                >>::from(
+                                                    _rt::Vec::from_raw_parts(l135.cast(), len137, len137),
+                                                ),
+                                            }
+                                        };
+                                        Some(e)
+                                    }
+                                    _ => _rt::invalid_enum_discriminant(),
+                                },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            32 + 88 * ::core::mem::size_of::<*const u8>(),
+                            48 + 96 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr125 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        let vec126 = result124;
-                        let len126 = vec126.len();
-                        let layout126 = _rt::alloc::Layout::from_size_align(
-                                vec126.len() * 8,
+                        let ptr139 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        let vec140 = result138;
+                        let len140 = vec140.len();
+                        let layout140 = _rt::alloc::Layout::from_size_align(
+                                vec140.len() * 8,
                                 4,
                             )
                             .unwrap();
-                        let (result126, _cleanup126) = wit_bindgen::rt::Cleanup::new(
-                            layout126,
+                        let (result140, _cleanup140) = wit_bindgen::rt::Cleanup::new(
+                            layout140,
                         );
-                        if let Some(cleanup) = _cleanup126 {
+                        if let Some(cleanup) = _cleanup140 {
                             cleanup.forget();
                         }
-                        for (i, e) in vec126.into_iter().enumerate() {
-                            let base = result126.add(i * 8);
+                        for (i, e) in vec140.into_iter().enumerate() {
+                            let base = result140.add(i * 8);
                             {
                                 match e {
                                     Admission::Take(e) => {
@@ -1813,11 +2059,11 @@ pub mod exports {
                                 }
                             }
                         }
-                        *ptr125
+                        *ptr139
                             .add(::core::mem::size_of::<*const u8>())
-                            .cast::<usize>() = len126;
-                        *ptr125.add(0).cast::<*mut u8>() = result126;
-                        ptr125
+                            .cast::<usize>() = len140;
+                        *ptr139.add(0).cast::<*mut u8>() = result140;
+                        ptr139
                     }
                 }
                 #[doc(hidden)]
@@ -1957,39 +2203,45 @@ pub mod exports {
                     }
                 }
                 pub trait Guest {
-                    /// Called first. `config` is JSON: the table `config` of `[plugins.scheduler]`, `{}` without one. An error refuses the attachment (or
-                    /// the replacement: then the one that serves goes on). What plugin.toml says of its settings is held against it before, and the defaults
-                    /// of those that were not given are filled in. This call, `save`, `restore` and the start of an instance are in no request's way: each may
-                    /// take 100 times the CPU time of a `plan`.
+                    /// Configures the plug-in. `config` is JSON: the table `config` of `[plugins.scheduler]`, with the defaults of plugin.toml filled in. The server
+                    /// has checked it against plugin.toml. An error refuses the plug-in; if it should replace a version, that version goes on.
+                    ///
+                    /// `configure`, `save`, `restore` and the start of an instance run off the request path. Each may take 100 times the CPU time of a `plan`.
                     #[allow(async_fn_in_trait)]
                     fn configure(
                         config: _rt::String,
                         model: Model,
                     ) -> ::core::result::Result<(), _rt::String>;
-                    /// Which of the candidates run now on `round.instance`. `none`: what the server would do without a plug-in.
-                    /// Limits: 2 ms of CPU time unless the operator says otherwise, held to with a grain of 1 ms; waiting for a processor does not count.
+                    /// Chooses the candidates that run now on `round.instance`. `events`: what happened since the last call; `none` if nothing did, or if plugin.toml
+                    /// does not name `observe`. The answer `none` leaves the round to the built-in policy.
+                    ///
+                    /// Limit: 2 ms of CPU time by default, measured in steps of 1 ms.
                     #[allow(async_fn_in_trait)]
                     fn plan(
                         round: Round,
                         ready: Columns,
+                        events: ::core::option::Option<Events>,
                     ) -> ::core::option::Option<Decision>;
-                    /// Who of the backlog gets a slot: one answer for each of the first of `waiting`; those beyond the list wait on. `room` is the number of
-                    /// free slots an instance. `victims` are idle sequences whose slots could be taken: it is honoured only past the model's `idle_soft`.
-                    /// An answer for what has changed meanwhile is passed over, without blame.
+                    /// Decides which waiting sequences get a slot. The answer has one entry for each of the first candidates of `waiting`; the others go on waiting.
+                    /// `room` is the number of free slots of each instance. `victims` are idle sequences whose slots can be taken; the server takes only slots whose
+                    /// sequence is idle for longer than the model's `idle_soft`. The server ignores an entry that no longer applies; that is no strike.
                     #[allow(async_fn_in_trait)]
                     fn admit(
                         round: Round,
                         waiting: Columns,
                         room: _rt::Vec<u32>,
                         victims: Columns,
+                        events: ::core::option::Option<Events>,
                     ) -> _rt::Vec<Admission>;
-                    /// What happened since the last call of this function. It may take the CPU time of one `plan`, and of one more for every 1,024 events.
+                    /// Reports events outside a question: the live sequences after `configure`, and events beyond the 512 that go with a question. A plug-in
+                    /// without `plan` and `admit` gets all its events here. The CPU time limit is that of a `plan`, and once more for every 1,024 events.
                     #[allow(async_fn_in_trait)]
                     fn observe(events: Events) -> ();
-                    /// What the plug-in wants to hand on to whoever takes its place; at most 1 MiB. Called before it is replaced, and now and then.
+                    /// Returns the state that the next version gets; at most 1 MiB. The server calls it before a replacement and every 10 seconds.
                     #[allow(async_fn_in_trait)]
                     fn save() -> _rt::Vec<u8>;
-                    /// What an earlier one saved, perhaps of another version. An error is logged; the plug-in then starts from nothing.
+                    /// Restores a state that an earlier instance saved, perhaps of another version. After an error the server logs it, and the plug-in starts without
+                    /// a state.
                     #[allow(async_fn_in_trait)]
                     fn restore(
                         saved: _rt::Vec<u8>,
@@ -2053,10 +2305,10 @@ pub mod exports {
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 32 + 4 * ::core::mem::size_of::<*const u8>()],
+                    >; 24 + 4 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
-                    [::core::mem::MaybeUninit::uninit(); 32
+                    [::core::mem::MaybeUninit::uninit(); 24
                         + 4 * ::core::mem::size_of::<*const u8>()],
                 );
             }
@@ -2127,6 +2379,7 @@ mod _rt {
             self as i32
         }
     }
+    pub use alloc_crate::alloc;
     pub fn as_f64<T: AsF64>(t: T) -> f64 {
         t.as_f64()
     }
@@ -2194,7 +2447,6 @@ mod _rt {
             alloc::dealloc(ptr, layout);
         }
     }
-    pub use alloc_crate::alloc;
     extern crate alloc as alloc_crate;
 }
 /// Generates `#[unsafe(no_mangle)]` functions to export the specified type as
@@ -2228,38 +2480,40 @@ macro_rules! __export_scheduler_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:sequor:plugin@0.1.0:scheduler-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1278] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1374] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x08\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd7\x09\x01A\x02\x01\
 A\x0b\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
-1.0\x05\0\x02\x03\0\0\x03key\x01B\x09\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
-@\x02\x05levely\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x02\x04names\x05valu\
-eu\x01\0\x04\0\x0ametric-add\x01\x03\x01ks\x01@\x01\x03key\x01\0\x04\x04\0\x08ke\
-y-text\x01\x05\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\
-\x01B\x05\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\
-\0\x02\x04\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\
-\x02\x03\0\0\x05model\x01B,\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\
-\x02\x01\x01\x04\0\x03key\x03\0\x02\x02\x03\x02\x01\x05\x04\0\x05model\x03\0\x04\
-\x01r\x07\x06now-usw\x08instancey\x09max-batchy\x0efree-instancesy\x04livey\x07b\
-acklogy\x09not-showny\x04\0\x05round\x03\0\x06\x01p\x01\x01k\x08\x01pw\x01k\x0a\x01\
-py\x01k\x0c\x01p}\x01k\x0e\x01pu\x01k\x10\x01p\x03\x01k\x12\x01r\x0f\x03leny\x08\
-sequence\x09\x04step\x0b\x04slot\x0d\x0aarrival-us\x0b\x08ready-us\x0b\x0bdeadli\
-ne-us\x0b\x08priority\x0d\x09shape-key\x0b\x09start-end\x0f\x04rows\x0d\x0binput\
--bytes\x0b\x0bstate-bytes\x0b\x07numbers\x11\x04keys\x13\x04\0\x07columns\x03\0\x14\
-\x01kw\x01r\x04\x04fire\x0c\x06reject\x0c\x0breject-codey\x07wake-us\x16\x04\0\x08\
-decision\x03\0\x17\x01q\x04\x04take\x01y\0\x05evict\x01y\0\x05defer\0\0\x06rejec\
-t\x01y\0\x04\0\x09admission\x03\0\x19\x01r\x04\x04kind\x0c\x08sequence\x08\x06am\
-ount\x0a\x04keys\x12\x04\0\x06events\x03\0\x1b\x01j\0\x01s\x01@\x02\x06configs\x05\
-model\x05\0\x1d\x04\0\x09configure\x01\x1e\x01k\x18\x01@\x02\x05round\x07\x05rea\
-dy\x15\0\x1f\x04\0\x04plan\x01\x20\x01p\x1a\x01@\x04\x05round\x07\x07waiting\x15\
-\x04room\x0c\x07victims\x15\0!\x04\0\x05admit\x01\"\x01@\x01\x06events\x1c\x01\0\
-\x04\0\x07observe\x01#\x01@\0\0\x0e\x04\0\x04save\x01$\x01@\x01\x05saved\x0e\0\x1d\
-\x04\0\x07restore\x01%\x04\0\x1dsequor:plugin/scheduler@0.1.0\x05\x06\x04\0$sequ\
-or:plugin/scheduler-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10scheduler-plugin\x03\0\0\
-\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bind\
-gen-rust\x060.61.1";
+1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
+r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages\
+\x01\0\x04\0\x03log\x01\x04\x01p\x03\x01@\x03\x04names\x06labels\x05\x05valueu\x01\
+\0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
+\x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
+\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x02\x03\
+\0\0\x05model\x01B0\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x02\x03\x02\x01\
+\x01\x04\0\x03key\x03\0\x02\x02\x03\x02\x01\x05\x04\0\x05model\x03\0\x04\x01r\x08\
+\x06now-usw\x06run-usw\x08instancey\x09max-batchy\x0efree-instancesy\x04livey\x07\
+backlogy\x09not-showny\x04\0\x05round\x03\0\x06\x01p\x01\x01k\x08\x01pw\x01k\x0a\
+\x01py\x01k\x0c\x01p}\x01k\x0e\x01pu\x01k\x10\x01p\x03\x01k\x12\x01r\x0f\x03leny\
+\x08sequence\x09\x04step\x0b\x04slot\x0d\x0aarrival-us\x0b\x08ready-us\x0b\x0bde\
+adline-us\x0b\x08priority\x0d\x09shape-key\x0b\x09start-end\x0f\x04rows\x0d\x0bi\
+nput-bytes\x0b\x0bstate-bytes\x0b\x07numbers\x11\x04keys\x13\x04\0\x07columns\x03\
+\0\x14\x01r\x04\x04kind\x0c\x08sequence\x08\x06amount\x0a\x04keys\x12\x04\0\x06e\
+vents\x03\0\x16\x01r\x03\x09candidatey\x04codey\x04ends\x7f\x04\0\x09rejection\x03\
+\0\x18\x01p\x19\x01kw\x01r\x03\x04fire\x0c\x06reject\x1a\x07wake-us\x1b\x04\0\x08\
+decision\x03\0\x1c\x01q\x04\x04take\x01y\0\x05evict\x01y\0\x05defer\0\0\x06rejec\
+t\x01y\0\x04\0\x09admission\x03\0\x1e\x01j\0\x01s\x01@\x02\x06configs\x05model\x05\
+\0\x20\x04\0\x09configure\x01!\x01k\x17\x01k\x1d\x01@\x03\x05round\x07\x05ready\x15\
+\x06events\"\0#\x04\0\x04plan\x01$\x01p\x1f\x01@\x05\x05round\x07\x07waiting\x15\
+\x04room\x0c\x07victims\x15\x06events\"\0%\x04\0\x05admit\x01&\x01@\x01\x06event\
+s\x17\x01\0\x04\0\x07observe\x01'\x01@\0\0\x0e\x04\0\x04save\x01(\x01@\x01\x05sa\
+ved\x0e\0\x20\x04\0\x07restore\x01)\x04\0\x1dsequor:plugin/scheduler@0.1.0\x05\x06\
+\x04\0$sequor:plugin/scheduler-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10scheduler-plu\
+gin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10\
+wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -2272,21 +2526,21 @@ pub use __export_scheduler_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 632] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd1\x03\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 670] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x03\x01A\x02\x01\
 A\x08\x01B\x07\x01w\x04\0\x08sequence\x03\0\0\x01w\x04\0\x03key\x03\0\x02\x01ps\x01\
 r\x08\x04names\x07versionw\x08strategys\x09max-batchy\x09instancesy\x05slotsy\x07\
 numbers\x04\x04keys\x04\x04\0\x05model\x03\0\x05\x03\0\x19sequor:plugin/types@0.\
-1.0\x05\0\x02\x03\0\0\x03key\x01B\x09\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
-@\x02\x05levely\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x02\x04names\x05valu\
-eu\x01\0\x04\0\x0ametric-add\x01\x03\x01ks\x01@\x01\x03key\x01\0\x04\x04\0\x08ke\
-y-text\x01\x05\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\
-\x01B\x05\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\
-\0\x02\x04\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\
-\x04\0Dsequor:plugin/scheduler-plugin-with-all-of-its-exports-removed@0.1.0\x04\0\
-\x0b6\x01\00scheduler-plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09produ\
-cers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
-0.61.1";
+1.0\x05\0\x02\x03\0\0\x03key\x01B\x0c\x02\x03\x02\x01\x01\x04\0\x03key\x03\0\0\x01\
+r\x02\x04names\x05values\x04\0\x05label\x03\0\x02\x01@\x02\x05levely\x07messages\
+\x01\0\x04\0\x03log\x01\x04\x01p\x03\x01@\x03\x04names\x06labels\x05\x05valueu\x01\
+\0\x04\0\x0ametric-add\x01\x06\x01ks\x01@\x01\x03key\x01\0\x07\x04\0\x08key-text\
+\x01\x08\x03\0\x18sequor:plugin/host@0.1.0\x05\x02\x02\x03\0\0\x08sequence\x01B\x05\
+\x02\x03\x02\x01\x03\x04\0\x08sequence\x03\0\0\x01ks\x01@\x01\x02of\x01\0\x02\x04\
+\0\x0dsequence-text\x01\x03\x03\0\x1csequor:plugin/identity@0.1.0\x05\x04\x04\0D\
+sequor:plugin/scheduler-plugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b6\x01\
+\00scheduler-plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0c\
+processed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

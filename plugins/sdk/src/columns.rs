@@ -1,5 +1,5 @@
-//! The candidates in columns, as they lie in memory where the contract puts them: whoever is asked reads them where the server wrote them, and
-//! nothing is unpacked that nobody looks at.
+//! The candidates in columns, as the contract lays them out in memory. A plug-in reads them where the server wrote them, and nothing is unpacked
+//! before it is read.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -17,14 +17,16 @@ pub struct Events<'a> {
 pub enum Event<'a> {
     /// A sequence began, or lives already and the plug-in is new.
     Began { sequence: Sequence, steps: u64, keys: KeysOf<'a> },
-    /// It got a slot.
-    Seated { sequence: Sequence, waited_us: u64 },
+    /// A sequence got a slot.
+    Slotted { sequence: Sequence, waited_us: u64 },
     /// A request ran, and its state is committed.
     Done { sequence: Sequence, rows: u64, keys: KeysOf<'a> },
     /// A request failed.
     Failed { sequence: Sequence, rows: u64, keys: KeysOf<'a> },
     /// A sequence ended.
-    Ended { sequence: Sequence, why: Ending },
+    Ended { sequence: Sequence, why: Ending, keys: KeysOf<'a> },
+    /// A batch ran. `Done` and `Failed` of its requests follow.
+    BatchRan { took_us: u64 },
     /// A kind of a later server.
     Other { kind: u32, sequence: Sequence, amount: u64 },
 }
@@ -48,11 +50,32 @@ pub enum Ending {
     Other(u64),
 }
 
-/// The key features of the request an event is about.
+/// The key features of the request that an event is about; of a sequence, those of its START.
 #[derive(Debug, Clone, Copy)]
 pub struct KeysOf<'a> {
     names: &'a [String],
     row: &'a [Key],
+}
+
+impl Ending {
+    /// The contract's code.
+    #[must_use]
+    pub fn code(self) -> u64 {
+        match self {
+            Ending::End => 1,
+            Ending::Idle => 2,
+            Ending::Restarted => 3,
+            Ending::Cancelled => 4,
+            Ending::Evicted => 5,
+            Ending::Drained => 6,
+            Ending::Fenced => 7,
+            Ending::Unsealed => 8,
+            Ending::Dropped => 9,
+            Ending::Rejected => 10,
+            Ending::Failed => 11,
+            Ending::Other(code) => code,
+        }
+    }
 }
 
 impl KeysOf<'_> {
@@ -79,10 +102,11 @@ impl<'a> Events<'a> {
 fn event(kind: u32, sequence: Sequence, amount: u64, keys: KeysOf<'_>) -> Event<'_> {
     match kind {
         1 => Event::Began { sequence, steps: amount, keys },
-        2 => Event::Seated { sequence, waited_us: amount },
+        2 => Event::Slotted { sequence, waited_us: amount },
         3 => Event::Done { sequence, rows: amount, keys },
         4 => Event::Failed { sequence, rows: amount, keys },
-        5 => Event::Ended { sequence, why: ending(amount) },
+        5 => Event::Ended { sequence, why: ending(amount), keys },
+        6 => Event::BatchRan { took_us: amount },
         _ => Event::Other { kind, sequence, amount },
     }
 }

@@ -1,5 +1,4 @@
-//! What a plug-in may ask of the server. On other machines than the server's the answers are a test's: lines go to standard error, and the
-//! texts behind keys are those of [`remember`].
+//! Functions of the server. In a test, lines go to standard error, and the texts of keys are those of [`remember`].
 
 use crate::model::{Key, Sequence};
 
@@ -19,6 +18,11 @@ pub fn debug(message: &str) {
     log(3, message);
 }
 
+/// Adds to a counter of the plug-in.
+pub fn metric_add(name: &str, value: f64) {
+    metric_add_with(name, &[], value);
+}
+
 #[cfg(target_arch = "wasm32")]
 mod asked {
     use super::{Key, Sequence};
@@ -29,12 +33,13 @@ mod asked {
         host::log(level, message);
     }
 
-    /// Adds to a counter of the plug-in's own.
-    pub fn metric_add(name: &str, value: f64) {
-        host::metric_add(name, value);
+    /// Adds to a counter of the plug-in with these labels.
+    pub fn metric_add_with(name: &str, labels: &[(&str, &str)], value: f64) {
+        let label = |(name, value): &(&str, &str)| host::Label { name: (*name).into(), value: (*value).into() };
+        host::metric_add(name, &labels.iter().map(label).collect::<Vec<_>>(), value);
     }
 
-    /// The text behind a key, if the server still remembers it.
+    /// The text whose hash is `key`, if the server knows it.
     #[must_use]
     pub fn key_text(key: Key) -> Option<String> {
         host::key_text(key)
@@ -66,12 +71,14 @@ mod asked {
         LINES.with_borrow_mut(|lines| lines.push((level, message.to_owned())));
     }
 
-    /// Adds to a counter of the plug-in's own.
-    pub fn metric_add(name: &str, value: f64) {
-        COUNTERS.with_borrow_mut(|counters| *counters.entry(name.to_owned()).or_default() += value);
+    /// Adds to a counter of the plug-in with these labels.
+    pub fn metric_add_with(name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let counter = if labels.is_empty() { name.to_owned() } else { format!("{name}{{{}}}", labels.join(",")) };
+        COUNTERS.with_borrow_mut(|counters| *counters.entry(counter).or_default() += value);
     }
 
-    /// The text behind a key, if the server still remembers it.
+    /// The text whose hash is `key`, if the server knows it.
     #[must_use]
     pub fn key_text(key: Key) -> Option<String> {
         TEXTS.with_borrow(|texts| texts.get(&key).cloned())
@@ -83,20 +90,20 @@ mod asked {
         Some(of.to_string())
     }
 
-    /// A test's stand-in for a text the server has met.
+    /// Makes a text known, as a request does in the server.
     pub fn remember(text: &str) -> Key {
         let key = crate::model::key_of(text);
         TEXTS.with_borrow_mut(|texts| texts.insert(key, text.to_owned()));
         key
     }
 
-    /// The lines written on this thread since this was last asked.
+    /// Takes the lines that this thread has logged.
     #[must_use]
     pub fn take_lines() -> Vec<(u32, String)> {
         LINES.take()
     }
 
-    /// What this thread's counters have come to.
+    /// The value of a counter of this thread: `shed`, or `shed{tenant="gold"}`.
     #[must_use]
     pub fn counter(name: &str) -> f64 {
         COUNTERS.with_borrow(|counters| counters.get(name).copied().unwrap_or(0.0))

@@ -24,17 +24,22 @@ impl<P: Scheduler> Instance<P> {
         self.plugin.configure(&Config::from_json(config)?, &self.model)
     }
 
-    pub fn plan(&mut self, round: &Round, ready: &Columns<'_>) -> Option<Decision> {
+    /// `events` happened since the last call.
+    pub fn plan(&mut self, round: &Round, ready: &Columns<'_>, events: Events<'_>) -> Option<Decision> {
+        self.observe(events);
         self.plugin.plan(round, &Ready::new(ready, &self.model)).decide(round.now_us)
     }
 
+    /// `events` happened since the last call.
     pub fn admit(
         &mut self,
         round: &Round,
         waiting: &Columns<'_>,
         room: &[u32],
         victims: &Columns<'_>,
+        events: Events<'_>,
     ) -> Vec<Admission> {
+        self.observe(events);
         let (waiting, victims) = (Ready::new(waiting, &self.model), Ready::new(victims, &self.model));
         self.plugin.admit(round, &waiting, room, &victims)
     }

@@ -8,7 +8,7 @@
 //!
 //! impl Scheduler for Urgent {
 //!     fn plan(&mut self, round: &Round, ready: &Ready) -> Plan {
-//!         Plan::fire(ready.batch(ready.by(|i| ready.deadline_us(i)), round))
+//!         Plan::fire(ready.batch(ready.sorted(|i| ready.deadline_us(i)), round))
 //!     }
 //! }
 //!
@@ -16,15 +16,15 @@
 //! # fn main() {}
 //! ```
 //!
-//! Built with `sequor plugin build` this is a component that the server loads. Built for the machine it stands on, the same crate is an ordinary
-//! library: [`testing`] drives it in `cargo test`, with no WebAssembly anywhere.
+//! `sequor plugin build` makes a component of it that the server loads. `cargo test` builds the same crate as an ordinary library, and [`testing`]
+//! drives it without WebAssembly.
 //!
 //! # Layout
 //!
-//! - [`scheduler`]: the trait, and everything it speaks of.
-//! - [`host`]: what a plug-in may ask of the server.
-//! - [`testing`]: candidates by hand, answers held against the server's rules.
-//! - [`Instance`]: a plug-in as the server sees it, in the words of the contract; what [`export!`] makes.
+//! - [`scheduler`]: the trait, and the types of its methods.
+//! - [`host`]: functions of the server.
+//! - [`testing`]: candidates for tests, and the server's rules for answers.
+//! - [`Instance`]: a plug-in as the server sees it, by the functions of the contract; [`export!`] makes one.
 //! - `wasm`: the functions of the contract, for WebAssembly alone; `bindings`: what is generated from the contract (`wit/`) beside them.
 
 mod admission;
@@ -33,11 +33,15 @@ mod config;
 mod event;
 pub mod host;
 mod instance;
+#[cfg(not(target_arch = "wasm32"))]
+mod manifest;
 mod model;
 mod order;
 mod plan;
 mod ready;
 mod round;
+mod saved;
+#[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
 #[cfg(target_arch = "wasm32")]
@@ -59,45 +63,46 @@ pub mod scheduler {
     pub use crate::host;
     pub use crate::model::{Key, Model, Sequence, key_of};
     pub use crate::order::{Order, rank};
-    pub use crate::plan::{Decision, Plan, Wake};
+    pub use crate::plan::{Decision, Plan, Rejection, Wake};
     pub use crate::ready::Ready;
     pub use crate::round::Round;
+    pub use crate::saved::{restored, saved};
 
     /// A map whose order is the same on every machine, so that a plug-in decides the same wherever it runs.
     pub type Map<K, V> = std::collections::BTreeMap<K, V>;
 
     /// A scheduler. Only the hooks that `plugin.toml` names in `wants` are called.
     pub trait Scheduler: Default + 'static {
-        /// First of all. The error is shown to whoever attaches the plug-in, and refuses the attachment.
+        /// Configures the plug-in, before any other call. An error refuses the plug-in, and the operator reads it.
         fn configure(&mut self, config: &Config, model: &Model) -> Result<(), String> {
             let _ = (config, model);
             Ok(())
         }
 
-        /// Which of the candidates run now.
+        /// Chooses the candidates that run now.
         fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
             let _ = (round, ready);
             Plan::default()
         }
 
-        /// Who of those who wait gets a slot: one answer for each of the first of `waiting`; those beyond wait on. `room` counts the free slots of
-        /// each instance. Left as it is: whoever waits longest takes what is free.
+        /// Decides which waiting sequences get a slot: one answer for each of the first of `waiting`; the others go on waiting. `room` is the number
+        /// of free slots of each instance. Default: the sequences that wait longest take the free slots.
         fn admit(&mut self, round: &Round, waiting: &Ready<'_>, room: &[u32], victims: &Ready<'_>) -> Vec<Admission> {
             let _ = (round, victims);
             Admission::in_order(waiting.len(), room)
         }
 
-        /// Something happened.
+        /// Learns what happened. The events since the last call come before each question.
         fn observe(&mut self, event: &Event<'_>) {
             let _ = event;
         }
 
-        /// What whoever takes its place shall know; at most 1 MiB.
+        /// Returns the state that the next version gets; at most 1 MiB. [`saved`] makes it of a value.
         fn save(&mut self) -> Vec<u8> {
             Vec::new()
         }
 
-        /// What an earlier one saved, perhaps of another version.
+        /// Restores a state that an earlier instance saved, perhaps of another version. [`restored`] reads what [`saved`] made.
         fn restore(&mut self, saved: &[u8]) -> Result<(), String> {
             let _ = saved;
             Ok(())
@@ -109,7 +114,7 @@ pub mod scheduler {
 #[macro_export]
 macro_rules! export {
     ($plugin:ty) => {
-        /// The plug-in in the words of the contract, as it runs in the server.
+        /// The plug-in by the functions of the contract, as it runs in the server.
         #[must_use]
         pub fn plugin() -> $crate::Instance<$plugin> {
             $crate::Instance::default()

@@ -1,9 +1,9 @@
-//! The words that everything else uses: sequences, keys, and the load of a model that is decided for.
+//! Types that everything else uses: sequences, keys, and the load of a model that the plug-in serves.
 
-/// A handle of a sequence, made by the server and used once; 0 for a request without a sequence.
+/// The server's handle of a sequence; 0 for a request without one. No handle is used twice.
 pub type Sequence = u64;
 
-/// The hash of a text: its 64-bit FNV-1a. 0 is "no such text".
+/// The 64-bit FNV-1a hash of a text. 0: no text.
 pub type Key = u64;
 
 /// The key of a text.
@@ -12,17 +12,17 @@ pub fn key_of(text: &str) -> Key {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What a plug-in is told once, of the load of a model that it decides for.
+/// The load of a model that a plug-in serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     pub name: String,
     pub version: u64,
-    /// What decides where no plug-in does: `stateless`, `direct` or `oldest`.
+    /// The built-in policy: `stateless`, `direct` or `oldest`.
     pub strategy: String,
-    /// Rows a batch may have.
+    /// Maximum number of rows of a batch.
     pub max_batch: u32,
     pub instances: u32,
-    /// Sequences an instance holds at a time; 0 where requests have none.
+    /// Maximum number of sequences that an instance holds; 0 if requests have none.
     pub slots: u32,
     /// Names of the numeric features.
     pub numbers: Vec<String>,

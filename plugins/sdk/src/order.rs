@@ -1,9 +1,9 @@
-//! Candidates in an order of the plug-in's own, sorted no further than anyone looks: of a thousand that are ready, a batch takes a few.
+//! Candidates in an order of the plug-in's own, sorted only as far as it is read: of a thousand that are ready, a batch takes a few.
 
 /// How many are put in their places first; then as many again and again as there are in theirs.
 const AT_FIRST: usize = 32;
 
-/// Candidates by a key, least first; of like keys, whoever became ready first. What [`crate::scheduler::Ready::by`] gives.
+/// Candidates by a key, least first; with equal keys, longest ready first. [`crate::scheduler::Ready::sorted`] returns it.
 #[derive(Debug, Clone)]
 pub struct Order<K> {
     /// Nothing if all stand in their places as they came.
@@ -25,7 +25,7 @@ pub fn rank(number: f64) -> i64 {
 impl<K: Ord> Order<K> {
     pub(crate) fn new(candidates: std::ops::Range<u32>, key: impl Fn(u32) -> K) -> Order<K> {
         let len = candidates.len();
-        // Often they stand as they should: whoever came first became ready first.
+        // Often they are sorted already: what arrived first became ready first.
         if candidates.clone().is_sorted_by_key(&key) {
             return Order { keyed: Vec::new(), len, sorted: len, next: 0 };
         }

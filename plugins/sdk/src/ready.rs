@@ -5,7 +5,7 @@ use crate::model::{Key, Model, Sequence};
 use crate::order::Order;
 use crate::round::Round;
 
-/// The candidates, longest ready first. Whoever asks for a number that `plugin.toml` does not ask the server for is told so by a panic.
+/// The candidates, longest ready first. A method panics if `plugin.toml` does not name its column.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready<'a> {
     columns: &'a Columns<'a>,
@@ -33,9 +33,9 @@ impl<'a> Ready<'a> {
         0..self.columns.len
     }
 
-    /// Every candidate by a number of its own, least first; of like numbers, whoever became ready first. It is sorted no further than it is
-    /// looked at. Numbers with a fraction go as their [`crate::scheduler::rank`].
-    pub fn by<K: Ord>(&self, key: impl Fn(u32) -> K) -> Order<K> {
+    /// Every candidate, sorted by this key; with equal keys, longest ready first. The order is sorted only as far as it is read. Use
+    /// [`crate::scheduler::rank`] for a key that is a floating-point number.
+    pub fn sorted<K: Ord>(&self, key: impl Fn(u32) -> K) -> Order<K> {
         Order::new(0..self.columns.len, key)
     }
 
@@ -47,13 +47,13 @@ impl<'a> Ready<'a> {
 
     /// Of these, in this order, those that one batch can take: of the first one's shape, and no more rows than the round has.
     pub fn batch(&self, order: impl IntoIterator<Item = u32>, round: &Round) -> Vec<u32> {
-        let (mut left, mut shape) = (round.max_rows, None);
-        let mut fire = Vec::with_capacity(round.max_batch().min(self.len()));
+        let (mut left, mut shape) = (round.max_batch, None);
+        let mut fire = Vec::with_capacity((round.max_batch as usize).min(self.len()));
         for i in order {
             let rows = self.columns.rows.get(i as usize).copied().unwrap_or(1);
             let of = self.columns.shape_key.get(i as usize).copied().unwrap_or(0);
             // A request larger than a batch is the server's to refuse; alone it may be tried.
-            let fits = rows <= left || left == round.max_rows;
+            let fits = rows <= left || left == round.max_batch;
             if fits && *shape.get_or_insert(of) == of {
                 left = left.saturating_sub(rows);
                 fire.push(i);
@@ -78,28 +78,28 @@ impl<'a> Ready<'a> {
         self.at("step", &self.columns.step, i)
     }
 
-    /// Its slot; none where it has none yet.
+    /// Its slot, if it has one.
     #[track_caller]
     #[must_use]
     pub fn slot(&self, i: u32) -> Option<u32> {
         Some(self.at("slot", &self.columns.slot, i)).filter(|slot| *slot != u32::MAX)
     }
 
-    /// When it came.
+    /// Time at which it arrived.
     #[track_caller]
     #[must_use]
     pub fn arrival_us(&self, i: u32) -> u64 {
         self.at("arrival-us", &self.columns.arrival_us, i)
     }
 
-    /// When its turn had come. Of a victim: since when it is idle.
+    /// Time at which it became ready. For a victim: the time since which it is idle.
     #[track_caller]
     #[must_use]
     pub fn ready_us(&self, i: u32) -> u64 {
         self.at("ready-us", &self.columns.ready_us, i)
     }
 
-    /// When its client loses interest; `u64::MAX` if never.
+    /// Its deadline; `u64::MAX` if it has none.
     #[track_caller]
     #[must_use]
     pub fn deadline_us(&self, i: u32) -> u64 {
@@ -112,7 +112,7 @@ impl<'a> Ready<'a> {
         self.at("priority", &self.columns.priority, i)
     }
 
-    /// Candidates with unlike numbers here cannot be in one batch.
+    /// Class of its shapes. All requests of a batch have the same number here.
     #[track_caller]
     #[must_use]
     pub fn shape_key(&self, i: u32) -> u64 {
@@ -164,8 +164,8 @@ impl<'a> Ready<'a> {
         self.feature("keys", &self.columns.keys, &self.model.keys, feature, i)
     }
 
-    /// A key feature of all candidates, for whoever looks at many: `let tenant = ready.keys("tenant");` finds the name once, and `tenant(i)` is
-    /// what `ready.key("tenant", i)` is.
+    /// A key feature of all candidates: after `let tenant = ready.keys("tenant");`, `tenant(i)` equals `ready.key("tenant", i)`, and the name
+    /// is looked up once.
     pub fn keys(&self, feature: &str) -> impl Fn(u32) -> Key + use<'a> {
         let (ready, at) = (*self, self.model.keys.iter().position(|name| name == feature));
         let wide = self.model.keys.len() as u32;

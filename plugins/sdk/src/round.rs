@@ -1,36 +1,30 @@
-//! What is so at the time of a question.
+//! The state of the load at the time of a question.
 
 /// One question of the server. It lies in memory as the contract's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Round {
-    /// Of the clock that all columns are of, in microseconds.
+    /// Microseconds on the clock of all columns of times.
     pub now_us: u64,
-    /// The instance that asks.
+    /// Microseconds that a full batch takes; 0 until a batch has run.
+    pub run_us: u64,
+    /// The instance that is free for a batch.
     pub instance: u32,
-    /// Rows the batch may have. [`Round::max_batch`] is the same for lengths.
-    pub max_rows: u32,
-    /// Instances with nothing to do, the one that asks among them.
+    /// Maximum number of rows of the batch.
+    pub max_batch: u32,
+    /// Number of instances that run nothing, this one included.
     pub free_instances: u32,
-    /// Sequences that live.
+    /// Number of live sequences.
     pub live: u32,
-    /// Sequences that wait for a slot.
+    /// Number of sequences that wait for a slot.
     pub backlog: u32,
-    /// Candidates beyond those that are shown.
+    /// Number of candidates that the columns leave out.
     pub not_shown: u32,
-}
-
-impl Round {
-    /// Rows the batch may have, as a length: `order.truncate(round.max_batch())`.
-    #[must_use]
-    pub fn max_batch(&self) -> usize {
-        self.max_rows as usize
-    }
 }
 
 impl Default for Round {
     /// For tests: eight rows, one instance.
     fn default() -> Round {
-        Round { now_us: 0, instance: 0, max_rows: 8, free_instances: 1, live: 0, backlog: 0, not_shown: 0 }
+        Round { now_us: 0, run_us: 0, instance: 0, max_batch: 8, free_instances: 1, live: 0, backlog: 0, not_shown: 0 }
     }
 }

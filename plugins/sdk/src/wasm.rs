@@ -1,11 +1,11 @@
-//! The exports of a component: the functions of the contract as the canonical ABI has them, over [`Instance`]. Written by hand, and not generated:
-//! arguments are read where the server wrote them, and an answer is kept until the next, so that nothing is copied, and nobody calls again to
-//! have it freed. And a panic's words go to the server's log before the trap.
+//! The exports of a component: the functions of the contract by the canonical ABI, over [`Instance`]. They are written by hand, not generated:
+//! arguments are read where the server wrote them, and an answer is kept until the next call, so nothing is copied or freed. A panic's message goes
+//! to the server's log before the trap.
 
 use crate::Instance;
 use crate::columns::{Columns, List, Maybe};
-use crate::model::Model;
-use crate::scheduler::{Admission, Decision, Events, Round, Scheduler};
+use crate::model::{Key, Model, Sequence};
+use crate::scheduler::{Admission, Decision, Events, Rejection, Round, Scheduler};
 
 #[path = "arguments.rs"]
 pub mod arguments;
@@ -30,7 +30,7 @@ pub struct Kept<P> {
     result: Maybe<Given>,
 }
 
-/// A list that is given away, of whatever it is.
+/// A list for the server, of any type.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Given {
@@ -44,8 +44,17 @@ struct Given {
 struct Planned {
     fire: Given,
     reject: Given,
-    reject_code: u32,
     wake_us: Maybe<u64>,
+}
+
+/// `events` of the contract.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct News<'a> {
+    kind: List<'a, u32>,
+    sequence: List<'a, Sequence>,
+    amount: List<'a, u64>,
+    keys: List<'a, Key>,
 }
 
 /// The arguments of `plan`.
@@ -53,6 +62,7 @@ struct Planned {
 pub struct ToPlan<'a> {
     round: Round,
     ready: Columns<'a>,
+    news: Maybe<News<'a>>,
 }
 
 /// The arguments of `admit`.
@@ -62,16 +72,28 @@ pub struct ToAdmit<'a> {
     waiting: Columns<'a>,
     room: List<'a, u32>,
     victims: Columns<'a>,
+    news: Maybe<News<'a>>,
 }
 
 /// A text or a list of the arguments, taken apart.
 pub type Part = (*const u8, usize);
 
-// Sizes of the contract's types. The generated code says the same of itself, and every test in the server of all that lies in between.
+// Sizes of the contract's types, as the generated code has them.
 const _: () = {
-    assert!(size_of::<ToPlan<'_>>() == 40 + 42 * 4 && size_of::<ToAdmit<'_>>() == 32 + 88 * 4);
-    assert!(size_of::<Maybe<Planned>>() == 32 + 4 * 4 && size_of::<Admission>() == 8);
+    assert!(size_of::<ToPlan<'_>>() == 40 + (43 + 9) * 4 && size_of::<ToAdmit<'_>>() == 40 + (43 + 2 + 43 + 9 + 1) * 4);
+    assert!(size_of::<Maybe<Planned>>() == 40 && size_of::<Rejection>() == 12 && size_of::<Admission>() == 8);
 };
+
+impl<'a> Maybe<News<'a>> {
+    fn events(&self) -> Events<'a> {
+        if !self.there {
+            return Events::default();
+        }
+        let News { kind, sequence, amount, keys } = &self.value;
+        let (kind, sequence) = (kind.as_slice(), sequence.as_slice());
+        Events { kind, sequence, amount: amount.as_slice(), keys: keys.as_slice() }
+    }
+}
 
 impl Given {
     const NOTHING: Given = Given { first: std::ptr::null(), len: 0 };
@@ -86,7 +108,6 @@ impl<P: Scheduler> Default for Kept<P> {
         let nothing = Planned {
             fire: Given::NOTHING,
             reject: Given::NOTHING,
-            reject_code: 0,
             wake_us: Maybe { there: false, value: 0 },
         };
         Kept {
@@ -104,13 +125,12 @@ impl<P: Scheduler> Default for Kept<P> {
 
 impl<P: Scheduler> Kept<P> {
     fn plan(&mut self, arguments: &ToPlan<'_>) -> *const u8 {
-        self.decision = self.instance.plan(&arguments.round, &arguments.ready);
+        self.decision = self.instance.plan(&arguments.round, &arguments.ready, arguments.news.events());
         self.planned.there = self.decision.is_some();
-        if let Some(Decision { fire, reject, reject_code, wake_us }) = &self.decision {
+        if let Some(Decision { fire, reject, wake_us }) = &self.decision {
             self.planned.value = Planned {
                 fire: Given::of(fire),
                 reject: Given::of(reject),
-                reject_code: *reject_code,
                 wake_us: Maybe { there: wake_us.is_some(), value: wake_us.unwrap_or(0) },
             };
         }
@@ -118,9 +138,9 @@ impl<P: Scheduler> Kept<P> {
     }
 
     fn admit(&mut self, arguments: &ToAdmit<'_>) -> *const u8 {
-        let ToAdmit { round, waiting, room, victims } = arguments;
-        self.admissions = self.instance.admit(round, waiting, room.as_slice(), victims);
-        // Whoever is beyond the list waits on.
+        let ToAdmit { round, waiting, room, victims, news } = arguments;
+        self.admissions = self.instance.admit(round, waiting, room.as_slice(), victims, news.events());
+        // Sequences beyond the list go on waiting.
         while self.admissions.last() == Some(&Admission::Defer) {
             self.admissions.pop();
         }
@@ -171,7 +191,7 @@ pub unsafe fn configure<E: Exported>(
     [name, strategy, numbers, keys]: [Part; 4],
     (version, max_batch, instances, slots): Numbers,
 ) -> *const u8 {
-    // The first call of all. What is constructed before `main` elsewhere is constructed here.
+    // The first call of all: runs the constructors that other targets run before `main`.
     wit_bindgen::rt::run_ctors_once();
     // A trap carries no message, so a panic says here what it was.
     std::panic::set_hook(Box::new(|panic| crate::host::error(&panic.to_string())));
@@ -183,7 +203,7 @@ pub unsafe fn configure<E: Exported>(
     };
     E::with(|kept| {
         let result = kept.instance.configure(config, model);
-        // SAFETY: what is kept of the arguments was copied.
+        // SAFETY: the arguments that are kept were copied.
         unsafe { arguments::release() };
         kept.result(result)
     })
@@ -193,7 +213,7 @@ pub unsafe fn configure<E: Exported>(
 ///
 /// The server calls this, with the arguments of `plan`.
 pub unsafe fn plan<E: Exported>(given: *const ToPlan<'_>) -> *const u8 {
-    // SAFETY: that is how they are laid out, and nobody writes there until the call is over.
+    // SAFETY: that is how they are laid out, and nothing writes there until the call is over.
     let said = E::with(|kept| kept.plan(unsafe { &*given }));
     // SAFETY: an answer holds nothing of its question.
     unsafe { arguments::release() };
@@ -204,7 +224,7 @@ pub unsafe fn plan<E: Exported>(given: *const ToPlan<'_>) -> *const u8 {
 ///
 /// The server calls this, with the arguments of `admit`.
 pub unsafe fn admit<E: Exported>(given: *const ToAdmit<'_>) -> *const u8 {
-    // SAFETY: that is how they are laid out, and nobody writes there until the call is over.
+    // SAFETY: that is how they are laid out, and nothing writes there until the call is over.
     let said = E::with(|kept| kept.admit(unsafe { &*given }));
     // SAFETY: an answer holds nothing of its question.
     unsafe { arguments::release() };
@@ -215,7 +235,7 @@ pub unsafe fn admit<E: Exported>(given: *const ToAdmit<'_>) -> *const u8 {
 ///
 /// The server calls this, with the arguments of `observe`.
 pub unsafe fn observe<E: Exported>(kind: Part, sequence: Part, amount: Part, keys: Part) {
-    // SAFETY: such lists they are, and nobody writes there until the call is over.
+    // SAFETY: they are such lists, and nothing writes there until the call is over.
     let events =
         unsafe { Events { kind: list(kind), sequence: list(sequence), amount: list(amount), keys: list(keys) } };
     E::with(|kept| kept.instance.observe(events));
@@ -242,7 +262,7 @@ pub unsafe fn restore<E: Exported>(saved: Part) -> *const u8 {
     E::with(|kept| {
         // SAFETY: bytes they are.
         let result = kept.instance.restore(unsafe { list(saved) });
-        // SAFETY: what is kept of the argument was copied.
+        // SAFETY: the bytes that are kept were copied.
         unsafe { arguments::release() };
         kept.result(result)
     })

@@ -57,6 +57,7 @@ pub(crate) fn infer(
         sequence: parameters.sequence,
         priority: parameters.priority,
         timeout: parameters.timeout,
+        patience: None,
         inputs,
         outputs,
         parameters: parameters.custom,

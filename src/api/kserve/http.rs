@@ -126,7 +126,7 @@ async fn infer(
         Ok((turn, decoded, form)) => (Some(turn), Ok(decoded), form),
         Err(status) => (None, Err(status), ResponseFormat::default()),
     };
-    let request = request.map(|decoded| decoded.on(context.connection));
+    let request = request.map(|decoded| decoded.on(context.connection, context.deadline));
     let answer = kserve.begin(&context.peer, call, request);
     drop(turn);
     let answer = answer.until(context.deadline).await?;

@@ -120,7 +120,7 @@ async fn infer(
         }
     };
     let ReadMessage { call, request, form } = read;
-    let request = request.map(|decoded| decoded.on(context.connection));
+    let request = request.map(|decoded| decoded.on(context.connection, context.deadline));
     let answer = kserve.begin(&context.peer, call, request);
     drop(turn);
     let answer = answer.until(context.deadline).await?;

@@ -8,7 +8,7 @@ use sequor_core::{DataType, EndReason, Id, Refusal, Tombstone};
 use super::LONGEST_ID;
 pub(crate) use super::refused_region::{RegionFault, region};
 pub(crate) use crate::api::refusal::{BAD_INPUT, NOT_SERVED, RETRY_AFTER};
-use crate::api::refusal::{deadline, limit, processor, reason, retry, span};
+use crate::api::refusal::{deadline, limit, processor, reason, rejection, retry, span};
 use crate::api::{Code, Status};
 use crate::config::units::human;
 use crate::error::{ControlFailure, Failure, Invalid, NotServed, Refused};
@@ -229,6 +229,9 @@ fn strings(model: &str, what: &Invalid) -> String {
 // === requests that fit, but not now ===
 
 fn refused(refused: &Refused) -> (Code, String) {
+    if let Some(rejected) = rejection(refused) {
+        return rejected;
+    }
     let Refused { refusal, model, id, .. } = refused;
     match refusal {
         Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),

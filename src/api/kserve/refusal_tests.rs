@@ -8,7 +8,7 @@ use sequor_core::{Dims, Shape, Time};
 use super::*;
 use crate::api::Retry;
 use crate::error::ExceededLimit;
-use crate::error::ProcessorFailure;
+use crate::error::{ProcessorFailure, RejectionReason, RejectionStatus};
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Case {
@@ -110,7 +110,18 @@ fn lost_cases() -> Vec<(&'static str, Refusal)> {
 
 fn refused_with(refusal: Refusal, id: Id, may_retry: bool) -> Failure {
     let (ended_ago, idle) = (Some(Duration::from_millis(1200)), Some(Duration::from_secs(5)));
-    Failure::Refused(Box::new(Refused { refusal, model: "acc".to_owned(), id, ended_ago, idle, may_retry }))
+    let model = "acc".to_owned();
+    Failure::Refused(Box::new(Refused { refusal, model, id, ended_ago, idle, may_retry, rejection: None }))
+}
+
+/// A rejection with a code that the plug-in's `plugin.toml` names.
+fn rejected(status: RejectionStatus, retry_after: Option<Duration>, may_retry: bool) -> Failure {
+    let mut failure = refused_with(Refusal::Policy(7), Id::Int(7), may_retry);
+    if let Failure::Refused(refused) = &mut failure {
+        let text = "this tenant is over its quota".to_owned();
+        refused.rejection = Some(RejectionReason { text, status, retry_after });
+    }
+    failure
 }
 
 fn invalid_of_acc(id: &str, what: Invalid) -> Failure {
@@ -123,6 +134,11 @@ fn all() -> BTreeMap<&'static str, Failure> {
     all.extend(invalid_cases().into_iter().map(|(name, what)| (name, invalid_of_acc("", what))));
     all.extend(refusal_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), true))));
     all.extend(lost_cases().into_iter().map(|(name, refusal)| (name, refused_with(refusal, Id::Int(7), false))));
+    let (quota, after) = (RejectionStatus::ResourceExhausted, Some(Duration::from_secs(2)));
+    all.insert("policy-named", rejected(quota, after, true));
+    all.insert("policy-named-ended", rejected(quota, after, false));
+    all.insert("policy-named-unavailable", rejected(RejectionStatus::Unavailable, None, true));
+    all.insert("policy-named-late", rejected(RejectionStatus::DeadlineExceeded, None, true));
     let timeout = Refusal::QueueTimeout { waited: Duration::from_millis(20) };
     all.insert("queue-timeout", refused_with(timeout, Id::None, true));
     all.insert("unknown-model", Failure::NotServed(NotServed::UnknownModel { model: "nope".to_owned() }));
@@ -227,7 +243,7 @@ fn what_is_unavailable_says_when_to_come_back() {
         let temporary = status.code == Code::Unavailable && !["not_served", "not_explicit"].contains(&status.reason);
         let want = match (temporary, name.ends_with("-ended")) {
             // The plug-in says when.
-            _ if name == "processor-rejected" => Retry::After(Duration::from_secs(2)),
+            _ if ["processor-rejected", "policy-named"].contains(&name) => Retry::After(Duration::from_secs(2)),
             (false, _) => Retry::Unsaid,
             (true, false) => Retry::After(RETRY_AFTER),
             (true, true) => Retry::Never,

@@ -163,7 +163,7 @@ where
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
             Ok(ReadMessage { call, request, form }) => {
-                let request = request.map(|decoded| decoded.on(self.connection.clone()));
+                let request = request.map(|decoded| decoded.on(self.connection.clone(), None));
                 self.waiting.push_back((self.kserve.begin(&self.peer, call, request), form));
             }
             Err(status) => (self.messages, self.end) = (None, Some(status)),

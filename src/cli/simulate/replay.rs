@@ -8,8 +8,9 @@ use super::files::file_name;
 use crate::cli::equip::cache;
 use crate::scheduling::guest::Source as _;
 use crate::scheduling::guest::Strike;
-use crate::scheduling::round_file::{Again, Answer, Question, RoundFile};
+use crate::scheduling::round_file::{Again, Answer, Question, Rejected, RoundFile};
 use crate::scheduling::{SchedulerComponent, word};
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::services::Services;
@@ -76,9 +77,9 @@ fn sentence(answer: &Answer, question: &Question) -> String {
     let of = question.shown().candidates();
     match answer {
         Answer::Default => "left it to the built-in policy".to_owned(),
-        Answer::Wait { reject, code, .. } => format!("fired nothing{}", refused(reject, *code)),
-        Answer::Fire { fire, reject, code } => {
-            format!("fired {} of {of}: {}{}", fire.len(), listed(fire), refused(reject, *code))
+        Answer::Wait { reject, .. } => format!("fired nothing{}", refused(reject)),
+        Answer::Fire { fire, reject } => {
+            format!("fired {} of {of}: {}{}", fire.len(), listed(fire), refused(reject))
         }
         Answer::Admit(answers) => {
             let some: Vec<String> = answers.iter().take(SHOWN).map(|a| format!("{a:?}").to_lowercase()).collect();
@@ -87,8 +88,16 @@ fn sentence(answer: &Answer, question: &Question) -> String {
     }
 }
 
-fn refused(reject: &[u32], code: u32) -> String {
-    if reject.is_empty() { String::new() } else { format!(", refused {} ({code}): {}", reject.len(), listed(reject)) }
+fn refused(reject: &[Rejected]) -> String {
+    if reject.is_empty() {
+        return String::new();
+    }
+    let one = |Rejected { candidate, code, ends }: &Rejected| {
+        format!("{candidate} (code {code}, {})", if *ends { "ends" } else { "keeps" })
+    };
+    let some: Vec<String> = reject.iter().take(SHOWN).map(one).collect();
+    let more = if reject.len() > SHOWN { ", …" } else { "" };
+    format!(", refused {}: {}{more}", reject.len(), some.join(", "))
 }
 
 fn listed(indices: &[u32]) -> String {
@@ -106,7 +115,7 @@ impl Services for Aloud {
         println!("log   {level}: {message}");
     }
 
-    fn metric_add(&self, _: &str, _: f64) {}
+    fn metric_add(&self, _: &CounterName, _: f64) {}
 
     fn key_text(&self, _: u64) -> Option<String> {
         None
@@ -140,6 +149,7 @@ mod tests {
             version: "1.2".to_owned(),
             hooks: Hooks::default(),
             features: Vec::new(),
+            codes: Arc::default(),
         };
         let facts = ModelFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..ModelFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };

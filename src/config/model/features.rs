@@ -64,6 +64,7 @@ pub(super) fn scheduler(report: &Report<'_>) -> Option<SchedulerPlugin> {
         sha256: plugin.sha256.as_ref().map(|text| text.to_ascii_lowercase()),
         time: plugin.time.map(|time| time.0),
         memory: plugin.memory.map(|memory| memory.0),
+        max_wait: plugin.max_wait.map(|span| span.0),
         config: config.unwrap_or_else(|| "{}".to_owned()),
         at: report.toml.at(&["plugins", "scheduler", "use"]),
     })

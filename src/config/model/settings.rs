@@ -120,6 +120,8 @@ pub struct SchedulerPlugin {
     pub time: Option<Duration>,
     /// Bytes of its memory, in place of the server's.
     pub memory: Option<u64>,
+    /// How long it may pass a ready request over, in place of the default.
+    pub max_wait: Option<Duration>,
     /// JSON, a table.
     pub config: String,
     /// Where the file names it.

@@ -300,6 +300,8 @@ section! {
         pub time: Span = Span(Duration::from_millis(2)), positive;
         /// Memory an instance of a plug-in may take, unless the model says otherwise; what its language needs if not given
         pub memory: Option<Size> = None, positive;
+        /// Maximum `max_wait` that a model may set for its scheduler; at least 1s
+        pub max_wait: Span = Span(Duration::from_secs(60)), positive;
         /// Strikes within a minute after which a plug-in is parked
         pub strikes: u32 = 3, positive;
         /// What plug-ins are given beyond their world: clock, random, sequence-text

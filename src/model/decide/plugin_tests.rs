@@ -123,6 +123,21 @@ fn a_plug_in_that_the_file_names_decides_from_the_first_request() {
 }
 
 #[test]
+fn a_models_max_wait_is_at_most_that_of_the_server() {
+    let rig = Rig::empty(&["first"], |rules| rules.max_wait = std::time::Duration::from_secs(10));
+    let file = |wait: &str| format!("[plugins.scheduler]\nuse = \"first\"\nmax_wait = \"{wait}\"\n");
+    rig.write(&file("11s"));
+    let fault = rig.refused();
+    assert!(fault.ends_with("max_wait = \"11s\" is more than plugins.max_wait of the server (10s)"), "{fault}");
+    rig.write(&file("0s"));
+    assert!(rig.refused().ends_with("max_wait must be more than nothing"), "{}", rig.refused());
+    rig.write(&file("10s"));
+    rig.load();
+    rig.sequence(1);
+    assert_eq!(rig.plans("first"), 3);
+}
+
+#[test]
 fn what_is_wrong_with_it_is_told_at_its_line() {
     let rig = Rig::empty(&["bad", "first"], |rules| rules.require_sha256 = true);
     let told = |toml: &str| {

@@ -7,6 +7,7 @@ use sequor_wasm::limits::Limits;
 
 use crate::config::fault::code;
 use crate::config::model::settings::SchedulerPlugin;
+use crate::config::units::Span;
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, SchedulerChoice};
 use crate::model::load::{LoadedModel, strategy_name};
@@ -98,11 +99,17 @@ impl Deciders {
             _ => {}
         }
         let rules = registry.rules();
+        if let Some(wait) = says.max_wait.filter(|wait| *wait > rules.max_wait) {
+            let [wait, most] = [wait, rules.max_wait].map(Span);
+            let what = format!("max_wait = \"{wait}\" is more than plugins.max_wait of the server ({most})");
+            return Err(PluginError::Denied(what));
+        }
         let options = BindingOptions {
             config: says.config.clone(),
             limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
             strikes: rules.strikes,
             shadow: false,
+            max_wait: says.max_wait,
             from_file: true,
         };
         self.tried(registry, &says.name, options, model, load)
@@ -115,6 +122,7 @@ impl Deciders {
             limits: Limits { time: how.time.unwrap_or(rules.time), memory: rules.memory },
             strikes: rules.strikes,
             shadow: how.shadow,
+            max_wait: None,
             from_file: false,
         }
     }

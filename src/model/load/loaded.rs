@@ -199,6 +199,10 @@ impl LoadedModel {
             Refusal::Unknown(Some(stone)) => (Some(now - stone.at), stone.idle),
             _ => (None, None),
         };
+        let rejection = match &refusal {
+            Refusal::Policy(code) => self.port.get().and_then(|port| port.rejection(*code)),
+            _ => None,
+        };
         Failure::Refused(Box::new(Refused {
             refusal,
             model: self.settings.name.clone(),
@@ -206,6 +210,7 @@ impl LoadedModel {
             ended_ago,
             idle,
             may_retry,
+            rejection,
         }))
     }
 

@@ -19,6 +19,8 @@ pub struct InferRequest {
     pub priority: u32,
     /// How long the request may wait (the `timeout` parameter).
     pub timeout: Option<Duration>,
+    /// How long the client waits for the answer (gRPC's deadline). Schedulers see it, and the model refuses nothing for it.
+    pub patience: Option<Duration>,
     pub inputs: Vec<NamedTensor>,
     /// Names of the outputs wanted; empty means all.
     pub outputs: Vec<String>,

@@ -214,7 +214,7 @@ impl ModelScheduler {
             Scheduling::Sequence(sequence) => Some(sequence),
             _ => None,
         };
-        let deadline = request.timeout.map(|t| now + t);
+        let timeout = request.timeout.map(|t| now + t);
         let wait = sequence.and_then(|s| s.backlog_timeout).map(|t| now + t).filter(|_| request.sequence.start);
         let step = &request.sequence;
         let dialect = sequence.and_then(|s| s.dialect).unwrap_or(request.dialect);
@@ -230,9 +230,9 @@ impl ModelScheduler {
             step: step.step,
             version,
             dialect,
-            deadline,
-            backlog_until: deadline.into_iter().chain(wait).min(),
-            queue_until: deadline.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
+            deadline: timeout.or(request.patience.map(|t| now + t)),
+            backlog_until: timeout.into_iter().chain(wait).min(),
+            queue_until: timeout.filter(|_| sequence.is_some_and(|s| s.reject_expired)),
             idle: step.idle,
             priority: request.priority,
             meta,

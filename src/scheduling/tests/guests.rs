@@ -98,7 +98,7 @@ fn round(component: &SchedulerComponent) -> Round {
 
 /// Asks a started guest, and holds what it says against the core's rules.
 fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(PolicyAnswer, Round), CallError> {
-    let said = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &mut round.picks)?));
+    let said = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &Events::default(), &mut round.picks)?));
     Ok((said, round))
 }
 
@@ -118,7 +118,7 @@ fn guests_that_mean_well_give_answers_that_stand() {
         }
         if component.manifest().hooks.admit {
             let round = round(&component);
-            let answers = guest.admit(&round.see, &[2], &Columns::default()).unwrap();
+            let answers = guest.admit(&round.see, &[2], &Columns::default(), &Events::default()).unwrap();
             assert!(answers.len() <= 6, "{name}");
         }
         let saved = guest.save().unwrap();
@@ -281,7 +281,7 @@ fn what_is_thrown_is_told_with_its_line_in_javascript() {
     let (said, round) = ask(&mut guest, round(&component)).unwrap();
     assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
-    let struck = guest.plan(0, &bare, &mut Picks::default()).unwrap_err();
+    let struck = guest.plan(0, &bare, &Events::default(), &mut Picks::default()).unwrap_err();
     let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
     assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{told}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);

@@ -123,7 +123,7 @@ fn of_an_answer_no_more_is_kept_than_shows_what_is_wrong_with_it() {
         );
         plan_of(&SchedulerWat { plan: &plan, ..SchedulerWat::default() })
     };
-    let picks = answer(100_000, 100_000);
+    let picks = answer(100_000, 20_000);
     assert_eq!((picks.fire.len(), picks.reject.len()), (4, 4));
     assert_eq!((picks.fire.capacity(), picks.reject.capacity()), (4, 4));
     assert_eq!(answer(3, 2).reject.len(), 2);

@@ -2,6 +2,7 @@
 //! lost, and after each failure the built-in policy answers in the same round.
 
 mod binding;
+mod contract;
 mod guests;
 mod limits;
 mod races;

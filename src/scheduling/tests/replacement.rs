@@ -97,8 +97,8 @@ fn a_replacement_is_tried_told_and_put_in_its_place() {
     rig.submit(9, true, false);
     rig.drain();
     assert_eq!(
-        new.script.lock().told.kind[3..9],
-        [3, 5, 3, 5, 3, 5],
+        new.script.lock().told.kind[3..10],
+        [6, 3, 5, 3, 5, 3, 5],
         "what happened since, once: the runs before are in what lives already"
     );
 }
@@ -140,7 +140,7 @@ fn a_version_that_wants_other_columns_takes_its_place_all_the_same() {
     rig.submit(1, false, false);
     rig.submit(2, false, false);
     assert_eq!((rig.drain(), new.script.lock().plans > 2), (vec![1, 1], true));
-    assert_eq!(new.script.lock().told.kind, [1, 1, 3]);
+    assert_eq!(new.script.lock().told.kind, [1, 1, 6, 3]);
 }
 
 #[test]

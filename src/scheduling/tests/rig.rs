@@ -160,6 +160,7 @@ impl Rig {
             limits: Limits { time: Duration::ZERO, memory: Some(1000) },
             strikes: 3,
             shadow: false,
+            max_wait: None,
             from_file: false,
         };
         change(&mut options);

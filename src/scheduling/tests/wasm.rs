@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sequor_core::{Admission, Columns, Decision, Picks, Time};
+use sequor_core::{Admission, Columns, Decision, Picks, Rejection, Time};
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::component_error::ComponentError;
 use sequor_wasm::engine::{Engine, Mode};
@@ -33,7 +33,7 @@ pub(super) fn see(len: u32) -> Columns {
 
 pub(super) fn plan(guest: &mut SchedulerGuest, len: u32) -> (Result<Decision, CallError>, Picks) {
     let mut picks = Picks::default();
-    (guest.plan(0, &see(len), &mut picks), picks)
+    (guest.plan(0, &see(len), &Events::default(), &mut picks), picks)
 }
 
 pub(super) fn struck(guest: &SchedulerWat<'_>) -> CallError {
@@ -58,8 +58,8 @@ fn columns_arrive_as_they_were_sent() {
     let echo = "
         (i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const 2))
-        (i32.store (i32.const 2048) (i32.load (i32.add (i32.load offset=76 (local.get 0))
-            (i32.shl (i32.sub (i32.load offset=80 (local.get 0)) (i32.const 1)) (i32.const 3)))))
+        (i32.store (i32.const 2048) (i32.load (i32.add (i32.load offset=84 (local.get 0))
+            (i32.shl (i32.sub (i32.load offset=88 (local.get 0)) (i32.const 1)) (i32.const 3)))))
         (i32.store (i32.const 2052) (i32.load (local.get 0)))
         (i32.const 1024)";
     let (said, picks) = plan(&mut start(&SchedulerWat { plan: echo, ..SchedulerWat::default() }), 100);
@@ -73,12 +73,13 @@ fn none_is_the_built_in_and_a_wait_is_a_wait() {
     let wait = "
         (i32.store8 (i32.const 1024) (i32.const 1))
         (i32.store (i32.const 1040) (i32.const 2048)) (i32.store (i32.const 1044) (i32.const 1))
-        (i32.store (i32.const 2048) (i32.const 2)) (i32.store (i32.const 1048) (i32.const 42))
-        (i32.store8 (i32.const 1056) (i32.const 1)) (i64.store (i32.const 1064) (i64.const 9000))
+        (i32.store (i32.const 2048) (i32.const 2)) (i32.store (i32.const 2052) (i32.const 42))
+        (i32.store8 (i32.const 2056) (i32.const 1))
+        (i32.store8 (i32.const 1048) (i32.const 1)) (i64.store (i32.const 1056) (i64.const 9000))
         (i32.const 1024)";
     let (said, picks) = plan(&mut start(&SchedulerWat { plan: wait, ..SchedulerWat::default() }), 3);
     assert_eq!(said, Ok(Decision::Wait(Time(9_000_000))));
-    assert_eq!(picks, Picks { fire: vec![], reject: vec![2], code: 42 });
+    assert_eq!(picks, Picks { fire: vec![], reject: vec![Rejection { candidate: 2, code: 42, ends: true }] });
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn admissions_are_those_of_the_contract() {
         "{stores} (i32.store (i32.const 1024) (i32.const 2048)) (i32.store (i32.const 1028) (i32.const 5)) (i32.const 1024)"
     );
     let mut guest = start(&SchedulerWat { admit: &admit, ..SchedulerWat::default() });
-    let said = guest.admit(&see(5), &[1, 2], &see(1)).unwrap();
+    let said = guest.admit(&see(5), &[1, 2], &see(1), &Events::default()).unwrap();
     let take = |instance| Admission::Take { instance };
     assert_eq!(said, [take(1), Admission::Evict { victim: 0 }, Admission::Defer, Admission::Reject(9), take(u16::MAX)]);
 }

@@ -49,6 +49,7 @@ impl<'a> Seq<'a> {
             sequence: SequenceStep { id: self.id.clone(), start, end, step: None, idle: None },
             priority: 0,
             timeout: None,
+            patience: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
             parameters: Vec::new(),

@@ -56,7 +56,9 @@ fn learn(knows: &mut BTreeMap<u64, [u64; FEATURES]>, one: &Observed) -> Checked 
             knows.insert(one.seq, one.keys);
         }
         ObservedKind::Ended(_) => {
-            hold!(known && knows.remove(&one.seq).is_some(), "a policy gets events in order", "{one:?} is unknown");
+            let began = knows.remove(&one.seq);
+            hold!(began.is_some(), "a policy gets events in order", "{one:?} is unknown");
+            hold!(began == Some(one.keys), "an end has the keys of its START", "{one:?}, began with {began:?}");
         }
         _ => hold!(known, "a policy gets events in order", "{one:?} is unknown"),
     }
@@ -101,6 +103,10 @@ impl World {
             let what = if done { ObservedKind::Done { rows } } else { ObservedKind::Failed { rows } };
             self.news[load].runs.push(Observed { seq: key.map_or(0, Seq::handle), what, keys: keys(req) });
         }
+        for (load, took) in std::mem::take(&mut self.refer.batches_ran) {
+            let what = ObservedKind::BatchRan { took: std::time::Duration::from_nanos(took) };
+            self.news[load].runs.push(Observed { seq: 0, what, keys: [0; FEATURES] });
+        }
     }
 
     /// A policy that listens gets every event once, in order.
@@ -127,9 +133,14 @@ impl World {
         let mine = &mut self.news[load];
         hold!(!lost && first == mine.next, "a policy gets what happened", "from {first}, not {}", mine.next);
         mine.next += news.len() as u64;
-        let runs = |o: &&Observed| matches!(o.what, ObservedKind::Done { .. } | ObservedKind::Failed { .. });
+        let runs = |o: &&Observed| {
+            use ObservedKind::{BatchRan, Done, Failed};
+            matches!(o.what, Done { .. } | Failed { .. } | BatchRan { .. })
+        };
         let plain = |o: &Observed| match o.what {
             ObservedKind::Began { .. } => Observed { what: ObservedKind::Began { steps: 0 }, ..*o },
+            // Held against those of its beginning below.
+            ObservedKind::Ended(_) => Observed { keys: [0; FEATURES], ..*o },
             _ => *o,
         };
         let got: Vec<Observed> = news.iter().filter(|o| !runs(o)).map(plain).collect();

@@ -21,7 +21,7 @@ pub fn plan(
         2 => {
             let until = *rng.pick(&[Time(now.0 + 1), Time(now.0 + 40), Time(now.0.saturating_sub(3)), Time::NEVER]);
             if rng.percent(30) && len > 0 {
-                picks.reject.push(order[0]);
+                picks.reject.push(rejection(rng, order[0]));
             }
             return Ok(Decision::Wait(until));
         }
@@ -43,12 +43,17 @@ pub fn plan(
             let many = rng.range(1, u64::from(max_batch)) as usize;
             picks.fire = order.iter().filter(alike).take(many).copied().collect();
             if rng.percent(15) {
-                picks.reject = order.iter().copied().filter(|i| !picks.fire.contains(i)).take(1).collect();
-                picks.code = 7;
+                let left: Vec<u32> = order.iter().copied().filter(|i| !picks.fire.contains(i)).take(2).collect();
+                picks.reject = left.into_iter().map(|i| rejection(rng, i)).collect();
             }
         }
     }
     Ok(Decision::Fire)
+}
+
+/// A refusal that ends the sequence or keeps it, with any code.
+fn rejection(rng: &mut Rng, candidate: u32) -> Rejection {
+    Rejection { candidate, code: rng.below(3) as u32, ends: rng.percent(50) }
 }
 
 pub fn admit(rng: &mut Rng, heads: u32, room: &[u32], victims: u32) -> Result<Vec<Admission>, PolicyFault> {

@@ -205,8 +205,9 @@ impl World {
         let see = &round.see;
         let usage = self.refer.usage(load);
         let max_batch = self.refer.loads[load].spec.max_batch.max(1);
-        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
-        let want = (self.now.0, usage.live, usage.backlog, max_batch, usage.backlog);
+        let run_time = self.refer.loads[load].largest.1;
+        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown, see.run_time);
+        let want = (self.now.0, usage.live, usage.backlog, max_batch, usage.backlog, run_time);
         hold!(got == want, "a policy sees how full it is", "admission: {got:?}, model {want:?}");
         for (i, one) in shown.iter().enumerate() {
             let arrival = self.refer.req(one.req).map(|r| r.arrival);

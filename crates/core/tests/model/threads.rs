@@ -2,7 +2,7 @@
 
 use sequor_core::*;
 
-use super::refer::{RNext, ROp, RPlan, Shown, ns};
+use super::refer::{RNext, ROp, RPlan, Shown};
 use super::world::World;
 use super::{Checked, broken, policy};
 use crate::hold;
@@ -73,7 +73,7 @@ impl World {
         let ready = self.refer.ready(load, usize::from(who.n));
         let oldest = self.refer.req(*ready.first().filter(|_| free)?)?;
         // A request whose own deadline comes now is refused instead.
-        let overdue = oldest.ready.saturating_add(ns(l.spec.limits.max_wait)) <= self.now.0;
+        let overdue = oldest.ready.saturating_add(l.max_wait()) <= self.now.0;
         (overdue && self.core.due().is_none_or(|at| at > self.now)).then_some(oldest.key)
     }
 
@@ -216,8 +216,9 @@ impl World {
         let all =
             if matches!(round.asked, PolicyQuestion::Plan(_)) { self.ready_of(&round.asked) } else { usage.backlog };
         let max_batch = self.refer.loads[self.refer.ix(load)].spec.max_batch.max(1);
-        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown);
-        let want = (self.now.0, usage.live, usage.backlog, max_batch, all);
+        let run_time = self.refer.loads[self.refer.ix(load)].largest.1;
+        let got = (see.now, see.live, see.backlog, see.max_batch, see.len + see.not_shown, see.run_time);
+        let want = (self.now.0, usage.live, usage.backlog, max_batch, all, run_time);
         hold!(got == want, "a policy sees how full it is", "{got:?}, model {want:?}");
         Ok(())
     }

@@ -139,6 +139,7 @@ pub fn hooks(rng: &mut Rng, share: u64) -> Option<Hooks> {
         window: rng.below(8) as u32,
         numbers: rng.below(5) as u8,
         keys: rng.below(5) as u8,
+        max_wait: if rng.percent(30) { Some(span(rng, 1, 400)) } else { None },
     })
 }
 

@@ -19,7 +19,7 @@ impl Scheduler for EarliestDeadline {
 
     fn plan(&mut self, round: &Round, ready: &Ready<'_>) -> Plan {
         let needed = round.now_us.saturating_add(self.margin_us);
-        let mut order = ready.by(|i| ready.deadline_us(i)).peekable();
+        let mut order = ready.sorted(|i| ready.deadline_us(i)).peekable();
         let mut late = Vec::new();
         while let Some(i) = order.next_if(|&i| ready.deadline_us(i) < needed) {
             late.push(i);
@@ -48,7 +48,7 @@ mod tests {
         let mut bench = Bench::<EarliestDeadline>::new().config(r#"{"margin_us": 10}"#).max_batch(2);
         bench.round.now_us = 100;
         let said = bench.plan(&[Candidate::new(), due(500), due(109), due(110)]);
-        assert_eq!((said.fire, said.reject, said.reject_code), (vec![3, 1], vec![2], TOO_LATE));
+        assert_eq!((said.fire, said.reject), (vec![3, 1], vec![Rejection { candidate: 2, code: TOO_LATE, ends: true }]));
     }
 
     #[test]

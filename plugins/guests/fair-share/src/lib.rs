@@ -60,7 +60,7 @@ impl FairShare {
         let tenant_of = ready.keys("tenant");
         let mut next: Map<Key, (f64, f64)> = Map::new();
         let mut order: Vec<(f64, u32)> = Vec::with_capacity(ready.len());
-        for i in ready.by(|i| ready.arrival_us(i)) {
+        for i in ready.sorted(|i| ready.arrival_us(i)) {
             let tenant = tenant_of(i);
             let (turn, weight) = next.entry(tenant).or_insert_with(|| (self.turn(tenant), self.weight(tenant)));
             order.push((*turn, i));

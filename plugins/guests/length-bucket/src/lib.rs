@@ -30,7 +30,7 @@ impl Scheduler for LengthBucket {
         let due = |of: &Vec<u32>| first(of).saturating_add(self.patience_us);
         // Requests that have waited too long first, then the fullest bucket.
         let late = buckets.values().filter(|of| due(of) <= round.now_us).min_by_key(|of| due(of));
-        let full = buckets.values().filter(|of| of.len() >= round.max_batch()).min_by_key(|of| due(of));
+        let full = buckets.values().filter(|of| of.len() >= round.max_batch as usize).min_by_key(|of| due(of));
         match late.or(full) {
             Some(of) => Plan::fire(ready.batch(of.iter().copied(), round)),
             None => buckets.values().map(due).min().map_or_else(Plan::wait, Plan::wait_until_us),

@@ -8,7 +8,7 @@ pub struct LruEvict;
 impl Scheduler for LruEvict {
     fn admit(&mut self, _: &Round, waiting: &Ready<'_>, room: &[u32], victims: &Ready<'_>) -> Vec<Admission> {
         let mut said = Admission::in_order(waiting.len(), room);
-        let evicted = victims.by(|i| victims.ready_us(i)).take(waiting.len() - said.len());
+        let evicted = victims.sorted(|i| victims.ready_us(i)).take(waiting.len() - said.len());
         said.extend(evicted.map(Admission::Evict));
         said
     }

@@ -18,7 +18,7 @@ impl Scheduler for Plugin {
         // Deadlines that cannot be kept any more count as none.
         let soonest = round.now_us + self.margin_us;
         let due = |i| Some(ready.deadline_us(i)).filter(|&due| due >= soonest).unwrap_or(u64::MAX);
-        Plan::fire(ready.batch(ready.by(due), round))
+        Plan::fire(ready.batch(ready.sorted(due), round))
     }
 }
 

@@ -50,6 +50,9 @@ pub(super) fn wrong(keys: &Keys, at: impl Fn(&[&str]) -> At) -> Vec<Fault> {
         for (name, code, what) in wrong_plugin(&plugin.r#use, plugin.sha256.as_deref(), plugin.time) {
             fault(&["plugins", "scheduler", name], code, what);
         }
+        if plugin.max_wait.is_some_and(|span| span.0.is_zero()) {
+            fault(&["plugins", "scheduler", "max_wait"], code::VALUE, "max_wait must be more than nothing".to_owned());
+        }
     }
     for (n, plugin) in keys.plugins.processor.iter().enumerate() {
         let n = n.to_string();

@@ -209,7 +209,7 @@ pub enum FeatureType {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plugins {
-    pub scheduler: Option<Plugin>,
+    pub scheduler: Option<SchedulerKeys>,
     pub(super) initializer: Option<Plugin>,
     pub processor: Vec<ProcessorKeys>,
 }
@@ -222,6 +222,18 @@ pub struct Plugin {
     pub sha256: Option<String>,
     pub time: Option<Span>,
     pub memory: Option<Size>,
+    pub config: Option<toml::Table>,
+}
+
+/// A scheduler and its settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulerKeys {
+    pub r#use: String,
+    pub sha256: Option<String>,
+    pub time: Option<Span>,
+    pub memory: Option<Size>,
+    pub max_wait: Option<Span>,
     pub config: Option<toml::Table>,
 }
 

@@ -238,6 +238,14 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
         "Maximum memory of one instance of the plug-in. An instance that exceeds it is a strike.",
     ),
     key(
+        "plugins.scheduler.max_wait",
+        "time",
+        "1s",
+        "max_wait = \"5s\"",
+        "How long the plug-in may pass a ready request over, or leave a free slot unused. After that the built-in policy runs the request. \
+         Maximum: `plugins.max_wait` of the server.",
+    ),
+    key(
         "plugins.scheduler.config",
         "table",
         "empty",

@@ -110,6 +110,12 @@ impl Refer {
         let Some(ix) = self.batches.iter().position(|b| b.key == Some(batch) && !b.sealing) else { return };
         let (load, inst, reqs) = (self.batches[ix].load, self.batches[ix].inst, self.batches[ix].reqs.clone());
         let seals = self.loads[load].spec.stages.seal;
+        let (rows_of_all, taken) = (self.batches[ix].rows, self.batches[ix].taken);
+        let took = now - taken.max(std::mem::replace(&mut self.loads[load].inst[inst].last_end, now));
+        self.loads[load].run(rows_of_all, took);
+        if self.loads[load].external.is_some_and(|h| h.observe) {
+            self.batches_ran.push((load, took));
+        }
         self.loads[load].inst[inst].in_flight -= 1;
         self.loads[load].inst[inst].hold = None;
         let mut to_seal = Vec::new();

@@ -84,8 +84,14 @@ impl Refer {
     // === requests that never run ===
 
     pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: EndReason) {
+        let ends = self.req(req).is_some_and(|r| self.loads[r.load].spec.cancel_ends);
+        self.turn_away(now, req, told, why, ends);
+    }
+
+    /// Refuses what waits; a policy says whether the sequence ends with it, and the load says it of what is cancelled.
+    pub fn turn_away(&mut self, now: u64, req: Req, told: Refusal, why: EndReason, ends: bool) {
         let Some(r) = self.req(req).filter(|r| r.waits()) else { return };
-        let (load, start) = (r.load, r.start);
+        let start = r.start;
         let Some(n) = r.seq else {
             self.reqs[req.ix as usize] = None;
             self.out.push(Out::Refuse(req, told, false));
@@ -93,7 +99,7 @@ impl Refer {
         };
         let s = self.seq(n);
         let adopts = s.adopted && !s.ran && s.queue.first() == Some(&req);
-        if start || adopts || self.loads[load].spec.cancel_ends {
+        if start || adopts || ends {
             self.leave(now, n, why, told);
         } else {
             self.drop_step(now, n, req, told);

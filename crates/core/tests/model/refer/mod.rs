@@ -129,6 +129,8 @@ pub struct RInst {
     pub in_flight: u8,
     pub asked: bool,
     pub hold: Option<u64>,
+    /// When its last batch ended.
+    pub last_end: u64,
     pub gone: bool,
 }
 
@@ -149,6 +151,25 @@ pub struct RLoad {
     pub inst: Vec<RInst>,
     /// Taken requests whose answers leave in order; what became of each.
     pub turns: Vec<(Req, Option<bool>)>,
+    /// Rows of the largest batch that ran, and the average time of those.
+    pub largest: (u32, u64),
+}
+
+impl RLoad {
+    /// How long a policy may pass a ready request over.
+    pub fn max_wait(&self) -> u64 {
+        ns(self.external.and_then(|h| h.max_wait).unwrap_or(self.spec.limits.max_wait))
+    }
+
+    /// What a full batch takes: the largest batches count, the first of them whole, each later one an eighth.
+    pub fn run(&mut self, rows: u32, took: u64) {
+        let (largest, average) = self.largest;
+        self.largest = match rows.cmp(&largest) {
+            std::cmp::Ordering::Greater => (rows, took),
+            std::cmp::Ordering::Equal => (rows, (average as i64 + (took as i64 - average as i64) / 8) as u64),
+            std::cmp::Ordering::Less => (largest, average),
+        };
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -157,6 +178,8 @@ pub struct RBatch {
     pub load: usize,
     pub inst: usize,
     pub reqs: Vec<Req>,
+    pub rows: u32,
+    pub taken: u64,
     pub sealing: bool,
 }
 
@@ -195,6 +218,8 @@ pub struct Refer {
     pub out: Vec<Out>,
     /// Requests that ran where a policy listens: the load, the sequence, whether for good, and the rows.
     pub ran: Vec<(usize, Option<N>, bool, Req, u32)>,
+    /// Batches that ran where a policy listens: the load, and for how long.
+    pub batches_ran: Vec<(usize, u64)>,
     /// The keys that the core gave, by number; kept for ever.
     pub keys: Vec<Option<Seq>>,
     pub seq_born: u64,
@@ -240,6 +265,7 @@ impl Refer {
             in_flight: 0,
             asked: false,
             hold: None,
+            last_end: 0,
             gone: false,
         };
         self.loads.push(RLoad {
@@ -252,6 +278,7 @@ impl Refer {
             gone: false,
             inst: vec![inst; usize::from(spec.instances)],
             turns: Vec::new(),
+            largest: (0, 0),
             consulted: false,
             room_since: None,
         });

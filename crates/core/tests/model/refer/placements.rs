@@ -32,7 +32,7 @@ impl Refer {
             self.loads[load].room_since.get_or_insert(now);
         }
         if self.asks_admit(load) {
-            let patience = ns(self.loads[load].spec.limits.max_wait);
+            let patience = self.loads[load].max_wait();
             let since = self.room_since(load);
             let overdue =
                 |s: &super::RSeq| since.is_some_and(|at| at.max(s.backlogged_at).saturating_add(patience) <= now);

@@ -43,7 +43,7 @@ impl Refer {
                 if fallback {
                     self.out.push(Out::Fallback);
                 }
-                self.take(load, inst, &reqs)
+                self.take(now, load, inst, &reqs)
             }
             RPlan::Ask => {
                 self.loads[load].inst[inst].asked = true;
@@ -71,7 +71,7 @@ impl Refer {
             return RPlan::Nothing(None);
         }
         let Some(oldest) = ready.first().and_then(|r| self.req(*r)) else { return RPlan::Nothing(None) };
-        let limit = oldest.ready.saturating_add(ns(l.spec.limits.max_wait));
+        let limit = oldest.ready.saturating_add(l.max_wait());
         let plans = l.external.is_some_and(|h| h.plan);
         let overdue = limit <= now && (plans || matches!(l.spec.strategy, Strategy::Deadline { .. }));
         if plans && !overdue {
@@ -167,7 +167,8 @@ impl Refer {
     }
 
     /// Makes a batch of these requests.
-    pub fn take(&mut self, load: usize, inst: usize, reqs: &[Req]) -> RNext {
+    pub fn take(&mut self, now: u64, load: usize, inst: usize, reqs: &[Req]) -> RNext {
+        let taken_rows = reqs.iter().filter_map(|r| self.req(*r)).map(|r| r.meta.rows).sum();
         let in_order = matches!(
             self.loads[load].spec.strategy,
             Strategy::Oldest { in_order: true, .. } | Strategy::Stateless { in_order: true, .. }
@@ -196,7 +197,7 @@ impl Refer {
             }
         }
         self.loads[load].inst[inst].in_flight += 1;
-        self.batches.push(RBatch { key: None, load, inst, reqs, sealing: false });
+        self.batches.push(RBatch { key: None, load, inst, reqs, rows: taken_rows, taken: now, sealing: false });
         RNext::Run(ops, rows)
     }
 

@@ -30,8 +30,9 @@ impl Refer {
         if decision == Decision::Default {
             return self.built_in_turn(now, load, inst);
         }
-        for i in &picks.reject {
-            self.cancel(now, shown[*i as usize].req, Refusal::Policy(picks.code), EndReason::Rejected);
+        for Rejection { candidate, code, ends } in &picks.reject {
+            let req = shown[*candidate as usize].req;
+            self.turn_away(now, req, Refusal::Policy(*code), EndReason::Rejected, *ends);
         }
         match decision {
             // A wait that is over decides nothing.
@@ -51,12 +52,12 @@ impl Refer {
         if stand.len() < picked.len() {
             self.out.push(Out::Stale((picked.len() - stand.len()) as u32));
         }
-        if stand.is_empty() { self.next(now, load, inst) } else { self.take(load, inst, &stand) }
+        if stand.is_empty() { self.next(now, load, inst) } else { self.take(now, load, inst, &stand) }
     }
 
     fn holds(&mut self, load: usize, inst: usize, until: u64) -> RNext {
         self.loads[load].inst[inst].hold = Some(until);
-        let patience = ns(self.loads[load].spec.limits.max_wait);
+        let patience = self.loads[load].max_wait();
         let oldest = self.ready(load, inst).first().and_then(|r| self.req(*r)).map(|r| r.ready);
         let until = until.min(oldest.map_or(NEVER, |ready| ready.saturating_add(patience)));
         self.rest(load, inst, (until < NEVER).then_some(until))
@@ -68,7 +69,7 @@ impl Refer {
             return self.rest(load, inst, None);
         }
         match self.built_in(now, load, &ready, false) {
-            Ok(reqs) => self.take(load, inst, &reqs),
+            Ok(reqs) => self.take(now, load, inst, &reqs),
             Err(until) => self.holds(load, inst, until),
         }
     }
@@ -149,14 +150,14 @@ impl Refer {
 /// Holds an answer against what was shown: indices that exist, each once; one shape, and no more rows than a batch has.
 fn check(shown: &[Shown], picks: &Picks, max: u32) -> Result<(), PolicyFault> {
     let mut seen = Vec::new();
-    for i in picks.fire.iter().chain(&picks.reject) {
-        if *i as usize >= shown.len() {
+    for i in picks.fire.iter().copied().chain(picks.reject.iter().map(|r| r.candidate)) {
+        if i as usize >= shown.len() {
             return Err(PolicyFault::Index);
         }
-        if seen.contains(i) {
+        if seen.contains(&i) {
             return Err(PolicyFault::Repeat);
         }
-        seen.push(*i);
+        seen.push(i);
     }
     let mut rows = 0;
     for (n, i) in picks.fire.iter().enumerate() {

@@ -83,7 +83,7 @@ impl Refer {
         let admits = self.backlog_head(load).and_then(|head| {
             let since = self.room_since(load)?;
             match self.asks_admit(load) {
-                true => Some(since.max(head.backlogged_at).saturating_add(ns(l.spec.limits.max_wait))),
+                true => Some(since.max(head.backlogged_at).saturating_add(l.max_wait())),
                 false => Some(if self.free(load) > 0 { 0 } else { since }),
             }
         });
