@@ -86,13 +86,7 @@ impl Guest for FairShare {
         Ok(Decision::Fire)
     }
 
-    fn admit(
-        &mut self,
-        see: &Columns,
-        room: &[u32],
-        _: &Columns,
-        news: &Events,
-    ) -> Result<Vec<Admission>, CallError> {
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns, news: &Events) -> Result<Vec<Admission>, CallError> {
         self.observe(news)?;
         let mut said = vec![Admission::Defer; see.len as usize];
         let free = (0u16..).zip(room).flat_map(|(instance, free)| (0..*free).map(move |_| instance));

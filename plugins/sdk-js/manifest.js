@@ -43,7 +43,7 @@ function closed(value) {
 function valueOf(text, line) {
   const json = text
     .replace(/("(?:[^"\\]|\\.)*")|,(\s*[\]}])/g, (_, string, end) => string ?? end)
-    .replace(/("(?:[^"\\]|\\.)*")|([A-Za-z0-9_-]+)\s*=\s*/g, (_, string, key) => string ?? `"${key}":`)
+    .replace(/("(?:[^"\\]|\\.)*"|[A-Za-z0-9_-]+)\s*=\s*|("(?:[^"\\]|\\.)*")/g, (_, key, string) => string ?? `"${key.replaceAll('"', "")}":`)
     .replace(/("(?:[^"\\]|\\.)*")|(\d)_(?=\d)/g, (_, string, digit) => string ?? digit);
   try {
     return JSON.parse(json);

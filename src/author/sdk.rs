@@ -29,7 +29,7 @@ pub const RUST: Kit = kit!("sdk":
     "wit/calls.wit" "wit/host.wit" "wit/processor.wit" "wit/scheduler.wit" "wit/tensors.wit" "wit/types.wit");
 
 /// The Python package `sequor_plugin`, and what exports it.
-pub const PYTHON: Kit = kit!("sdk-python":
+pub const PYTHON: Kit = kit!("sdk-python": "build_backend.py" "pyproject.toml"
     "sequor_plugin/__init__.py" "sequor_plugin/__init__.pyi" "sequor_plugin/answers.py" "sequor_plugin/answers.pyi"
     "sequor_plugin/columns.py" "sequor_plugin/columns.pyi" "sequor_plugin/events.py" "sequor_plugin/events.pyi" "sequor_plugin/glue.py"
     "sequor_plugin/host.py" "sequor_plugin/host.pyi" "sequor_plugin/py.typed" "sequor_plugin/saved.py" "sequor_plugin/saved.pyi"
@@ -40,7 +40,7 @@ pub const C: Kit = kit!("sdk-c": "scheduler_plugin.c" "scheduler_plugin.h" "sequ
 
 /// The modules in JavaScript, their types, and what exports them.
 pub const JAVASCRIPT: Kit = kit!("sdk-js":
-    "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "manifest.js" "ready.js" "saved.js"
+    "answers.js" "entry.js" "events.js" "glue.js" "host.js" "index.d.ts" "index.js" "keys.js" "manifest.js" "package.json" "ready.js" "saved.js"
     "testing.d.ts" "testing.js");
 
 /// What makes components of JavaScript.

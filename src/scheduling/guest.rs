@@ -117,13 +117,7 @@ pub trait Guest: Send + fmt::Debug {
     fn configure(&mut self, config: &str, model: &ModelFacts) -> Result<Result<(), String>, CallError>;
 
     /// Chooses what runs. `news` happened since the last call.
-    fn plan(
-        &mut self,
-        instance: u32,
-        see: &Columns,
-        news: &Events,
-        picks: &mut Picks,
-    ) -> Result<Decision, CallError>;
+    fn plan(&mut self, instance: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError>;
 
     /// Decides which sequences get a slot. `news` happened since the last call.
     fn admit(

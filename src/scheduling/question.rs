@@ -32,7 +32,8 @@ pub struct Functions {
 }
 
 type PlanArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, Option<scheduler::Events<'a>>);
-type AdmitArguments<'a> = (RoundArgument<'a>, ColumnsArgument<'a>, &'a [u32], ColumnsArgument<'a>, Option<scheduler::Events<'a>>);
+type AdmitArguments<'a> =
+    (RoundArgument<'a>, ColumnsArgument<'a>, &'a [u32], ColumnsArgument<'a>, Option<scheduler::Events<'a>>);
 type PlanResult = (Option<scheduler::Decision>,);
 type AdmitResult = (Vec<scheduler::Admission>,);
 
@@ -76,7 +77,18 @@ impl Functions {
     ) -> Result<Vec<scheduler::Admission>> {
         // SAFETY: it was held against these types when it was made.
         let admit = unsafe { TypedFunc::<AdmitArguments<'_>, AdmitResult>::new_unchecked(self.admit) };
-        Ok(admit.call(store, (RoundArgument { instance: 0, see }, ColumnsArgument(see), room, ColumnsArgument(victims), events(news)))?.0)
+        Ok(admit
+            .call(
+                store,
+                (
+                    RoundArgument { instance: 0, see },
+                    ColumnsArgument(see),
+                    room,
+                    ColumnsArgument(victims),
+                    events(news),
+                ),
+            )?
+            .0)
     }
 }
 

@@ -87,8 +87,12 @@ fn events() -> impl Strategy<Value = Events> {
     (0..9usize).prop_flat_map(|len| {
         let numbers = || prop::collection::vec(any::<u64>(), len);
         let kind = prop::collection::vec(any::<u32>(), len);
-        (kind, numbers(), numbers(), numbers())
-            .prop_map(|(kind, sequence, amount, keys)| Events { kind, sequence, amount, keys })
+        (kind, numbers(), numbers(), numbers()).prop_map(|(kind, sequence, amount, keys)| Events {
+            kind,
+            sequence,
+            amount,
+            keys,
+        })
     })
 }
 

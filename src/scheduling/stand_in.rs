@@ -192,13 +192,7 @@ impl Guest for Puppet {
         Ok(Decision::Fire)
     }
 
-    fn admit(
-        &mut self,
-        see: &Columns,
-        room: &[u32],
-        _: &Columns,
-        news: &Events,
-    ) -> Result<Vec<Admission>, CallError> {
+    fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns, news: &Events) -> Result<Vec<Admission>, CallError> {
         self.learn(news)?;
         let mut script = self.0.lock();
         let plans = script.plans;

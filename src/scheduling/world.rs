@@ -124,13 +124,7 @@ impl Guest for SchedulerGuest {
         self.configure_with(config, model)
     }
 
-    fn plan(
-        &mut self,
-        instance: u32,
-        see: &Columns,
-        news: &Events,
-        picks: &mut Picks,
-    ) -> Result<Decision, CallError> {
+    fn plan(&mut self, instance: u32, see: &Columns, news: &Events, picks: &mut Picks) -> Result<Decision, CallError> {
         self.set_clock(see.now);
         let asked = Call { name: "plan", of: Some((see.len, "candidates")) };
         let answer = self.call(asked, self.limit(), |(_, to), store| to.plan(store, instance, see, news))?;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sequor_core::{
     Admission, Columns, Decision, FEATURES, Hooks, Observed, ObservedKind, Picks, Policy, PolicyFault, Time,
 };
-use sequor_wasm::counter::CounterName;
 use sequor_wasm::cache::Cache;
 use sequor_wasm::call_error::CallError;
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::{Limits, is_full};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sequor::config::fault::Fault;
-use sequor_wasm::counter::CounterName;
 use sequor_wasm::call_error::{Call, CallError, CallFault};
 use sequor_wasm::component::Component;
 use sequor_wasm::component_error::ComponentError;
+use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::guest::WasmGuest;

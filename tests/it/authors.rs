@@ -1,4 +1,4 @@
-//! What authors of plug-ins do, as docs/plugins/tutorial.md tells it: every command of the page, in its order.
+//! Authors of plug-ins: every command and every source of the pages below docs/plugins, in the order of each page.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,20 +9,39 @@ use crate::plugins::{shown, step};
 use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
 
-/// The commands of a section, without those that start a server.
-fn commands(section: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/plugins/tutorial.md")).unwrap();
-    let begin = page.find(&format!("\n## {section}\n")).unwrap();
+/// A page below docs/plugins.
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join(format!("docs/plugins/{name}.md"))).unwrap()
+}
+
+/// The text of a section.
+fn section(name: &str, title: &str) -> String {
+    let page = page(name);
+    let begin = page.find(&format!("\n## {title}\n")).unwrap();
     let rest = &page[begin + 4..];
-    let section = &rest[..rest.find("\n## ").unwrap_or(rest.len())];
+    rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
+}
+
+/// The files that a section shows: path and text.
+fn files(section: &str) -> Vec<(&str, &str)> {
+    let blocks = section.split("```").skip(1).step_by(2);
+    let files = blocks.filter_map(|block| {
+        let (info, text) = block.split_once('\n')?;
+        Some((info.split_once(" file=")?.1, text))
+    });
+    files.collect()
+}
+
+/// The commands of a section.
+fn commands(section: &str) -> Vec<String> {
     let blocks = section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
     blocks.flat_map(str::lines).map(str::to_owned).filter(|line| !line.is_empty()).collect()
 }
 
 /// The words of the command that the page gives within a sentence and that begins so, without the program's name.
 fn within_a_sentence(begin: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join("docs/plugins/tutorial.md")).unwrap();
-    let mut codes = page.split('`').skip(1).step_by(2);
+    let pages = page("tutorial") + &page("scheduler");
+    let mut codes = pages.split('`').skip(1).step_by(2);
     let line = codes.find(|code| code.starts_with(&format!("sequor {begin} "))).unwrap_or_else(|| panic!("{begin}"));
     line.split_whitespace().skip(1).map(str::to_owned).collect()
 }
@@ -49,7 +68,7 @@ fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String 
 
 #[test]
 fn from_nothing_to_a_replaced_scheduler() {
-    let (scratch, mut lines) = (tempfile::tempdir().unwrap(), commands("Ten minutes"));
+    let (scratch, mut lines) = (tempfile::tempdir().unwrap(), commands(&section("tutorial", "Ten minutes")));
     let serve = lines.iter().position(|line| line.starts_with("sequor serve")).unwrap();
     let call = Call::serve("models").arguments(lines.remove(serve).split_whitespace().skip(4));
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
@@ -63,9 +82,9 @@ fn from_nothing_to_a_replaced_scheduler() {
     assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
 }
 
-/// A section's commands from a new folder to a plug-in that is taken away, while a sequence goes on beside them: each time another version
+/// The commands of a language's page from a new folder to a plug-in that is taken away, while a sequence goes on beside them: each time another version
 /// decides, it takes a step, and its sums stay right.
-fn the_whole_loop(section: &str) {
+fn the_whole_loop(language: &str) {
     let call = Call::serve("models").arguments(["--admin-upload=true"]);
     let call = call.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).environment("SEQUOR_DRAIN_FINISH", "0s");
     // How long a version takes is not what this is about, and a machine that does other things as well must not decide it.
@@ -77,7 +96,7 @@ fn the_whole_loop(section: &str) {
     assert_eq!(step(server.http, 7, 1, true), 1);
     let (scratch, mut folder, mut sum) = (tempfile::tempdir().unwrap(), ".".to_owned(), 1);
     let mut said = String::new();
-    for line in commands(section).into_iter().filter(|line| line != "cd ..") {
+    for line in commands(&section(&language.to_lowercase(), language)).into_iter().filter(|line| line != "cd ..") {
         if let Some(into) = line.strip_prefix("cd ") {
             folder = into.to_owned();
             continue;
@@ -104,7 +123,20 @@ fn the_whole_loop(section: &str) {
     assert!(said.contains(&checked) && said.contains("cases/burst.toml   ok"), "{said}");
     assert!(said.contains(&format!("{folder} 0.2.0")) && said.contains("is back"), "{said}");
     // In C a line with a name in it is more than a template should show.
-    assert!(section == "C" || said.contains("deciding for accumulator_int32 1"), "it writes to its log: {said}");
+    assert!(language == "C" || said.contains("deciding for accumulator_int32 1"), "it writes to its log: {said}");
+}
+
+#[test]
+fn a_policy_of_ones_own_is_tested_and_built() {
+    let (scratch, own) = (tempfile::tempdir().unwrap(), section("tutorial", "A policy of your own"));
+    typed(&["sequor plugin new own --lang rust".to_owned()], scratch.path(), None);
+    let folder = scratch.path().join("own");
+    let files = files(&own);
+    assert_eq!(files.iter().map(|(path, _)| *path).collect::<Vec<_>>(), ["src/lib.rs", "more.toml"]);
+    files.iter().for_each(|(path, text)| std::fs::write(folder.join(path), text).unwrap());
+    let output = typed(&commands(&own), &folder, None);
+    assert!(output.contains("a_request_that_cannot_be_answered_in_time_is_shed ... ok"), "{output}");
+    assert!(output.contains("own.wasm   ok   own 0.1.0, scheduler 0.1.0"), "{output}");
 }
 
 #[test]

@@ -96,7 +96,13 @@ fn house_with(deadlines: &Deadlines) -> (House, Seen) {
     let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     let seen = Seen::default();
     let hooks = Hooks { plan: true, columns: sequor_core::policy::columns::ALL, ..Hooks::default() };
-    let manifest = Manifest { name: "looks".into(), version: "1".into(), hooks, features: vec!["zone".into()], codes: Arc::default() };
+    let manifest = Manifest {
+        name: "looks".into(),
+        version: "1".into(),
+        hooks,
+        features: vec!["zone".into()],
+        codes: Arc::default(),
+    };
     let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen), Arc::clone(deadlines)));
     let rules = PluginRules { dir: Some(plugins), ..PluginRules::default() };
     house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();

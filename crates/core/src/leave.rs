@@ -170,7 +170,11 @@ impl Core {
         let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
         // The request that a tier's state was found for takes the sequence with it: the tier still has the state.
         let adopts = self.seqs.get(seq).is_some_and(|s| s.adopted && !s.ran && s.queue.front() == Some(req.ix));
-        if r.start || adopts || ends { self.leave(now, seq, why, told, out) } else { self.drop_step(now, seq, req, told, out) }
+        if r.start || adopts || ends {
+            self.leave(now, seq, why, told, out);
+        } else {
+            self.drop_step(now, seq, req, told, out);
+        }
     }
 
     pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {

@@ -8,10 +8,26 @@ use std::time::Duration;
 use rig::{MS, Rig, oldest, spec};
 use sequor_core::*;
 
-const ASKS: Hooks =
-    Hooks { plan: false, admit: true, observe: false, columns: policy::columns::ALL, window: 0, numbers: 0, keys: 0, max_wait: None };
-const PLANS: Hooks =
-    Hooks { plan: true, admit: false, observe: false, columns: policy::columns::ALL, window: 0, numbers: 0, keys: 0, max_wait: None };
+const ASKS: Hooks = Hooks {
+    plan: false,
+    admit: true,
+    observe: false,
+    columns: policy::columns::ALL,
+    window: 0,
+    numbers: 0,
+    keys: 0,
+    max_wait: None,
+};
+const PLANS: Hooks = Hooks {
+    plan: true,
+    admit: false,
+    observe: false,
+    columns: policy::columns::ALL,
+    window: 0,
+    numbers: 0,
+    keys: 0,
+    max_wait: None,
+};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

@@ -26,9 +26,8 @@ impl CounterName {
     pub fn new(name: &str, mut labels: Vec<(String, String)>) -> Option<CounterName> {
         labels.sort_unstable();
         let twice = labels.windows(2).any(|two| matches!(two, [(a, _), (b, _)] if a == b));
-        let good = |(name, value): &(String, String)| {
-            is_name(name) && !OURS.contains(&name.as_str()) && value.len() <= VALUE
-        };
+        let good =
+            |(name, value): &(String, String)| is_name(name) && !OURS.contains(&name.as_str()) && value.len() <= VALUE;
         let valid = is_name(name) && labels.len() <= LABELS && !twice && labels.iter().all(good);
         valid.then(|| CounterName { name: name.to_owned(), labels })
     }

@@ -24,7 +24,11 @@ fn a_guest_decides_and_is_told_what_happens_in_order() {
     // Three began and got slots; then runs, as they were told before the next question.
     assert_eq!(script.told.kind, [1, 2, 1, 2, 1, 2, 6, 3, 6, 3, 6, 3, 6, 3, 5]);
     assert_eq!(&script.told.keys[..4], [100, 0, 200, 0], "one key feature a row");
-    assert_eq!((script.told.keys[14], script.told.keys[6]), (200, 0), "an end has the key of its START, a batch has none");
+    assert_eq!(
+        (script.told.keys[14], script.told.keys[6]),
+        (200, 0),
+        "an end has the key of its START, a batch has none"
+    );
     assert_eq!((script.told.amount[14], script.plans), (1, 5));
     drop(script);
     assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks, rig.all_answered()), (5, 0, true));
@@ -268,7 +272,11 @@ fn what_happens_is_counted_under_the_plug_ins_name() {
     rig.drain();
     let value = |series: &str| value(&rig, series);
     assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",world=\"scheduler\",hook=\"plan\"}"), "2");
-    assert_eq!(value("sequor_plugin_call_seconds_count{plugin=\"puppet\",world=\"scheduler\",hook=\"observe\"}"), "0", "events go with questions");
+    assert_eq!(
+        value("sequor_plugin_call_seconds_count{plugin=\"puppet\",world=\"scheduler\",hook=\"observe\"}"),
+        "0",
+        "events go with questions"
+    );
     assert_eq!(value("sequor_plugin_traps_total{plugin=\"puppet\",world=\"scheduler\",reason=\"trap\"}"), "1");
     assert_eq!(value("sequor_plugin_fallback_total{plugin=\"puppet\",world=\"scheduler\"}"), "1");
     assert_eq!(value(memory), "0");
