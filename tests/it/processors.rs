@@ -5,9 +5,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use sequor_proto::ModelInferRequest;
 use serde_json::{Value, json};
-use tokio_stream::StreamExt;
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::operator::{ask, attached, logs, replace};
 use crate::puppet::{PuppetOrder, PuppetProcessor};
@@ -91,6 +92,17 @@ async fn it_serves_over_every_surface_and_hides_the_graph() {
         sums.push(sum(&reply.infer_response.unwrap()));
     }
     assert_eq!(sums, [Some(115), Some(3)], "three steps so far");
+    // A WebSocket.
+    let stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let address = format!("ws://{}/v2/models/oldest/stream", server.http);
+    let (mut socket, _) = tokio_tungstenite::client_async(address, stream).await.unwrap();
+    for (value, want) in [(1000, 1115), (PuppetOrder::Reply.value(), 4)] {
+        let body = body("VALUE", 1, Some(value), (false, false));
+        socket.send(Message::text(body.to_string())).await.unwrap();
+        let answer = socket.next().await.unwrap().unwrap();
+        let answer: Value = serde_json::from_str(answer.to_text().unwrap()).unwrap();
+        assert_eq!(output(&answer), want, "{answer}");
+    }
     assert_eq!(server.stop().code, Some(0));
 }
 
@@ -238,6 +250,65 @@ fn a_parked_processor_is_shown_everywhere_until_another_version_takes_its_place(
     for part in ["what=\"replace\"", "plugin=\"puppet\"", "sequor::audit"] {
         assert!(log.contains(part), "{part}: {log}");
     }
+}
+
+#[test]
+fn an_operator_sees_and_changes_it_by_command() {
+    let server = server(PuppetProcessor::default(), 8, "");
+    let http = server.http;
+    assert_eq!(value(http, 7, 5, true), 5);
+    let next = server.process.folder().join("next.wasm");
+    fs::write(&next, PuppetProcessor { step: 2, ..PuppetProcessor::default() }.component()).unwrap();
+    let next = next.display().to_string();
+    let command = |arguments: &[&str]| {
+        let call = Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
+        let ended = call.arguments(["plugin"]).arguments(arguments).end();
+        (ended.code, format!("{}{}", ended.stdout, ended.stderr))
+    };
+    let told = |arguments: &[&str]| {
+        let (code, text) = command(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {text}");
+        text
+    };
+    assert!(told(&["list"]).contains("puppet"));
+    let shown: Value = serde_json::from_str(&told(&["show", "puppet", "--output", "json"])).unwrap();
+    let first = shown["sha256"].clone();
+    assert_eq!((&shown["world"], &shown["attached"][0]["model"]), (&json!("processor"), &json!("oldest")), "{shown}");
+    told(&["replace", "puppet", "--from", &next]);
+    assert_eq!(value(http, 7, 1, false), 6);
+    assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "one by the first version, two by the second");
+    told(&["rollback", "puppet"]);
+    let shown: Value = serde_json::from_str(&told(&["show", "puppet", "--output", "json"])).unwrap();
+    assert_eq!(shown["sha256"], first);
+    told(&["park", "puppet"]);
+    assert_eq!(refused(http, 7, PuppetOrder::Reply).0, 503);
+    told(&["unpark", "puppet"]);
+    assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "the scratch is as it was");
+    told(&["logs", "puppet"]);
+    for refused in [&["unload", "puppet"][..], &["attach", "puppet", "--model", "direct"]] {
+        assert_eq!(command(refused).0, Some(5), "{refused:?}");
+    }
+    let log = server.stop().stderr;
+    for what in ["replace", "rollback", "park", "unpark"] {
+        assert!(log.contains(&format!("what=\"{what}\" plugin=\"puppet\"")), "{what}: {log}");
+    }
+}
+
+#[test]
+fn a_changed_file_takes_the_place_of_the_version_that_serves() {
+    let server = server(PuppetProcessor::default(), 8, "");
+    let http = server.http;
+    assert_eq!(value(http, 7, 5, true), 5);
+    let file = server.process.folder().join("plugins/puppet.wasm");
+    let other = PuppetProcessor { step: 2, ..PuppetProcessor::default() };
+    fs::write(file, other.component()).unwrap();
+    let generations = || metric(&server, "sequor_plugin_reload_total", &["plugin=\"puppet\"", "result=\"ok\""]);
+    while generations() < 1.0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(value(http, 7, 1, false), 6);
+    assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "one by the first version, two by the second");
+    assert_eq!(server.stop().code, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -225,3 +225,33 @@ pub(super) fn failure(refusal: ProcessorRefusal, model: &str, id: &Id, ended: bo
     let failure = ProcessorFailure { model, id, plugin, code, text, retry, ended, may_retry, unavailable };
     Failure::Processor(Box::new(failure))
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use sequor_core::{DataType, Shape};
+
+    use super::*;
+    use crate::processing::ProcessorPool;
+    use crate::processing::wat_fixture::{ProcessorWat, chain};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn the_outputs_of_all_runs_are_bounded() {
+        let pool = Arc::new(ProcessorPool::new(1).unwrap());
+        let processors = Processors { chain: chain(&[ProcessorWat::default()]), pool };
+        let mut processed = Processed::new(RequestMeta::default());
+        let data = Bytes::from(vec![0; RUN_BYTES / 2]);
+        let tensor = Tensor { dtype: DataType::Uint8, shape: Shape::of(&[data.len() as u64]), data };
+        for _ in 0..2 {
+            assert!(processed.ran(&processors, vec![Some(tensor.clone())]).is_none());
+        }
+        let refused = processed.ran(&processors, vec![Some(tensor)]).unwrap().unwrap_err();
+        let what = format!("the outputs of its runs have {} bytes; the maximum is {RUN_BYTES}", RUN_BYTES / 2 * 3);
+        assert_eq!(refused.why, RefusedBy::Failure { what });
+        assert!(processed.outputs.is_empty(), "nothing of them is kept");
+    }
+}
