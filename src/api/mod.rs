@@ -12,6 +12,8 @@
 //! - [`health`]: the health service of gRPC.
 //! - [`admin`]: what operators ask for: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
+//! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
+//! - `wire`: the fields of protobuf messages that are not decoded yet.
 
 pub mod admin;
 pub mod body_error;
@@ -26,7 +28,9 @@ pub(crate) mod peers;
 pub(crate) mod queued;
 pub(crate) mod refusal;
 pub mod status;
+pub mod tfs;
 pub mod upgrades;
+pub(crate) mod wire;
 
 pub use crate::config::server::file::ServerLimits;
 pub use body_error::BodyError;

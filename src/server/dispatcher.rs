@@ -1,5 +1,5 @@
 //! The one way that every request of every listener takes: the dispatcher makes its [`RequestContext`], asks the listener's checks, and hands
-//! it over. `ModelInfer` calls go straight to their service, which is cheaper than the router; everything else goes to the router.
+//! it over. Inference calls go straight to their service, which is cheaper than the router; everything else goes to the router.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -25,6 +25,8 @@ use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::peers::{Peer, Peers};
 use crate::api::status::is_grpc;
+use crate::api::tfs::PREDICT;
+use crate::api::tfs::predict::PredictService;
 use crate::api::{Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
 use crate::executor::ExecutorHandle;
 
@@ -34,12 +36,19 @@ const REFLECTION: &str = "/grpc.reflection.";
 /// What one listener serves. Each connection has a clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Dispatcher {
-    infer: Option<InferService>,
-    /// Every path, `ModelInfer` included.
+    infer: Option<InferenceServices>,
+    /// Every path, those of the inference services included.
     router: Router,
     checks: Arc<[Arc<dyn Check>]>,
     bodies: BodyLimits,
     peers: Peers,
+}
+
+/// The services whose calls do not go through the router.
+#[derive(Debug, Clone)]
+pub(crate) struct InferenceServices {
+    pub(crate) kserve: InferService,
+    pub(crate) tfs: PredictService,
 }
 
 /// What requests need of their connection.
@@ -59,7 +68,7 @@ pub(crate) struct ConnectionHandle {
 impl Dispatcher {
     /// A request must pass the checks in their order.
     pub(crate) fn new(
-        infer: Option<InferService>,
+        infer: Option<InferenceServices>,
         router: Router,
         checks: Vec<Arc<dyn Check>>,
         bodies: BodyLimits,
@@ -88,14 +97,19 @@ impl Dispatcher {
             move |body| RequestBody::new(body, kind, bodies, peer)
         };
         match (&self.infer, path) {
-            (Some(service), INFER) => {
+            (Some(services), INFER) => {
                 let request = request.map(receive(BodyKind::Message));
-                return self
-                    .respond(connection, PendingResponse::Infer(Box::pin(service.clone().call(context, request))));
+                let answer = services.kserve.clone().call(context, request);
+                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
             }
-            (Some(service), STREAM_INFER) => {
+            (Some(services), PREDICT) => {
+                let request = request.map(receive(BodyKind::Message));
+                let answer = services.tfs.clone().call(context, request);
+                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+            }
+            (Some(services), STREAM_INFER) => {
                 let request = request.map(receive(BodyKind::Messages));
-                let answer = service.clone().stream(context, connection.executor.clone(), request);
+                let answer = services.kserve.clone().stream(context, connection.executor.clone(), request);
                 return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}

@@ -48,11 +48,13 @@ pub use keys::ApiKeys;
 pub use listeners::{Addresses, BindError, Listeners};
 pub use tls::{Tls, TlsFiles};
 
-use self::dispatcher::Dispatcher;
+use self::dispatcher::{Dispatcher, InferenceServices};
 use crate::api::admin::{self, Admin};
 use crate::api::kserve::Kserve;
 use crate::api::kserve::infer::InferService;
 use crate::api::peers::Peers;
+use crate::api::tfs::Tfs;
+use crate::api::tfs::predict::PredictService;
 use crate::api::{self, Api, Check};
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
@@ -179,13 +181,19 @@ fn clients(
 ) -> Dispatcher {
     checks.push(Arc::new(OriginCheck { allowed: allowed_origins }));
     let bodies = BodyLimits { queued: Some(api.queued().clone()), stall };
-    Dispatcher::new(Some(InferService::new(kserve)), app(api, kserve), checks, bodies, api.peers().clone())
+    let tfs = Tfs::new(api);
+    let services = InferenceServices { kserve: InferService::new(kserve), tfs: PredictService::new(&tfs) };
+    Dispatcher::new(Some(services), app(api, kserve, &tfs), checks, bodies, api.peers().clone())
 }
 
 /// Everything that clients call: the same on every port but that of the metrics.
-pub fn app(api: &Api, kserve: &Kserve) -> Router {
-    let grpc = tonic::service::Routes::new(api::kserve::grpc::service(kserve)).add_service(api::health::service(api));
-    reflected(grpc).into_axum_router().merge(api::kserve::http::routes(kserve)).fallback(api::kserve::http::not_found)
+pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
+    let grpc = tonic::service::Routes::new(api::kserve::grpc::service(kserve))
+        .add_service(api::tfs::grpc::prediction_service(tfs))
+        .add_service(api::tfs::grpc::model_service(tfs))
+        .add_service(api::health::service(api));
+    let http = api::kserve::http::routes(kserve).merge(api::tfs::http::routes(tfs));
+    reflected(grpc).into_axum_router().merge(http).fallback(api::kserve::http::not_found)
 }
 
 /// Everything that operators call.
@@ -198,6 +206,7 @@ fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     let described = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(sequor_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(sequor_proto::TENSORFLOW_DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match described().build_v1() {

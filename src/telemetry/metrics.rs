@@ -23,6 +23,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub enum Surface {
     KserveGrpc,
     KserveHttp,
+    TfsGrpc,
+    TfsHttp,
 }
 
 impl Surface {
@@ -30,6 +32,8 @@ impl Surface {
         match self {
             Surface::KserveGrpc => "kserve_grpc",
             Surface::KserveHttp => "kserve_http",
+            Surface::TfsGrpc => "tfs_grpc",
+            Surface::TfsHttp => "tfs_http",
         }
     }
 }
@@ -45,7 +49,7 @@ struct MetricsState {
     models: Mutex<HashMap<(String, u64), Arc<ModelMetrics>>>,
     plugins: Mutex<HashMap<(String, &'static str), Arc<PluginMetrics>>>,
     /// Requests answered with success; a look-up by `&str`, for it is made for every request.
-    succeeded: [RwLock<HashMap<String, Counter>>; 2],
+    succeeded: [RwLock<HashMap<String, Counter>>; 4],
 }
 
 impl Metrics {
@@ -54,7 +58,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let families = Arc::new(Families::register(&mut registry, triton_names));
         let (models, plugins) = (Mutex::default(), Mutex::default());
-        let succeeded = [RwLock::default(), RwLock::default()];
+        let succeeded = std::array::from_fn(|_| RwLock::default());
         Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded }))
     }
 

@@ -22,6 +22,8 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use sequor::api::kserve::Kserve;
 use sequor::api::kserve::infer::InferService;
+use sequor::api::tfs::predict::PredictService;
+use sequor::api::tfs::{PREDICT, Tfs};
 use sequor::api::{Api, Caller, ConnectionOrder, RequestContext, ServerLimits};
 use sequor::backend::mock::MockBackend;
 use sequor::config::model::draft::{ConfigSource, Draft, Sources};
@@ -33,6 +35,9 @@ use sequor::telemetry::Metrics;
 use sequor_core::{DataType, Dims};
 use sequor_proto::ModelInferRequest;
 use sequor_proto::model_infer_request::InferInputTensor;
+use sequor_proto::tensorflow::serving::{ModelSpec, PredictRequest};
+use sequor_proto::tensorflow::tensor_shape_proto::Dim;
+use sequor_proto::tensorflow::{self, TensorProto, TensorShapeProto};
 use tower::ServiceExt as _;
 
 /// Inputs a target in an ordinary run.
@@ -177,6 +182,7 @@ struct House {
     metrics: Metrics,
     app: axum::Router,
     infer: InferService,
+    predict: PredictService,
     _folder: tempfile::TempDir,
 }
 
@@ -217,8 +223,10 @@ impl House {
         );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let kserve = Kserve::new(&api, SharedMemory::On);
-        let (app, infer) = (sequor::server::app(&api, &kserve), InferService::new(&kserve));
-        House { runtime, repository, metrics, app, infer, _folder: folder }
+        let tfs = Tfs::new(&api);
+        let (app, infer) = (sequor::server::app(&api, &kserve, &tfs), InferService::new(&kserve));
+        let predict = PredictService::new(&tfs);
+        House { runtime, repository, metrics, app, infer, predict, _folder: folder }
     }
 
     /// What the dispatcher says of a request.
@@ -244,6 +252,20 @@ impl House {
             let answer = tokio::time::timeout(HANGS, self.infer.clone().call(context, request)).await;
             let (parts, body) = answer.expect("an answer").into_parts();
             assert_eq!(parts.status, StatusCode::OK);
+            body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers)
+        })
+    }
+
+    /// The status of a `Predict` call, from its headers or trailers.
+    fn predict(&self, message: &[u8]) -> axum::http::HeaderMap {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let framed = [&[0][..], &length, message].concat();
+        let request = Request::post(PREDICT).header("content-type", "application/grpc").header("te", "trailers");
+        let request = request.body(Body::from(framed)).unwrap();
+        let context = House::context(&request);
+        self.runtime.block_on(async {
+            let answer = tokio::time::timeout(HANGS, self.predict.clone().call(context, request)).await;
+            let (parts, body) = answer.expect("an answer").into_parts();
             body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers)
         })
     }
@@ -344,6 +366,58 @@ fn requests_in_protobuf() {
         let is_message = ModelInferRequest::decode(message.as_slice()).is_ok();
         let fine = ["0", "3", "5", "8", "11", "12", "14"];
         assert!(code.is_some_and(|code| fine.contains(&code) || !is_message || way == 2), "{headers:?}\n{message:?}");
+    });
+}
+
+#[test]
+fn predictions_in_json() {
+    let house = House::new();
+    run(&corpus("predict"), |chance, input| {
+        let (model, told) = (chance.one(&MODELS), String::from_utf8_lossy(&input).into_owned());
+        let request = Request::post(format!("/v1/models/{model}:predict")).body(Body::from(input)).unwrap();
+        let (status, body) = house.ask(request);
+        let is_refused = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
+        assert!(status == StatusCode::OK || is_refused, "{status} {body:?}\n{told}");
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{told}"));
+        let is_said = said["error"].as_str().is_some_and(|error| !error.is_empty());
+        assert_eq!(is_said, is_refused, "{said}\n{told}");
+    });
+}
+
+#[test]
+fn predictions_in_protobuf() {
+    let house = House::new();
+    let tensor = |dtype: tensorflow::DataType, dims: &[i64], content: &[u8]| {
+        let dim = dims.iter().map(|size| Dim { size: *size, name: String::new() }).collect();
+        TensorProto {
+            dtype: dtype.into(),
+            tensor_shape: Some(TensorShapeProto { dim, unknown_rank: false }),
+            tensor_content: Bytes::copy_from_slice(content),
+            ..TensorProto::default()
+        }
+    };
+    let int = tensor(tensorflow::DataType::DtInt32, &[1, 1], &[1, 0, 0, 0]);
+    let list = TensorProto { int_val: vec![1], tensor_content: Bytes::new(), ..int.clone() };
+    let id = TensorProto { uint64_val: vec![7], ..tensor(tensorflow::DataType::DtUint64, &[1], &[]) };
+    let control = TensorProto { uint32_val: vec![1], ..tensor(tensorflow::DataType::DtUint32, &[1], &[]) };
+    let texts = TensorProto { string_val: vec!["ab".into()], ..tensor(tensorflow::DataType::DtString, &[1, 1], &[]) };
+    let request = |model: &str, inputs: Vec<(&str, &TensorProto)>| {
+        let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
+        let model_spec = Some(ModelSpec { name: model.to_owned(), ..ModelSpec::default() });
+        PredictRequest { model_spec, inputs, output_filter: vec!["OUTPUT".to_owned()] }
+    };
+    let seeds = [
+        request("sum", vec![("INPUT", &int), ("sequence_id", &id), ("sequence_control_input", &control)]),
+        request("same", vec![("INPUT", &list)]),
+        request("texts", vec![("INPUT", &texts)]),
+    ]
+    .map(|request| request.encode_to_vec());
+    run(&seeds, |_, message| {
+        let headers = house.predict(&message);
+        let code = headers.get("grpc-status").and_then(|code| code.to_str().ok());
+        let is_message = PredictRequest::decode(message.as_slice()).is_ok();
+        let fine = ["0", "3", "5", "6", "8", "9", "11", "14"];
+        assert!(code.is_some_and(|code| fine.contains(&code) || !is_message), "{headers:?}\n{message:?}");
     });
 }
 

@@ -27,6 +27,15 @@ fn the_client_in_python_hears_speech() {
 }
 
 #[test]
+fn the_clients_of_ovms_add_up() {
+    let server = Server::of_models();
+    for (script, address) in [("ovms_grpc.py", server.grpc), ("ovms_rest.py", server.http)] {
+        let printed = python::run(&root().join("examples/python").join(script), &[address.to_string()]);
+        assert_eq!(printed.split_whitespace().collect::<Vec<_>>(), ["1", "2", "3", "4"], "{script}");
+    }
+}
+
+#[test]
 fn the_client_in_rust_hears_speech() {
     let example = Path::new(SEQUOR).parent().unwrap().join("examples/stream_speech");
     assert!(example.is_file(), "{} is not built: run `cargo xtask test`", example.display());

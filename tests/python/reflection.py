@@ -13,7 +13,12 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from server import addresses
 
 SERVICE = "inference.GRPCInferenceService"
-SERVICES = {SERVICE, "grpc.health.v1.Health"}
+SERVICES = {
+    SERVICE,
+    "grpc.health.v1.Health",
+    "tensorflow.serving.ModelService",
+    "tensorflow.serving.PredictionService",
+}
 RPCS = {
     "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer", "ModelStreamInfer", "ModelConfig", "ModelStatistics",
     "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryStatus", "SystemSharedMemoryRegister",

@@ -21,3 +21,4 @@ mod settings;
 mod sockets;
 mod statistics;
 mod streams;
+mod tfs;

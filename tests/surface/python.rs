@@ -1,4 +1,4 @@
-//! Triton's own Python clients, over ONNX Runtime. `cargo xtask test` makes the Python that they run in.
+//! Triton's and OVMS's own Python clients, over ONNX Runtime. `cargo xtask test` makes the Python that they run in.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -57,6 +57,11 @@ async fn streams() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_memory() {
     over_the_models("shm.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ovms_clients() {
+    over_the_models("tfs.py").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,6 +81,27 @@ fn idle_time_runs_from_the_later_of_arrival_and_completion() {
 }
 
 #[test]
+fn an_idle_sequence_ends_at_the_second_of_two_scans() {
+    let expiry = Expiry::TwoScans { every: Duration::from_secs(10) };
+    let mut rig = Rig::new(LoadSpec { expiry, ..spec(oldest(4), 4) });
+    rig.submit(1, true, false);
+    rig.drain();
+    rig.wait(9_000);
+    rig.submit(2, true, false);
+    rig.drain();
+    // A step between the scans at 10 s and 20 s keeps the second sequence.
+    rig.wait(6_000);
+    rig.submit(2, false, false);
+    rig.drain();
+    for (live, ended) in [(1, vec![EndReason::Idle]), (0, vec![EndReason::Idle; 2])] {
+        rig.wait(9_999 - rig.now.0 / MS % 10_000);
+        assert_eq!(rig.usage().live, live + 1);
+        rig.wait(1);
+        assert_eq!((rig.usage().live, rig.ended.clone()), (live, ended));
+    }
+}
+
+#[test]
 fn a_start_may_ask_for_its_own_idle_time_up_to_the_longest() {
     let asks = |ms| move |s: &mut Submit| s.idle = Some(Duration::from_millis(ms));
     let longest = Some(Duration::from_secs(3));

@@ -85,7 +85,7 @@ pub(super) fn json_length(headers: &HeaderMap) -> Result<Option<usize>, Status> 
 }
 
 /// The whole of a body, if it is no longer than `limit`.
-pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
+pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Status> {
     let too_large = || refusal::limit(&ExceededLimit::RequestBytes { limit });
     // What says that it will be too large is not waited for.
     if body.size_hint().lower() > limit as u64 {

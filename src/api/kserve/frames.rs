@@ -32,7 +32,7 @@ const ENCODING: &str = "grpc-encoding";
 
 /// Encodes answers; requests stay bytes.
 #[derive(Debug)]
-pub(super) struct RawCodec<T>(PhantomData<T>);
+pub(crate) struct RawCodec<T>(PhantomData<T>);
 
 impl<T> Default for RawCodec<T> {
     fn default() -> Self {
@@ -41,7 +41,7 @@ impl<T> Default for RawCodec<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct RawDecoder;
+pub(crate) struct RawDecoder;
 
 impl<T: Message + Send + 'static> Codec for RawCodec<T> {
     type Encode = T;
@@ -71,25 +71,25 @@ impl Decoder for RawDecoder {
 
 /// A message that was unpacked, beside its bytes.
 #[derive(Debug)]
-pub(super) struct Unpacked {
+pub(crate) struct Unpacked {
     /// What it counts against `limits.queued`, or why it could not be unpacked; then its bytes are empty.
-    pub(super) permit: Result<QueuedBytesPermit, Failure>,
-    pub(super) turn: Option<Turn>,
+    pub(crate) permit: Result<QueuedBytesPermit, Failure>,
+    pub(crate) turn: Option<Turn>,
 }
 
 /// The messages of a call that were unpacked and not read yet, in their order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct UnpackedQueue(Arc<Mutex<VecDeque<Unpacked>>>);
+pub(crate) struct UnpackedQueue(Arc<Mutex<VecDeque<Unpacked>>>);
 
 impl UnpackedQueue {
-    pub(super) fn pop(&self) -> Option<Unpacked> {
+    pub(crate) fn pop(&self) -> Option<Unpacked> {
         self.0.lock().pop_front()
     }
 }
 
 /// The body of a call, with its messages unpacked if they may be compressed in a way that is known. `order` is that of the connection, where
 /// the call is one of many that keep an order.
-pub(super) fn unpack<B>(
+pub(crate) fn unpack<B>(
     api: &Api,
     peer: &Peer,
     order: Option<ConnectionOrder>,

@@ -50,7 +50,7 @@ pub fn routes(kserve: &Kserve) -> Router {
 }
 
 /// Puts the marks that the client put on its request on the answer.
-async fn echo(request: Request, next: Next) -> Response {
+pub(crate) async fn echo(request: Request, next: Next) -> Response {
     let marks = ECHOED.map(|mark| request.headers().get(mark).cloned());
     let mut response = next.run(request).await;
     for (mark, value) in ECHOED.into_iter().zip(marks) {

@@ -152,7 +152,7 @@ impl StreamingService<Bytes> for StreamCall {
 }
 
 /// An answer that carries the marks the client put on its call.
-fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
+pub(crate) fn echo<T>(asked: &MetadataMap, answer: T) -> Response<T> {
     let mut response = Response::new(answer);
     for mark in ECHOED {
         if let Some(value) = asked.get(mark) {

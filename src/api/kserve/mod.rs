@@ -15,16 +15,16 @@
 //! - [`refusal`]: the one table from what went wrong to codes, Triton's sentences and reasons.
 
 pub mod answer;
-mod body;
+pub(crate) mod body;
 pub(crate) mod classes;
-mod compress;
+pub(crate) mod compress;
 pub mod contents;
 pub(crate) mod control;
 pub mod data;
 pub mod decode;
 pub mod encode;
 mod fault;
-mod frames;
+pub(crate) mod frames;
 pub mod grpc;
 pub mod http;
 pub mod infer;

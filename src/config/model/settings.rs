@@ -212,6 +212,8 @@ pub struct SequenceSettings {
     pub idle: Option<Duration>,
     pub idle_soft: Option<Duration>,
     pub idle_longest: Option<Duration>,
+    /// Instead of `idle`: idle sequences are looked for so often, and end at the second look.
+    pub idle_scan: Option<Duration>,
     pub cancel_ends: bool,
     pub limits: LoadLimits,
     /// How long a START may wait for a slot, if the model says so.

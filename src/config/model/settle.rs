@@ -139,6 +139,7 @@ fn sequence(report: &Report<'_>, sequence: &ModelSequenceBatching) -> SequenceSe
         idle: own.idle.map_or(Some(idle), |idle| idle.0),
         idle_soft: own.idle_soft.map(|s| s.0),
         idle_longest: own.idle_longest.map(|s| s.0),
+        idle_scan: own.idle_scan.map(|s| s.0),
         cancel_ends: own.on_cancel != Some(OnCancel::Keep),
         limits: limits(keys),
         backlog_timeout: keys.backlog.timeout.map(|t| t.0),

@@ -192,6 +192,7 @@ sequence_batching {
 [sequence]
 rules = "ovms"
 idle = "never"
+idle_scan = "5m"
 max_live = 10
 max_queued = 3
 on_cancel = "keep"
@@ -219,6 +220,7 @@ storage = "fp16"
     let s = sequence(&settings);
     assert!(matches!(s.strategy, SequenceStrategy::Direct { compact: false, .. }));
     assert_eq!((s.idle, s.dialect, s.cancel_ends), (None, Some(sequor_core::Dialect::OVMS), false));
+    assert_eq!(s.idle_scan, Some(Duration::from_secs(300)));
     assert_eq!((s.limits.live, s.limits.per_sequence, s.limits.backlog), (10, 3, 5));
     assert_eq!((s.limits.tomb_age, s.backlog_timeout), (Duration::from_secs(60), Some(Duration::from_secs(1))));
     assert!(s.reject_expired && s.end_without_inputs);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use sequor_core::{DataType, Id};
+use sequor_core::{DataType, Id, Shape};
 use sequor_proto as proto;
 
+use crate::config::model::settings::Scheduling;
 use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, intake};
@@ -49,6 +50,21 @@ impl ModelHandle {
     /// The type that the model declares for an input.
     pub fn input_type(&self, name: &str) -> Option<DataType> {
         self.load.client.inputs.iter().find(|input| input.name == name).map(|input| input.dtype)
+    }
+
+    /// The version that answers.
+    pub fn version(&self) -> u64 {
+        self.load.version
+    }
+
+    /// Whether its requests are steps of sequences.
+    pub fn is_stateful(&self) -> bool {
+        matches!(self.load.settings.scheduling, Scheduling::Sequence(_))
+    }
+
+    /// Checks the type and the shape of an input before its data is read.
+    pub fn check_form(&self, input: &str, dtype: DataType, shape: &Shape) -> Result<(), Invalid> {
+        intake::check_form(&self.load.client, input, dtype, shape)
     }
 
     /// Checks the names of a request's inputs before their data is read.

@@ -248,7 +248,10 @@ impl LoadedModel {
         let mut spec = match &settings.scheduling {
             Scheduling::Sequence(sequence) => LoadSpec {
                 limits: sequence.limits,
-                expiry: sequence.idle.map_or(Expiry::Never, Expiry::Idle),
+                expiry: match (sequence.idle_scan, sequence.idle) {
+                    (Some(every), _) => Expiry::TwoScans { every },
+                    (None, idle) => idle.map_or(Expiry::Never, Expiry::Idle),
+                },
                 idle_longest: sequence.idle_longest,
                 idle_soft: sequence.idle_soft,
                 cancel_ends: sequence.cancel_ends,

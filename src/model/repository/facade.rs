@@ -161,6 +161,12 @@ impl Repository {
         self.0.lifecycle.poll();
     }
 
+    /// Looks at the repository's folders because a client asked for it; whether anything has changed. In explicit mode the models that are
+    /// served are loaded again if their files changed.
+    pub fn reload(&self) -> Result<bool, Failure> {
+        self.0.lifecycle.reload()
+    }
+
     // === readiness ===
 
     /// Says that what is wanted from the start is about to be loaded.

@@ -102,6 +102,24 @@ impl ModelLifecycle {
         tracing::info!(model = name, "unloaded");
     }
 
+    /// Loads again what has changed on disk, because a client asked for it; in poll mode also what is new or gone. Whether anything has
+    /// changed.
+    pub(super) fn reload(&self) -> Result<bool, Failure> {
+        let control = self.control.get().filter(|control| control.mode != ControlMode::None);
+        let control = control.ok_or(Failure::Control(error::ControlFailure::NotExplicit))?;
+        let tried = || self.catalog.collect(|name, entry| Some((name.clone(), entry.tried.clone(), entry.open)));
+        let before = tried();
+        if control.mode == ControlMode::Poll {
+            self.poll();
+        } else {
+            let open = before.iter().filter(|(_, _, open)| *open);
+            for path in open.filter_map(|(name, ..)| control.locate(name)) {
+                self.poll_one(&path, &mut BTreeSet::new());
+            }
+        }
+        Ok(tried() != before)
+    }
+
     // === polling ===
 
     /// Looks at the repository once: loads what is new or changed, unloads what is gone.

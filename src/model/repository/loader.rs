@@ -353,10 +353,28 @@ fn chosen(draft: &Draft, directory: &Path) -> Result<Vec<u64>, Faults> {
     Ok(wanted)
 }
 
-/// The first id the server gives out itself: below 2^53, and another one after every start, so that an id of a former life is unknown.
+/// The first id that the server gives out itself: below 2^53, so that a JSON number holds it, and carrying the time of its start, so that no id
+/// of a former life comes again.
 fn first_id() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Minutes since 2020 in the upper bits, a count of 2^29 a minute below.
-    let minutes = since.as_secs().saturating_sub(1_577_836_800) / 60;
-    ((minutes & 0x00ff_ffff) << 29) + 1
+    id_at(u64::try_from(since.as_millis()).unwrap_or(0))
+}
+
+/// Milliseconds since 2025 in the upper 39 bits, a count of 2^14 a millisecond below.
+fn id_at(unix_millis: u64) -> u64 {
+    let millis = unix_millis.saturating_sub(1_735_689_600_000);
+    ((millis & ((1 << 39) - 1)) << 14) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_the_server_makes_carry_the_time_of_their_start() {
+        let [first, later] = [1_795_000_000_000, 1_795_000_000_001].map(id_at);
+        assert!(first < later && later < 1 << 53, "{first} {later}");
+        assert_eq!(later - first, 1 << 14);
+        assert_eq!(id_at(0), 1);
+    }
 }

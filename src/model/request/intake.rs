@@ -89,7 +89,7 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
         let Some(input) = settings.inputs.iter().find(|i| i.name == named.name) else {
             return Err(Invalid::UnknownInput { input: named.name.clone() });
         };
-        check_shape(input, named, batching)?;
+        check_shape(input, &named.tensor, batching)?;
     }
     if batching && rows > u64::from(settings.max_batch_size) {
         return Err(Invalid::BatchTooLarge { max: settings.max_batch_size });
@@ -180,14 +180,33 @@ fn batch_size(given: &[NamedTensor]) -> Result<u64, Invalid> {
     Ok(size.unwrap_or(1))
 }
 
-fn check_shape(input: &Input, named: &NamedTensor, batching: bool) -> Result<(), Invalid> {
-    let NamedTensor { name, tensor } = named;
-    if tensor.dtype != input.dtype {
-        return Err(Invalid::DataType { input: name.clone(), got: tensor.dtype, want: input.dtype });
+fn check_shape(input: &Input, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
+    check_type_and_shape(input, tensor.dtype, &tensor.shape, batching)
+}
+
+/// Checks the type and the shape of an input, so that a surface can refuse them before it reads its data. An input that the model does not
+/// have is left to [`check_names`].
+pub(in crate::model) fn check_form(
+    settings: &ModelSettings,
+    name: &str,
+    dtype: DataType,
+    shape: &Shape,
+) -> Result<(), Invalid> {
+    let input = settings.inputs.iter().find(|input| input.name == name);
+    input.map_or(Ok(()), |input| check_type_and_shape(input, dtype, shape, settings.max_batch_size > 0))
+}
+
+fn check_type_and_shape(input: &Input, dtype: DataType, shape: &Shape, batching: bool) -> Result<(), Invalid> {
+    let name = || input.name.clone();
+    if dtype != input.dtype {
+        return Err(Invalid::DataType { input: name(), got: dtype, want: input.dtype });
     }
-    if !fits(&input.dims, row_of(&tensor.shape, batching)) {
+    if batching && shape.rank() == 0 {
+        return Err(Invalid::NoBatchDim { input: name() });
+    }
+    if !fits(&input.dims, row_of(shape, batching)) {
         let want = if batching { input.dims.with(0, sequor_core::Dim::Any) } else { input.dims.clone() };
-        return Err(Invalid::Shape { input: name.clone(), want, got: tensor.shape.clone(), batching });
+        return Err(Invalid::Shape { input: name(), want, got: shape.clone(), batching });
     }
     Ok(())
 }

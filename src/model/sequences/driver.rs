@@ -243,11 +243,16 @@ impl ModelScheduler {
     fn enqueue(
         self: &Arc<Self>,
         mut job: Job,
-        submit: Submit,
+        mut submit: Submit,
         RequestOrigin { owner, connection }: RequestOrigin<'_>,
         now: Time,
     ) -> Result<Req, Failure> {
         let mut table = self.table.lock();
+        // An id that a client chose may be one that the server would have made.
+        while submit.fresh_id != 0 && table.core.find(&Id::Int(submit.fresh_id), None).is_some() {
+            submit.fresh_id = self.fresh_ids.fetch_add(1, Ordering::Relaxed);
+            job.id = Id::Int(submit.fresh_id);
+        }
         job.permit = self.permit(&table, &job.load, &submit, owner)?;
         job.ticket = self.ticket(&table, &job.load, &submit)?;
         job.load.metrics.queued();

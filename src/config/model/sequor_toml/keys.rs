@@ -33,6 +33,7 @@ pub struct SequenceSection {
     pub idle: Option<SpanOrNever>,
     pub idle_soft: Option<Span>,
     pub idle_longest: Option<Span>,
+    pub idle_scan: Option<Span>,
     pub max_live: Option<u32>,
     pub max_queued: Option<u32>,
     pub on_cancel: Option<OnCancel>,

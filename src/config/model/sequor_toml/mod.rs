@@ -84,7 +84,7 @@ impl SequorToml {
     fn out_of_range(&self) -> Vec<Fault> {
         let sequence = &self.keys.sequence;
         let zero = |n: Option<u32>| n == Some(0);
-        let wrong: [(bool, &[&str], &str); 4] = [
+        let wrong: [(bool, &[&str], &str); 5] = [
             (self.keys.schema.is_some_and(|s| s != 1), &["schema"], "schema must be 1"),
             (zero(sequence.max_live), &["sequence", "max_live"], "max_live must be at least 1"),
             (zero(sequence.max_queued), &["sequence", "max_queued"], "max_queued must be at least 1"),
@@ -92,6 +92,11 @@ impl SequorToml {
                 sequence.idle == Some(SpanOrNever(Some(std::time::Duration::ZERO))),
                 &["sequence", "idle"],
                 "idle must be more than nothing, or \"never\"",
+            ),
+            (
+                sequence.idle_scan.is_some_and(|scan| scan.0.is_zero()),
+                &["sequence", "idle_scan"],
+                "idle_scan must be more than nothing; idle = \"never\" keeps idle sequences",
             ),
         ];
         let wrong = wrong.into_iter().filter(|(is, ..)| *is);

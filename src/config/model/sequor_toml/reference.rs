@@ -74,6 +74,14 @@ pub const MODEL_KEYS: &[KeyEntry] = &[
          this key the parameter has no effect.",
     ),
     key(
+        "sequence.idle_scan",
+        DURATION,
+        "none: `idle` holds",
+        "idle_scan = \"5m\"",
+        "Look for idle sequences this often, instead of `idle`. A sequence that got no request between two looks ends at the second one, \
+         so it ends after one to two of these times. This is OVMS's `sequence_cleaner_poll_wait_minutes`.",
+    ),
+    key(
         "sequence.max_live",
         "integer, at least 1",
         "no limit",

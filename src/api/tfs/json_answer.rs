@@ -1,0 +1,243 @@
+//! Answers of predictions over HTTP: the outputs as nested arrays, laid out as the request was.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use sequor_core::DataType;
+
+use super::json::{BodyLayout, rows};
+use super::special::{AnswerId, SEQUENCE_ID};
+use crate::api::kserve::data;
+use crate::api::{Code, Status};
+use crate::model::{BytesElements, InferAnswer, NamedTensor, Tensor};
+
+/// Writes an answer.
+pub(crate) fn write(answer: &InferAnswer, layout: BodyLayout, id: AnswerId) -> Result<Bytes, Status> {
+    let id = id.find(answer);
+    let size: usize = answer.outputs.iter().map(|output| output.tensor.data.len() * 3).sum();
+    let mut out = Vec::with_capacity(64 + size);
+    match layout {
+        BodyLayout::Column => columns(&mut out, &answer.outputs, id)?,
+        BodyLayout::Row => predictions(&mut out, &answer.outputs, id)?,
+    }
+    Ok(out.into())
+}
+
+/// `{"outputs": …}`: all tensors by their names, or the only tensor.
+fn columns(out: &mut Vec<u8>, outputs: &[NamedTensor], id: Option<u64>) -> Result<(), Status> {
+    out.extend_from_slice(b"{\"outputs\":");
+    match (outputs, id) {
+        ([only], None) => value(out, only, WrittenRows::All)?,
+        _ => named(out, outputs, WrittenRows::All, id.map(|id| format!("[{id}]")))?,
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// `{"predictions": […]}`: a row of each tensor, item after item.
+fn predictions(out: &mut Vec<u8>, outputs: &[NamedTensor], id: Option<u64>) -> Result<(), Status> {
+    let counts: Vec<Option<u64>> = outputs.iter().map(|output| rows(&output.tensor)).collect();
+    let count = match counts.as_slice() {
+        [Some(first), others @ ..] if others.iter().all(|count| *count == Some(*first)) => *first,
+        _ => {
+            let text = "the outputs have no common batch size, so row format cannot hold them; send `inputs` instead";
+            return Err(Status::new(Code::InvalidArgument, crate::api::refusal::BAD_INPUT, text));
+        }
+    };
+    out.extend_from_slice(b"{\"predictions\":[");
+    for row in 0..usize::try_from(count).unwrap_or(0) {
+        if row > 0 {
+            out.push(b',');
+        }
+        match (outputs, id) {
+            ([only], None) => value(out, only, WrittenRows::One(row))?,
+            _ => named(out, outputs, WrittenRows::One(row), id.map(|id| id.to_string()))?,
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(())
+}
+
+/// Which rows of a tensor are written.
+#[derive(Clone, Copy)]
+enum WrittenRows {
+    All,
+    One(usize),
+}
+
+/// An object of outputs, and the id of the sequence.
+fn named(out: &mut Vec<u8>, outputs: &[NamedTensor], rows: WrittenRows, id: Option<String>) -> Result<(), Status> {
+    out.push(b'{');
+    for (n, output) in outputs.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        key(out, &output.name);
+        value(out, output, rows)?;
+    }
+    if let Some(id) = id {
+        if !outputs.is_empty() {
+            out.push(b',');
+        }
+        key(out, SEQUENCE_ID);
+        out.extend_from_slice(id.as_bytes());
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// A `Vec` takes everything that is written to it.
+fn key(out: &mut Vec<u8>, key: &str) {
+    let _ = serde_json::to_writer(&mut *out, key);
+    out.push(b':');
+}
+
+fn value(out: &mut Vec<u8>, NamedTensor { name, tensor }: &NamedTensor, rows: WrittenRows) -> Result<(), Status> {
+    let Tensor { dtype, shape, data } = tensor;
+    let whole: Vec<usize> = shape.0.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+    let unwritable = |why: String| {
+        let text = format!("Could not parse output content (output '{name}': {why})");
+        Status::new(Code::Internal, "internal", text)
+    };
+    match dtype.size() {
+        Some(size) => {
+            let (dims, data) = match rows {
+                WrittenRows::All => (whole.as_slice(), &**data),
+                WrittenRows::One(row) => {
+                    let dims = whole.get(1..).unwrap_or_default();
+                    let bytes = dims.iter().product::<usize>() * size;
+                    (dims, data.get(row * bytes..(row + 1) * bytes).unwrap_or_default())
+                }
+            };
+            numbers(out, *dtype, size, dims, data).map_err(unwritable)
+        }
+        None => {
+            let all: Vec<&[u8]> = BytesElements(data).collect();
+            let (dims, texts) = match rows {
+                WrittenRows::All => (whole.as_slice(), all.as_slice()),
+                WrittenRows::One(row) => {
+                    let dims = whole.get(1..).unwrap_or_default();
+                    let count = dims.iter().product::<usize>();
+                    (dims, all.get(row * count..(row + 1) * count).unwrap_or_default())
+                }
+            };
+            self::texts(out, dims, texts);
+            Ok(())
+        }
+    }
+}
+
+/// Writes numbers as nested arrays; without dimensions as the only number.
+fn numbers(out: &mut Vec<u8>, dtype: DataType, size: usize, dims: &[usize], data: &[u8]) -> Result<(), String> {
+    match dims {
+        [] => {
+            let begin = out.len();
+            data::write(out, dtype, data)?;
+            // Without the brackets of the array.
+            out.pop();
+            out.remove(begin);
+            Ok(())
+        }
+        [_] => data::write(out, dtype, data),
+        [first, rest @ ..] => {
+            let bytes = rest.iter().product::<usize>() * size;
+            out.push(b'[');
+            for n in 0..*first {
+                if n > 0 {
+                    out.push(b',');
+                }
+                numbers(out, dtype, size, rest, data.get(n * bytes..(n + 1) * bytes).unwrap_or_default())?;
+            }
+            out.push(b']');
+            Ok(())
+        }
+    }
+}
+
+/// Writes texts as nested arrays. Bytes that are no text are `{"b64": …}`.
+fn texts(out: &mut Vec<u8>, dims: &[usize], texts: &[&[u8]]) {
+    let Some((first, rest)) = dims.split_first() else {
+        let bytes = texts.first().copied().unwrap_or_default();
+        match std::str::from_utf8(bytes) {
+            Ok(text) => _ = serde_json::to_writer(out, text),
+            Err(_) => out.extend_from_slice(format!("{{\"b64\":\"{}\"}}", STANDARD.encode(bytes)).as_bytes()),
+        }
+        return;
+    };
+    let count = rest.iter().product::<usize>();
+    out.push(b'[');
+    for n in 0..*first {
+        if n > 0 {
+            out.push(b',');
+        }
+        self::texts(out, rest, texts.get(n * count..(n + 1) * count).unwrap_or_default());
+    }
+    out.push(b']');
+}
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::Shape;
+
+    use super::*;
+
+    fn named_tensor(name: &str, shape: &[u64], values: &[f32]) -> NamedTensor {
+        let data: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::of(shape), data: data.into() };
+        NamedTensor { name: name.to_owned(), tensor }
+    }
+
+    fn written(outputs: Vec<NamedTensor>, layout: BodyLayout, id: AnswerId) -> Result<String, Status> {
+        let (model, parameters) = ("m".to_owned(), Vec::new());
+        let answer = InferAnswer { model, version: 1, id: String::new(), outputs, parameters };
+        write(&answer, layout, id).map(|body| String::from_utf8(body.to_vec()).expect("JSON"))
+    }
+
+    #[test]
+    fn answers_are_laid_out_as_their_requests() {
+        let y = || named_tensor("y", &[2, 2], &[1.0, 2.0, 3.0, 4.5]);
+        let z = || named_tensor("z", &[2], &[7.0, 8.0]);
+        let rows = [
+            (vec![y()], BodyLayout::Column, AnswerId::None, r#"{"outputs":[[1.0,2.0],[3.0,4.5]]}"#),
+            (
+                vec![y(), z()],
+                BodyLayout::Column,
+                AnswerId::None,
+                r#"{"outputs":{"y":[[1.0,2.0],[3.0,4.5]],"z":[7.0,8.0]}}"#,
+            ),
+            (vec![y()], BodyLayout::Row, AnswerId::None, r#"{"predictions":[[1.0,2.0],[3.0,4.5]]}"#),
+            (
+                vec![y(), z()],
+                BodyLayout::Row,
+                AnswerId::None,
+                r#"{"predictions":[{"y":[1.0,2.0],"z":7.0},{"y":[3.0,4.5],"z":8.0}]}"#,
+            ),
+            (
+                vec![named_tensor("y", &[1, 1], &[1.0])],
+                BodyLayout::Column,
+                AnswerId::Given(10),
+                r#"{"outputs":{"y":[[1.0]],"sequence_id":[10]}}"#,
+            ),
+            (
+                vec![named_tensor("y", &[1, 1], &[1.0])],
+                BodyLayout::Row,
+                AnswerId::Given(10),
+                r#"{"predictions":[{"y":[1.0],"sequence_id":10}]}"#,
+            ),
+        ];
+        for (outputs, layout, id, want) in rows {
+            assert_eq!(written(outputs, layout, id), Ok(want.to_owned()));
+        }
+        let other = named_tensor("other", &[3], &[1.0, 2.0, 3.0]);
+        assert!(written(vec![z(), other], BodyLayout::Row, AnswerId::None).is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_base64() {
+        let data = Bytes::from_static(b"\x02\0\0\0ab\x01\0\0\0\xff");
+        let tensor = Tensor { dtype: DataType::Bytes, shape: Shape::of(&[2, 1]), data };
+        let texts = NamedTensor { name: "t".to_owned(), tensor };
+        let want = r#"{"outputs":[["ab"],[{"b64":"/w=="}]]}"#;
+        assert_eq!(written(vec![texts], BodyLayout::Column, AnswerId::None), Ok(want.to_owned()));
+    }
+}

@@ -1,0 +1,62 @@
+//! What both protocols make of a decoded body: the host's request.
+
+use sequor_core::{Dialect, Shape};
+
+use super::refusal;
+use crate::api::Status;
+use crate::error::{Failure, Invalid};
+use crate::model::{InferRequest, ModelHandle, NamedTensor, SequenceStep};
+
+/// The parts of a request of a client.
+#[derive(Debug)]
+pub(crate) struct PredictRequestParts {
+    pub(crate) model: String,
+    /// As the client wrote it; empty leaves the choice to the server.
+    pub(crate) version: String,
+    pub(crate) sequence: SequenceStep,
+    pub(crate) inputs: Vec<NamedTensor>,
+    pub(crate) outputs: Vec<String>,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl PredictRequestParts {
+    pub(super) fn into_request(self) -> InferRequest {
+        let PredictRequestParts { model, version, sequence, inputs, outputs, headers } = self;
+        InferRequest {
+            model,
+            version,
+            id: String::new(),
+            sequence,
+            priority: 0,
+            timeout: None,
+            patience: None,
+            inputs,
+            outputs,
+            parameters: Vec::new(),
+            headers,
+            dialect: Dialect::OVMS,
+        }
+    }
+}
+
+/// The refusal of a request that does not fit this model.
+pub(super) fn invalid(model: &str, what: Invalid) -> Status {
+    refusal::status(&Failure::Invalid { model: model.to_owned(), id: String::new(), what: Box::new(what) })
+}
+
+/// Checks the names of the inputs, in OVMS's order: their number first.
+pub(super) fn check_names(model: &ModelHandle, name: &str, inputs: &[&str], step: &SequenceStep) -> Result<(), Status> {
+    // An END may come without inputs; the model says whether it takes that.
+    if inputs.is_empty() && step.end {
+        return Ok(());
+    }
+    model.check_inputs(inputs).map_err(|what| invalid(name, what))
+}
+
+/// Checks the elements of a list against the shape of its tensor.
+pub(super) fn check_count(input: &str, shape: &Shape, got: u64) -> Result<(), Status> {
+    match shape.elements() {
+        Some(want) if want == got => Ok(()),
+        want => Err(refusal::value_count(input, want, got)),
+    }
+}

@@ -1,0 +1,64 @@
+//! What the protocols of TensorFlow Serving share: the way of a request to its answer, in OVMS's words.
+
+use super::refusal;
+use super::request::PredictRequestParts;
+use crate::api::intake::Decoded;
+use crate::api::order::Turn;
+use crate::api::queued::QueuedBytesPermit;
+use crate::api::{Api, RequestContext, Status};
+use crate::error::Failure;
+use crate::model::{InferAnswer, ModelHandle};
+use crate::telemetry::metrics::Surface;
+
+/// The TensorFlow Serving surface of a server, over gRPC and HTTP. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tfs {
+    api: Api,
+}
+
+/// A request that was decoded, with what its answer needs.
+#[derive(Debug)]
+pub(crate) struct DecodedPredict {
+    pub(crate) model: ModelHandle,
+    pub(crate) parts: PredictRequestParts,
+    pub(crate) permit: QueuedBytesPermit,
+}
+
+impl Tfs {
+    pub fn new(api: &Api) -> Tfs {
+        Tfs { api: api.clone() }
+    }
+
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Finds a model, or says in OVMS's words why it cannot be addressed.
+    pub(crate) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Status> {
+        self.api.find(model, version).map_err(|failure| refusal::status(&failure))
+    }
+
+    /// Runs a request and awaits its answer. The request has its `turn` among those of its connection until it is admitted.
+    pub(crate) async fn answer(
+        &self,
+        context: RequestContext,
+        surface: Surface,
+        decoded: Result<DecodedPredict, Status>,
+        (model, version): (&str, &str),
+        turn: Option<Turn>,
+    ) -> Result<InferAnswer, Status> {
+        let RequestContext { peer, connection, deadline, .. } = context;
+        let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
+            let decoded = Decoded { model, request: parts.into_request(), permit, connection: None };
+            self.api
+                .begin(&peer, surface, decoded.on(connection, deadline))
+                .map_err(|failure| refusal::status(&failure))
+        });
+        drop(turn);
+        let outcome = match begun {
+            Ok(underway) => underway.until(deadline).await.map_err(|failure: Failure| refusal::status(&failure)),
+            Err(status) => Err(status),
+        };
+        outcome.inspect_err(|status| self.api.count_failure(surface, (model, version), status))
+    }
+}

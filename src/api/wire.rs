@@ -1,0 +1,88 @@
+//! The fields of a protobuf message, found without decoding them. Nothing is allocated.
+
+/// One field of a message.
+#[derive(Debug)]
+pub(crate) struct Field<'m> {
+    pub(crate) number: u64,
+    pub(crate) value: FieldValue<'m>,
+}
+
+/// What a field holds.
+#[derive(Debug)]
+pub(crate) enum FieldValue<'m> {
+    Number(u64),
+    /// A number of 4 or 8 bytes.
+    Fixed,
+    Bytes(&'m [u8]),
+    /// The begin or the end of a group, which no field of ours is.
+    Group,
+}
+
+impl FieldValue<'_> {
+    /// How many numbers of a repeated field this is, packed or alone.
+    pub(crate) fn numbers(&self) -> u64 {
+        match self {
+            // The last byte of a number has its highest bit clear.
+            FieldValue::Bytes(packed) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
+            FieldValue::Number(_) | FieldValue::Fixed => 1,
+            FieldValue::Group => 0,
+        }
+    }
+}
+
+/// The fields of a message, up to the first that is not well-formed.
+#[derive(Debug)]
+pub(crate) struct MessageFields<'m>(pub(crate) &'m [u8]);
+
+impl<'m> Iterator for MessageFields<'m> {
+    type Item = Field<'m>;
+
+    /// Leaves what is not well-formed where it is.
+    fn next(&mut self) -> Option<Field<'m>> {
+        let begin = self.0;
+        let field = self.field();
+        if field.is_none() {
+            self.0 = begin;
+        }
+        field
+    }
+}
+
+impl<'m> MessageFields<'m> {
+    fn field(&mut self) -> Option<Field<'m>> {
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => FieldValue::Number(self.varint()?),
+            1 => self.skip(8)?,
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                let (bytes, rest) = self.0.split_at_checked(length)?;
+                self.0 = rest;
+                FieldValue::Bytes(bytes)
+            }
+            3 | 4 => FieldValue::Group,
+            5 => self.skip(4)?,
+            _ => return None,
+        };
+        // Decoding takes the lower 32 bits of a tag.
+        Some(Field { number: (tag & u64::from(u32::MAX)) >> 3, value })
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if *byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<FieldValue<'m>> {
+        self.0 = self.0.get(bytes..)?;
+        Some(FieldValue::Fixed)
+    }
+}
